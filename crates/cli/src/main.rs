@@ -1,0 +1,3 @@
+//! The `tontine` command.
+
+fn main() {}

@@ -1,0 +1,248 @@
+//! Time stamps: [`Clock`].
+//!
+//! Where the time-stamp counter is invariant it is read fenced (`lfence; rdtsc; lfence` to start,
+//! `rdtscp; lfence` to stop), otherwise `CLOCK_MONOTONIC`. Ticks are converted by a calibration whose
+//! drift over the invocation is reported. [`offset`] bounds how far the counters of two processors are
+//! apart. On aarch64 the counter is `cntvct_el0`; written for, untested.
+//!
+//! Sources: Intel SDM vol. 3, 19.17; AMD APM vol. 2, 13.2.4; Paoloni, *How to benchmark code execution
+//! times on Intel IA-32 and IA-64* (2010).
+
+#![allow(unsafe_code, reason = "reads the time-stamp counter")]
+
+pub mod offset;
+
+use std::time::{Duration, Instant};
+
+/// How long a calibration watches both clocks.
+const CALIBRATION: Duration = Duration::from_millis(10);
+
+/// A source of time stamps and the length of its tick.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Clock {
+    source: Source,
+    ns_per_tick: f64,
+}
+
+/// What is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// The processor's invariant counter.
+    Counter,
+    /// `clock_gettime(CLOCK_MONOTONIC)`, one tick a nanosecond.
+    Monotonic,
+}
+
+impl Clock {
+    /// The best source that this machine has, calibrated now (10 ms).
+    pub fn calibrated() -> Self {
+        if counter_is_invariant() {
+            Self::counter()
+        } else {
+            Self::monotonic()
+        }
+    }
+
+    /// `CLOCK_MONOTONIC`.
+    pub fn monotonic() -> Self {
+        Self {
+            source: Source::Monotonic,
+            ns_per_tick: 1.0,
+        }
+    }
+
+    fn counter() -> Self {
+        let mut clock = Self {
+            source: Source::Counter,
+            ns_per_tick: 1.0,
+        };
+        let (began, from) = (Instant::now(), clock.start());
+        while began.elapsed() < CALIBRATION {
+            std::hint::spin_loop();
+        }
+        let (elapsed, to) = (began.elapsed(), clock.stop());
+        clock.ns_per_tick = elapsed.as_nanos() as f64 / to.wrapping_sub(from) as f64;
+        clock
+    }
+
+    /// What is read.
+    pub fn source(&self) -> Source {
+        self.source
+    }
+
+    /// Length of a tick in nanoseconds.
+    pub fn ns_per_tick(&self) -> f64 {
+        self.ns_per_tick
+    }
+
+    /// Converts a difference of stamps; negative stays negative.
+    pub fn ns(&self, ticks: i64) -> f64 {
+        ticks as f64 * self.ns_per_tick
+    }
+
+    /// Nanoseconds from the stamp `from` to the stamp `to`, never clamped.
+    pub fn ns_between(&self, from: u64, to: u64) -> f64 {
+        self.ns(to.wrapping_sub(from).cast_signed())
+    }
+
+    /// A stamp before what is timed: nothing after it starts earlier.
+    #[inline(always)]
+    pub fn start(&self) -> u64 {
+        match self.source {
+            Source::Counter => counter_start(),
+            Source::Monotonic => monotonic_ns(),
+        }
+    }
+
+    /// A stamp after what is timed: everything before it has ended.
+    #[inline(always)]
+    pub fn stop(&self) -> u64 {
+        match self.source {
+            Source::Counter => counter_stop(),
+            Source::Monotonic => monotonic_ns(),
+        }
+    }
+
+    /// Nanoseconds between the two stamps of an empty pair: the median of 1,001.
+    pub fn empty_pair_ns(&self) -> f64 {
+        let mut pairs: Vec<u64> = (0..1001)
+            .map(|_| {
+                let from = self.start();
+                self.stop().wrapping_sub(from)
+            })
+            .collect();
+        pairs.sort_unstable();
+        self.ns(pairs[500].cast_signed())
+    }
+
+    /// How much the length of a tick has changed since this calibration, as a share. Where the
+    /// system's own clock *is* the counter this checks the conversion and no more.
+    pub fn drift(&self) -> f64 {
+        match self.source {
+            Source::Counter => Self::counter().ns_per_tick / self.ns_per_tick - 1.0,
+            Source::Monotonic => 0.0,
+        }
+    }
+}
+
+/// Whether the processor says that its counter ticks at one rate in every state.
+pub fn counter_is_invariant() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::__cpuid;
+        const ADVANCED_POWER: u32 = 0x8000_0007;
+        const INVARIANT_TSC: u32 = 1 << 8;
+        __cpuid(0x8000_0000).eax >= ADVANCED_POWER
+            && __cpuid(ADVANCED_POWER).edx & INVARIANT_TSC != 0
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        // The Arm architecture defines the generic timer's rate as constant.
+        cfg!(target_arch = "aarch64")
+    }
+}
+
+/// The bare counter, unfenced, as seed 000 reads it; `CLOCK_MONOTONIC` on other processors.
+#[inline(always)]
+pub fn bare_counter() -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        // SAFETY: RDTSC reads a counter; Linux lets user space do so unless a process forbade it to
+        // itself (PR_SET_TSC), which nobody here does.
+        unsafe { std::arch::x86_64::_rdtsc() }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        monotonic_ns()
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn counter_start() -> u64 {
+    use std::arch::x86_64::{_mm_lfence, _rdtsc};
+    // SAFETY: see `bare_counter`; LFENCE is part of SSE2, which every x86-64 processor has.
+    unsafe {
+        _mm_lfence();
+        let ticks = _rdtsc();
+        _mm_lfence();
+        ticks
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn counter_stop() -> u64 {
+    use std::arch::x86_64::{__rdtscp, _mm_lfence};
+    let mut processor = 0;
+    // SAFETY: as in `counter_start`; RDTSCP comes with every processor whose counter is invariant.
+    unsafe {
+        let ticks = __rdtscp(&mut processor);
+        _mm_lfence();
+        ticks
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+#[inline(always)]
+fn counter_start() -> u64 {
+    let ticks: u64;
+    // SAFETY: reads the virtual counter, which Linux opens to user space; ISB orders it.
+    unsafe {
+        std::arch::asm!("isb", "mrs {0}, cntvct_el0", "isb", out(reg) ticks, options(nostack))
+    };
+    ticks
+}
+
+#[cfg(target_arch = "aarch64")]
+#[inline(always)]
+fn counter_stop() -> u64 {
+    counter_start()
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn counter_start() -> u64 {
+    monotonic_ns()
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn counter_stop() -> u64 {
+    monotonic_ns()
+}
+
+#[inline(always)]
+fn monotonic_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
+}
+
+/// The processor that a stop stamp would be taken on, to notice a migration.
+pub fn processor() -> usize {
+    rustix::thread::sched_getcpu()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_sources_agree_on_twenty_milliseconds() {
+        for clock in [Clock::calibrated(), Clock::monotonic()] {
+            let (wall, from) = (Instant::now(), clock.start());
+            std::thread::sleep(Duration::from_millis(20));
+            let (ns, wall) = (
+                clock.ns_between(from, clock.stop()),
+                wall.elapsed().as_nanos() as f64,
+            );
+            assert!(
+                (ns / wall - 1.0).abs() < 0.05,
+                "{clock:?}: {ns} ns against {wall}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_difference_is_never_clamped() {
+        assert_eq!(Clock::monotonic().ns_between(50, 10), -40.0);
+    }
+}

@@ -1,0 +1,65 @@
+//! The registry: what can be measured, by name.
+//!
+//! An [`Experiment`] names its [`Variant`]s and lists, for one machine, the [`Task`]s to run. Names are
+//! the contract with scripts: add more, rename none.
+//!
+//! Neighbours: [`crate::engine`] runs tasks in fresh processes; [`crate::published`] knows what the
+//! sources found.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::machine::topology::Topology;
+use crate::observe::Observed;
+use crate::size::Size;
+use crate::trouble::Result;
+
+/// One thing that can be measured in several ways.
+pub trait Experiment: Sync {
+    /// Its name on the command line and in results.
+    fn name(&self) -> &'static str;
+    /// One line: the question that it answers.
+    fn summary(&self) -> &'static str;
+    /// The ways in which it is measured.
+    fn variants(&self) -> &'static [Variant];
+    /// What `variant` is asked on this machine: one parameter set a cell. A combination that the
+    /// machine lacks is simply not listed; one that every user expects is listed and skips with its
+    /// reason when run.
+    fn params(&self, variant: &str, topology: &Topology) -> Vec<Params>;
+    /// Measures one task, in the process that calls it.
+    ///
+    /// # Errors
+    /// [`crate::trouble::Trouble`]: skipped or failed, with the reason.
+    fn run(&self, task: &Task) -> Result<Observed>;
+    /// Ratios between variants worth printing, as (numerator, denominator) of variant names; they are
+    /// taken block by block, between cells that have the same parameters.
+    fn ratios(&self) -> Vec<(&'static str, &'static str)> {
+        Vec::new()
+    }
+}
+
+/// One way of measuring an experiment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Variant {
+    /// Its name.
+    pub name: &'static str,
+    /// One line: what is done.
+    pub summary: &'static str,
+}
+
+/// Parameters of a cell, such as `placement` → `cross-core`.
+pub type Params = BTreeMap<String, String>;
+
+/// One invocation's work order; it crosses to the fresh process as JSON.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Task {
+    /// Name of the experiment.
+    pub experiment: String,
+    /// Name of the variant.
+    pub variant: String,
+    /// Parameters.
+    pub params: Params,
+    /// How much to measure.
+    pub size: Size,
+}

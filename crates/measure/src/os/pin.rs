@@ -1,0 +1,28 @@
+//! Pinning the calling thread to one processor.
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use crate::trouble::{During, Result};
+
+/// Pins the calling thread to `cpu`.
+///
+/// # Errors
+/// Skipped, where the processor is outside the affinity that the system allows.
+pub fn pin_to(cpu: usize) -> Result<()> {
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    sched_setaffinity(None, &set).map_err(|error| {
+        crate::trouble::Trouble::skip(format!("sched_setaffinity to processor {cpu}: {error}"))
+    })
+}
+
+/// The processors on which the calling thread may run, in ascending order.
+///
+/// # Errors
+/// Skipped, where a filter refuses the question.
+pub fn allowed() -> Result<Vec<usize>> {
+    let set = sched_getaffinity(None).setting_up("sched_getaffinity")?;
+    Ok((0..CpuSet::MAX_CPU)
+        .filter(|&cpu| set.is_set(cpu))
+        .collect())
+}

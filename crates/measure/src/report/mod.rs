@@ -1,0 +1,3 @@
+//! What came out, written down.
+
+pub mod schema;

@@ -1,0 +1,56 @@
+//! How much a run measures: [`Size`], and the counts that follow from it.
+
+use serde::{Deserialize, Serialize};
+
+/// The three sizes of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Size {
+    /// A look: minutes.
+    Quick,
+    /// What a report should rest on.
+    #[default]
+    Default,
+    /// Everything, at the sizes that the sources used.
+    Full,
+}
+
+impl Size {
+    /// Invocations of each cell.
+    pub fn invocations(self) -> usize {
+        self.pick(6, 10, 20)
+    }
+
+    /// Round trips timed in one invocation, where nobody sleeps.
+    pub fn spinning_rounds(self) -> usize {
+        self.pick(100_000, 300_000, 1_000_000)
+    }
+
+    /// Round trips timed in one invocation, where the other end is woken.
+    pub fn blocking_rounds(self) -> usize {
+        self.pick(5_000, 20_000, 1_000_000)
+    }
+
+    /// Rounds thrown away before `rounds` are timed: a tenth, at most 10,000.
+    pub fn warm_up(self, rounds: usize) -> usize {
+        (rounds / 10).min(10_000)
+    }
+
+    /// Liveness checks timed in one invocation.
+    pub fn checks(self) -> usize {
+        self.pick(1_000_000, 10_000_000, 10_000_000)
+    }
+
+    /// Signal deliveries in one invocation. A full cell has a million of them in all.
+    pub fn deliveries(self) -> usize {
+        self.pick(300, 3_000, 1_000_000 / 20)
+    }
+
+    fn pick(self, quick: usize, default: usize, full: usize) -> usize {
+        match self {
+            Self::Quick => quick,
+            Self::Default => default,
+            Self::Full => full,
+        }
+    }
+}

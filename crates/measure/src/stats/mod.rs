@@ -1,0 +1,3 @@
+//! From samples to figures that hold when they are checked.
+
+pub mod summary;

@@ -1,0 +1,109 @@
+//! Why a row has no figure: [`Trouble`].
+//!
+//! An experiment ends in one of two ways besides success. It is *skipped* when the machine does not
+//! offer what it needs, and it has *failed* when something went wrong that should not have. The two
+//! are never mixed: a skip is the machine's, a failure is somebody's bug.
+
+use std::io;
+
+/// Why an invocation yielded nothing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Trouble {
+    /// The machine lacks what the row needs; the text says what, and where possible how to get it.
+    #[error("skipped: {0}")]
+    Skipped(String),
+    /// The row should have worked and did not.
+    #[error("failed: {0}")]
+    Failed(String),
+}
+
+/// What an experiment returns.
+pub type Result<T> = std::result::Result<T, Trouble>;
+
+impl Trouble {
+    /// A skip, with its reason.
+    pub fn skip(why: impl Into<String>) -> Self {
+        Self::Skipped(why.into())
+    }
+
+    /// A failure, with its reason.
+    pub fn fail(why: impl Into<String>) -> Self {
+        Self::Failed(why.into())
+    }
+
+    /// The text alone, without the word before it.
+    pub fn why(&self) -> &str {
+        match self {
+            Self::Skipped(why) | Self::Failed(why) => why,
+        }
+    }
+}
+
+/// Names the system call that an error came from.
+pub trait During<T> {
+    /// Turns the error of a call that *sets an experiment up* into a skip where the system refused it
+    /// (no permission, no such call, a limit), and into a failure otherwise.
+    fn setting_up(self, call: &str) -> Result<T>;
+    /// Turns the error of a call inside a running experiment into a failure.
+    fn during(self, call: &str) -> Result<T>;
+}
+
+impl<T, E: Into<io::Error>> During<T> for std::result::Result<T, E> {
+    fn setting_up(self, call: &str) -> Result<T> {
+        self.map_err(|error| {
+            let error = error.into();
+            let text = format!("{call}: {error}");
+            if refused(&error) {
+                Trouble::Skipped(text)
+            } else {
+                Trouble::Failed(text)
+            }
+        })
+    }
+
+    fn during(self, call: &str) -> Result<T> {
+        self.map_err(|error| Trouble::Failed(format!("{call}: {}", error.into())))
+    }
+}
+
+/// Whether an error says that the machine does not offer a thing, rather than that we misused it.
+fn refused(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(
+            libc::EPERM
+                | libc::EACCES
+                | libc::ENOENT
+                | libc::ENODEV
+                | libc::ENOSYS
+                | libc::EOPNOTSUPP
+                | libc::EPROTONOSUPPORT
+                | libc::EAFNOSUPPORT
+                | libc::EMFILE
+                | libc::ENFILE
+                | libc::ENOMEM
+                | libc::ENOSPC
+                | libc::EAGAIN
+                | libc::EADDRNOTAVAIL
+                | libc::EROFS
+        )
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_call_is_a_skip_and_a_misused_one_a_failure() {
+        let refused: io::Result<()> = Err(io::Error::from_raw_os_error(libc::ENOSYS));
+        let misused: io::Result<()> = Err(io::Error::from_raw_os_error(libc::EINVAL));
+        assert!(
+            matches!(refused.setting_up("eventfd2"), Err(Trouble::Skipped(why)) if why.starts_with("eventfd2: "))
+        );
+        assert!(matches!(
+            misused.setting_up("eventfd2"),
+            Err(Trouble::Failed(_))
+        ));
+    }
+}
