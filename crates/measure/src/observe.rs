@@ -1,7 +1,7 @@
 //! What one invocation saw: [`Observed`], raw and in order.
 //!
-//! An experiment fills an [`Observed`]; the engine summarises it ([`crate::stats::summary`]) inside the
-//! same process, so that only summaries cross to the parent and a million samples stay cheap.
+//! An experiment fills an [`Observed`]; the engine summarises it ([`crate::stats::summary`]) inside
+//! the same process, so that only summaries cross to the parent and a million samples stay cheap.
 
 use serde::{Deserialize, Serialize};
 

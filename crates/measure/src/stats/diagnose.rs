@@ -1,0 +1,267 @@
+//! Reasons to distrust a figure: [`samples`] inside an invocation, [`invocations`] between them.
+//!
+//! These are warnings, not tests of a hypothesis: each wants both a rank statistic that chance
+//! seldom reaches and a difference that matters in practice ([`MATTERS`]), and each ends as a
+//! sentence beside the figure. They change no figure and drop no sample.
+
+use super::interval::sorted;
+use super::mean::moments;
+use super::order::{median, quantile};
+
+/// A drift or a distance of modes below this share of the figure is not worth a word.
+pub const MATTERS: f64 = 0.02;
+
+/// Fewer samples than this say nothing about modes or drift inside an invocation.
+const ENOUGH: usize = 100;
+/// Stretches into which an invocation is cut to look for drift.
+const STRETCHES: usize = 20;
+/// Kendall's z beyond which a trend is reported: two-sided 0.1 % inside, 1 % between invocations.
+const TREND_WITHIN: f64 = 3.29;
+const TREND_BETWEEN: f64 = 2.576;
+/// Ashman's D beyond which two groups are modes: halves of a normal have 2.7, of a uniform 3.5.
+const SEPARATION: f64 = 4.5;
+/// Products that the search for the correlation's length may take.
+const MOST_PRODUCTS: usize = 100_000_000;
+
+/// How correlated neighbouring samples are.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Dependence {
+    /// Correlation at lag 1; 0 where the samples are all equal.
+    pub autocorrelation: f64,
+    /// How many independent samples these are worth, at most their number.
+    pub effective_count: f64,
+}
+
+/// Lag-1 correlation and effective count, by Geyer's initial positive sequence; where the
+/// correlation is longer than the search may look, by the variance of batch means. Samples must be
+/// finite.
+pub fn dependence(samples: &[f64]) -> Dependence {
+    let n = samples.len();
+    let free = Dependence { autocorrelation: 0.0, effective_count: n as f64 };
+    let Some((mean, deviation)) = moments(samples) else {
+        return free;
+    };
+    if n < 3 || deviation <= mean.abs() * 1e-12 {
+        return free;
+    }
+    let variance = samples.iter().map(|x| (x - mean).powi(2)).sum::<f64>();
+    let at = |lag: usize| {
+        let pairs = samples[lag..].iter().zip(samples);
+        pairs.map(|(a, b)| (a - mean) * (b - mean)).sum::<f64>() / variance
+    };
+    let autocorrelation = at(1);
+    let longest = (n / 2).min((MOST_PRODUCTS / n).max(50));
+    let (mut time, mut lag, mut ended) = (-1.0, 0, false);
+    while lag + 1 < longest {
+        let pair = at(lag) + at(lag + 1);
+        if pair <= 0.0 {
+            ended = true;
+            break;
+        }
+        time += 2.0 * pair;
+        lag += 2;
+    }
+    if !ended {
+        let size = n.isqrt();
+        let means: Vec<f64> =
+            samples.chunks_exact(size).filter_map(|b| Some(moments(b)?.0)).collect();
+        let between = moments(&means).map_or(0.0, |(_, s)| s * s);
+        time = f64::max(time, size as f64 * between / (deviation * deviation));
+    }
+    Dependence { autocorrelation, effective_count: n as f64 / time.max(1.0) }
+}
+
+/// What is suspicious about the samples of one invocation, in order and sorted.
+pub(crate) fn samples(in_order: &[f64], sorted: &[f64], dependence: Dependence) -> Vec<String> {
+    let n = in_order.len();
+    if n < ENOUGH {
+        return Vec::new();
+    }
+    let mut reasons = Vec::new();
+    if dependence.effective_count < n as f64 / 10.0 {
+        reasons.push(format!(
+            "strong autocorrelation: {n} samples are worth {:.0}",
+            dependence.effective_count
+        ));
+    }
+    let stretches: Vec<f64> =
+        in_order.chunks_exact(n / STRETCHES).take(STRETCHES).filter_map(median).collect();
+    if let Some(share) = trend(&stretches, TREND_WITHIN) {
+        reasons.push(format!("drift: {:+.1} % from the first to the last quarter", share * 100.0));
+    }
+    if let Some((low, high, share)) = modes(sorted) {
+        reasons.push(format!(
+            "two modes: near {} and near {}, {:.0} % in the upper",
+            three_digits(low),
+            three_digits(high),
+            share * 100.0
+        ));
+    }
+    reasons
+}
+
+/// A figure inside a sentence: three significant digits.
+fn three_digits(value: f64) -> String {
+    let behind_the_point = (2.0 - value.abs().max(1e-3).log10().floor()).clamp(0.0, 5.0);
+    format!("{value:.0$}", behind_the_point as usize)
+}
+
+/// What is suspicious about the figures of the invocations of one cell, in the order in which they
+/// ran: drift, and two modes *between* invocations. Empty below 6 values or if one is not finite.
+pub fn invocations(values: &[f64]) -> Vec<String> {
+    let mut reasons = Vec::new();
+    let Some(sorted) = sorted(values).filter(|sorted| sorted.len() >= 6) else {
+        return reasons;
+    };
+    if let Some(share) = trend(values, TREND_BETWEEN) {
+        reasons.push(format!(
+            "drift between invocations: {:+.1} % from the first to the last quarter",
+            share * 100.0
+        ));
+    }
+    if let Some((low, high, upper)) = groups(&sorted) {
+        reasons.push(format!(
+            "two modes between invocations: {} near {}, {upper} near {}",
+            sorted.len() - upper,
+            three_digits(low),
+            three_digits(high)
+        ));
+    }
+    reasons
+}
+
+/// The change from the first to the last quarter as a share of the median, where Mann and Kendall's
+/// trend statistic exceeds `limit` and the change matters.
+fn trend(values: &[f64], limit: f64) -> Option<f64> {
+    let n = values.len();
+    let mut balance = 0_i64;
+    for (i, a) in values.iter().enumerate() {
+        for b in &values[i + 1..] {
+            balance += i64::from(b > a) - i64::from(b < a);
+        }
+    }
+    let spread = (n as f64 * (n as f64 - 1.0) * (2.0 * n as f64 + 5.0) / 18.0).sqrt();
+    let z = (balance.abs() as f64 - 1.0) / spread;
+    let quarter = n.div_ceil(4);
+    let change = median(values.get(n - quarter..)?)? - median(values.get(..quarter)?)?;
+    let share = change / median(values)?.abs();
+    (z > limit && share.is_finite() && share.abs() > MATTERS).then_some(share)
+}
+
+/// Two modes of many sorted samples: their means and the upper one's share. The split is the one
+/// that leaves least variance inside the groups, of what lies between the 1st and the 99th
+/// percentile.
+fn modes(sorted: &[f64]) -> Option<(f64, f64, f64)> {
+    let n = sorted.len();
+    let body = &sorted[n / 100..n - n / 100];
+    let middle = quantile(sorted, 0.5)?;
+    let total: f64 = body.iter().map(|x| x - middle).sum();
+    let (mut below, mut best, mut split) = (0.0, 0.0, 0);
+    for (i, pair) in body.windows(2).enumerate() {
+        below += pair[0] - middle;
+        let left = (i + 1) as f64;
+        let right = (body.len() - i - 1) as f64;
+        let gain = below * below / left + (total - below).powi(2) / right;
+        if pair[0] < pair[1] && gain > best {
+            (best, split) = (gain, i + 1);
+        }
+    }
+    let (lower, upper) = body.split_at(split);
+    let ((low, s), (high, t)) = (moments(lower)?, moments(upper)?);
+    let share = upper.len() as f64 / body.len() as f64;
+    let apart = (high - low) * std::f64::consts::SQRT_2 > SEPARATION * (s * s + t * t).sqrt();
+    // Two neighbouring ticks of a coarse clock are no modes.
+    let tick = body
+        .windows(2)
+        .map(|pair| pair[1] - pair[0])
+        .filter(|&gap| gap > middle.abs() * 1e-9)
+        .fold(f64::INFINITY, f64::min);
+    let matters = high - low > MATTERS * middle.abs() && high - low > 2.5 * tick;
+    ((0.1..=0.9).contains(&share) && apart && matters).then_some((low, high, share))
+}
+
+/// Two groups among few sorted figures, at least two in each: parted by a gap that is wide beside
+/// either group. Gives their medians and the number in the upper one.
+fn groups(sorted: &[f64]) -> Option<(f64, f64, usize)> {
+    let n = sorted.len();
+    // The fewer the figures, the easier does chance part them; `chance_seldom_parts_a_normal`
+    // checks.
+    let times = match n {
+        ..10 => 4.0,
+        10..16 => 1.5,
+        _ => 1.0,
+    };
+    (2..=n - 2).find_map(|split| {
+        let (lower, upper) = sorted.split_at(split);
+        let gap = upper[0] - lower[split - 1];
+        let wider = f64::max(lower[split - 1] - lower[0], upper[n - split - 1] - upper[0]);
+        let matters = gap > MATTERS * quantile(sorted, 0.5)?.abs();
+        (gap > times * wider && matters)
+            .then(|| Some((quantile(lower, 0.5)?, quantile(upper, 0.5)?, n - split)))?
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::simulate::{Model, Source};
+
+    fn reasons(model: Model) -> String {
+        let series = Source::new(7).invocation(model, 0.0, 2_000);
+        let mut sorted = series.clone();
+        sorted.sort_by(f64::total_cmp);
+        samples(&series, &sorted, dependence(&series)).join("; ")
+    }
+
+    #[test]
+    fn each_disturbance_is_named_and_calm_is_not() {
+        assert_eq!(reasons(Model::Normal), "");
+        assert_eq!(reasons(Model::Ticks), "");
+        assert!(reasons(Model::Autoregressive(0.99)).contains("strong autocorrelation"));
+        assert!(reasons(Model::ModesWithin).contains("two modes"));
+        assert!(reasons(Model::PeriodTwo).contains("two modes"));
+        let drifting: Vec<f64> = (0..1000).map(|i| 100.0 + f64::from(i) / 100.0).collect();
+        assert!(
+            samples(&drifting, &drifting, dependence(&drifting)).join(";").contains("drift: +")
+        );
+    }
+
+    #[test]
+    fn effective_count_of_an_autoregression() {
+        // (1 − φ)/(1 + φ) of the samples: a third at φ = 0.5.
+        let series = Source::new(8).invocation(Model::Autoregressive(0.5), 0.0, 30_000);
+        let found = dependence(&series);
+        assert!((found.autocorrelation - 0.5).abs() < 0.03);
+        assert!((found.effective_count / 30_000.0 - 1.0 / 3.0).abs() < 0.05);
+        assert_eq!(dependence(&[3.0; 50]).effective_count, 50.0);
+        assert_eq!(dependence(&[]).effective_count, 0.0);
+    }
+
+    #[test]
+    fn between_invocations() {
+        let drift: Vec<f64> = (0..10).map(|i| 100.0 + f64::from(i)).collect();
+        assert!(invocations(&drift)[0].contains("drift between"));
+        let modes = [100.0, 130.0, 101.0, 131.0, 100.5, 130.5, 100.2, 131.1, 130.2, 100.1];
+        assert_eq!(
+            invocations(&modes),
+            ["two modes between invocations: 5 near 100.2000, 5 near 130.5000"]
+        );
+        assert!(invocations(&[100.0; 10]).is_empty());
+        assert!(invocations(&[1.0, f64::NAN, 1.0, 1.0, 1.0, 1.0]).is_empty());
+        assert!(invocations(&[]).is_empty());
+    }
+
+    #[test]
+    fn chance_seldom_parts_a_normal() {
+        let mut source = Source::new(9);
+        for n in [6, 10, 20] {
+            let flagged = (0..2_000)
+                .filter(|_| {
+                    let values: Vec<f64> = (0..n).map(|_| 100.0 + 10.0 * source.normal()).collect();
+                    !invocations(&values).is_empty()
+                })
+                .count();
+            assert!(flagged < 80, "n = {n}: {flagged} of 2000");
+        }
+    }
+}

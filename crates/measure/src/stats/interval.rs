@@ -1,0 +1,61 @@
+//! An estimate with its error: [`Interval`].
+//!
+//! Every interval of this crate has this one shape, so that a report can print them alike. How it
+//! is found is the business of the neighbours ([`super::order`], [`super::mean`],
+//! [`super::ratio`]).
+
+use serde::{Deserialize, Serialize};
+
+/// The confidence that intervals aim at unless a caller asks for another.
+pub const CONFIDENCE: f64 = 0.95;
+
+/// An estimate and the closed interval around it, in the unit of the values it came from.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Interval {
+    /// The figure itself.
+    pub estimate: f64,
+    /// Lower end.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+    /// The confidence that it has, which for order statistics exceeds the one asked for.
+    pub achieved: f64,
+}
+
+impl Interval {
+    /// Distance between the ends.
+    pub fn width(&self) -> f64 {
+        self.high - self.low
+    }
+
+    /// Whether the interval holds a value; its ends belong to it.
+    pub fn holds(&self, truth: f64) -> bool {
+        self.low <= truth && truth <= self.high
+    }
+}
+
+/// A sorted copy, or `None` where a value is no finite number: a NaN has no rank.
+pub(crate) fn sorted(values: &[f64]) -> Option<Vec<f64>> {
+    if !values.iter().all(|value| value.is_finite()) {
+        return None;
+    }
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    Some(sorted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_belong_to_the_interval_and_nan_to_none() {
+        let interval = Interval { estimate: 2.0, low: 1.0, high: 3.0, achieved: 0.95 };
+        assert!(interval.holds(1.0) && interval.holds(3.0));
+        assert!(!interval.holds(3.1) && !interval.holds(f64::NAN));
+        assert_eq!(interval.width(), 2.0);
+        assert_eq!(sorted(&[1.0, f64::NAN]), None);
+        assert_eq!(sorted(&[2.0, f64::INFINITY]), None);
+        assert_eq!(sorted(&[2.0, 1.0]), Some(vec![1.0, 2.0]));
+    }
+}

@@ -1,0 +1,86 @@
+//! Outliers, classified and never silently dropped: [`classify`], [`trimmed`].
+//!
+//! Tukey's fences: beyond 1.5 interquartile ranges of the quartiles a sample is mild, beyond 3 it
+//! is extreme. A latency's outliers are real (somebody waited), so the untrimmed figures stay the
+//! main ones and a trimmed mean is one more column.
+
+use super::interval::sorted;
+use super::order::quantile;
+
+/// How many samples lie outside the fences.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Outliers {
+    /// Beyond 1.5 interquartile ranges, but not beyond 3.
+    pub mild: usize,
+    /// Beyond 3 interquartile ranges.
+    pub extreme: usize,
+}
+
+/// Counts the outliers. `None` if there are no samples, or one is not finite.
+pub fn classify(samples: &[f64]) -> Option<Outliers> {
+    classify_sorted(&sorted(samples)?)
+}
+
+/// The samples, sorted, without what lies beyond 1.5 interquartile ranges of the quartiles. `None`
+/// if there are no samples, or one is not finite. Never empty: the quartiles themselves stay.
+pub fn trimmed(samples: &[f64]) -> Option<Vec<f64>> {
+    Some(within(&sorted(samples)?, 1.5)?.to_vec())
+}
+
+/// [`classify`] for samples that are sorted already.
+pub(crate) fn classify_sorted(sorted: &[f64]) -> Option<Outliers> {
+    let inside = within(sorted, 1.5)?.len();
+    let not_extreme = within(sorted, 3.0)?.len();
+    Some(Outliers { mild: not_extreme - inside, extreme: sorted.len() - not_extreme })
+}
+
+/// The part of sorted samples within `ranges` interquartile ranges of the quartiles.
+pub(crate) fn within(sorted: &[f64], ranges: f64) -> Option<&[f64]> {
+    let lower = quantile(sorted, 0.25)?;
+    let upper = quantile(sorted, 0.75)?;
+    let reach = ranges * (upper - lower);
+    let from = sorted.partition_point(|&sample| sample < lower - reach);
+    let to = sorted.partition_point(|&sample| sample <= upper + reach);
+    Some(&sorted[from..to])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn fences_of_a_worked_example() {
+        // Quartiles 3 and 9 (type 7), range 6: fences at −6 and 18, and at −15 and 27.
+        let samples = [1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 9.0, 20.0, 30.0];
+        assert_eq!(classify(&samples), Some(Outliers { mild: 1, extreme: 1 }));
+        assert_eq!(trimmed(&samples).unwrap(), &samples[..7]);
+    }
+
+    #[test]
+    fn edges() {
+        assert_eq!(classify(&[]), None);
+        assert_eq!(trimmed(&[1.0, f64::NAN]), None);
+        assert_eq!(trimmed(&[5.0]), Some(vec![5.0]));
+        // With a range of 0 every other value is extreme.
+        let mut almost_equal = [5.0; 20];
+        almost_equal[0] = 6.0;
+        assert_eq!(classify(&almost_equal), Some(Outliers { mild: 0, extreme: 1 }));
+    }
+
+    proptest! {
+        #[test]
+        fn counts_agree_with_one_by_one(samples in prop::collection::vec(-100_f64..100.0, 1..200)) {
+            let sorted = sorted(&samples).unwrap();
+            let lower = quantile(&sorted, 0.25).unwrap();
+            let upper = quantile(&sorted, 0.75).unwrap();
+            let outside = |ranges: f64| {
+                let reach = ranges * (upper - lower);
+                samples.iter().filter(|&&x| x < lower - reach || x > upper + reach).count()
+            };
+            let found = classify(&samples).unwrap();
+            prop_assert_eq!(found.extreme, outside(3.0));
+            prop_assert_eq!(found.mild + found.extreme, outside(1.5));
+        }
+    }
+}

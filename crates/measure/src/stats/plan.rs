@@ -1,0 +1,139 @@
+//! How often to repeat, from a pilot: [`Plan::new`].
+//!
+//! Kalibera and Jones (ISMM 2013, section 6): with T₁² the variance of an iteration inside its
+//! invocation and T₂² that between invocations, and c₁ and c₂ what one more iteration and one more
+//! invocation cost, r₁ = ⌈√(c₂/c₁ · T₁²/T₂²)⌉ iterations an invocation narrow the interval most for
+//! the time spent; the number of invocations then follows from the width that is wanted.
+//!
+//! The formula takes iterations as independent. Where they are correlated, feed it the means of
+//! stretches longer than the correlation.
+
+use super::mean::{moments, student_factor};
+
+/// More invocations than this are never planned: the bound of the search.
+pub const MOST_INVOCATIONS: usize = 10_000;
+/// More iterations than this are never planned.
+pub const MOST_ITERATIONS: usize = 100_000_000;
+
+/// The two components of a pilot's variance, in the squared unit of its samples.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Components {
+    /// Mean of the pilot.
+    pub mean: f64,
+    /// T₁²: between the iterations of an invocation.
+    pub within: f64,
+    /// T₂²: between invocations, with what the iterations contribute taken off; never below 0.
+    pub between: f64,
+}
+
+/// What one more repetition costs, in one unit of time for both.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Costs {
+    /// c₁: one iteration.
+    pub iteration: f64,
+    /// c₂: one invocation (start, warm-up, end), without its iterations.
+    pub invocation: f64,
+}
+
+/// Repetitions at both levels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Plan {
+    /// Iterations in each invocation.
+    pub iterations: usize,
+    /// Invocations; `None` if the wanted width takes more than [`MOST_INVOCATIONS`].
+    pub invocations: Option<usize>,
+}
+
+impl Components {
+    /// Estimates the components from a pilot of equally long invocations.
+    ///
+    /// `None` for fewer than two invocations, fewer than two iterations, unequal lengths, or
+    /// samples that are not finite.
+    pub fn of(pilot: &[Vec<f64>]) -> Option<Self> {
+        let iterations = pilot.first()?.len();
+        if iterations < 2 || pilot.len() < 2 || pilot.iter().any(|run| run.len() != iterations) {
+            return None;
+        }
+        let figures = pilot.iter().map(|run| moments(run)).collect::<Option<Vec<_>>>()?;
+        let means: Vec<f64> = figures.iter().map(|(mean, _)| *mean).collect();
+        let squares: f64 = figures.iter().map(|(_, deviation)| deviation.powi(2)).sum();
+        let within = squares / pilot.len() as f64;
+        let (mean, deviation) = moments(&means)?;
+        let between = (deviation.powi(2) - within / iterations as f64).max(0.0);
+        Some(Self { mean, within, between })
+    }
+}
+
+impl Plan {
+    /// The cheapest repetitions whose 95 % interval for the mean reaches at most `half_width`, in
+    /// the samples' unit, to either side. `None` if a cost or the width is not positive and finite.
+    pub fn new(components: Components, costs: Costs, half_width: f64) -> Option<Self> {
+        let usable = |x: f64| x > 0.0 && x.is_finite();
+        if !usable(costs.iteration) || !usable(costs.invocation) || !usable(half_width) {
+            return None;
+        }
+        let price = costs.invocation / costs.iteration;
+        // Equal invocations (T₂² = 0) ask for ever longer ones; the bound catches that.
+        let ideal = if components.within > 0.0 {
+            (price * components.within / components.between).sqrt().ceil()
+        } else {
+            1.0
+        };
+        let iterations = ideal.clamp(1.0, MOST_ITERATIONS as f64) as usize;
+        let variance = components.between + components.within / iterations as f64;
+        let invocations = (2..=MOST_INVOCATIONS).find(|&count| {
+            student_factor(count, super::interval::CONFIDENCE)
+                .is_some_and(|factor| factor * (variance / count as f64).sqrt() <= half_width)
+        });
+        Some(Self { iterations, invocations })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COSTS: Costs = Costs { iteration: 1.0, invocation: 100.0 };
+
+    #[test]
+    fn the_formula_by_hand() {
+        let components = Components { mean: 50.0, within: 4.0, between: 1.0 };
+        // √(100 · 4/1) = 20 iterations; variance of an invocation's mean 1 + 4/20 = 1.2. At 8,
+        // t(0.975, 7) = 2.365 gives 0.916 > 0.9; at 9, 2.306 gives 0.842.
+        let plan = Plan::new(components, COSTS, 0.9).unwrap();
+        assert_eq!(plan, Plan { iterations: 20, invocations: Some(9) });
+    }
+
+    #[test]
+    fn no_other_split_of_the_same_time_is_better() {
+        let components = Components { mean: 50.0, within: 9.0, between: 0.5 };
+        let best = Plan::new(components, COSTS, 1.0).unwrap().iterations as f64;
+        // Variance times cost an invocation: what a unit of time buys.
+        let price = |r: f64| (0.5 + 9.0 / r) * (100.0 + r);
+        assert!((1..2000).all(|r| price(f64::from(r)) >= price(best) * 0.999));
+    }
+
+    #[test]
+    fn components_of_a_pilot_by_hand() {
+        // Means 2 and 4, each with variance 2 inside: S² = 2, less 2/2, leaves 1.
+        let pilot = [vec![1.0, 3.0], vec![3.0, 5.0]];
+        let found = Components::of(&pilot).unwrap();
+        for (part, by_hand) in [(found.mean, 3.0), (found.within, 2.0), (found.between, 1.0)] {
+            assert!((part - by_hand).abs() < 1e-12, "{found:?}");
+        }
+    }
+
+    #[test]
+    fn edges() {
+        assert_eq!(Components::of(&[]), None);
+        assert_eq!(Components::of(&[vec![1.0, 2.0]]), None);
+        assert_eq!(Components::of(&[vec![1.0, 2.0], vec![1.0]]), None);
+        assert_eq!(Components::of(&[vec![1.0, f64::NAN], vec![1.0, 2.0]]), None);
+        let still = Components { mean: 1.0, within: 0.0, between: 0.0 };
+        let plan = Plan::new(still, COSTS, 0.1).unwrap();
+        assert_eq!(plan, Plan { iterations: 1, invocations: Some(2) });
+        let noisy = Components { mean: 1.0, within: 1.0, between: 1e12 };
+        assert_eq!(Plan::new(noisy, COSTS, 0.1).unwrap().invocations, None);
+        assert_eq!(Plan::new(still, COSTS, 0.0), None);
+    }
+}

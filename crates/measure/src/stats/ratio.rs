@@ -1,0 +1,114 @@
+//! Ratios of paired runs and what they say about a limit: [`paired`], [`Verdict`].
+//!
+//! A pair is two measurements taken right after one another; what disturbs both cancels in their
+//! ratio. Logarithms make a ratio and its inverse mirror images, so that naming the pair the other
+//! way round inverts the interval and changes no verdict.
+
+use super::interval::{CONFIDENCE, Interval};
+use super::order::quantile_interval;
+
+/// What an interval says about a limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Verdict {
+    /// The whole interval keeps the limit.
+    Met,
+    /// The whole interval breaks the limit.
+    Failed,
+    /// The limit lies inside: more pairs are needed to tell.
+    Unresolved,
+}
+
+impl Verdict {
+    /// Is the figure at most `limit`?
+    pub fn at_most(interval: Interval, limit: f64) -> Self {
+        if interval.high <= limit {
+            Self::Met
+        } else if interval.low > limit {
+            Self::Failed
+        } else {
+            Self::Unresolved
+        }
+    }
+
+    /// Is the figure at least `limit`?
+    pub fn at_least(interval: Interval, limit: f64) -> Self {
+        if interval.low >= limit {
+            Self::Met
+        } else if interval.high < limit {
+            Self::Failed
+        } else {
+            Self::Unresolved
+        }
+    }
+}
+
+/// The median of the ratios, by way of their logarithms, with its sign-test interval at 95 %.
+///
+/// `None` for fewer than 6 ratios, and if one is not positive and finite.
+pub fn paired(ratios: &[f64]) -> Option<Interval> {
+    paired_at(ratios, CONFIDENCE)
+}
+
+/// [`paired`] at another confidence: with k rows under test, 1 − 0.05/k corrects for their number
+/// (Bonferroni).
+pub fn paired_at(ratios: &[f64], confidence: f64) -> Option<Interval> {
+    if !ratios.iter().all(|&ratio| ratio > 0.0) {
+        return None;
+    }
+    let logs: Vec<f64> = ratios.iter().map(|ratio| ratio.ln()).collect();
+    let interval = quantile_interval(&logs, 0.5, confidence)?;
+    Some(Interval {
+        estimate: interval.estimate.exp(),
+        low: interval.low.exp(),
+        high: interval.high.exp(),
+        achieved: interval.achieved,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn between(low: f64, high: f64) -> Interval {
+        Interval { estimate: f64::midpoint(low, high), low, high, achieved: 0.95 }
+    }
+
+    #[test]
+    fn limits_at_the_ends() {
+        assert_eq!(Verdict::at_most(between(1.0, 1.1), 1.1), Verdict::Met);
+        assert_eq!(Verdict::at_most(between(1.0, 1.1), 1.0), Verdict::Unresolved);
+        assert_eq!(Verdict::at_most(between(1.0, 1.1), 0.9), Verdict::Failed);
+        assert_eq!(Verdict::at_least(between(1.0, 1.1), 1.0), Verdict::Met);
+        assert_eq!(Verdict::at_least(between(1.0, 1.1), 1.1), Verdict::Unresolved);
+        assert_eq!(Verdict::at_least(between(1.0, 1.1), 1.2), Verdict::Failed);
+        assert_eq!(Verdict::at_most(between(f64::NAN, f64::NAN), 1.0), Verdict::Unresolved);
+    }
+
+    #[test]
+    fn ten_pairs() {
+        let ratios = [1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 1.8, 1.9];
+        let interval = paired(&ratios).unwrap();
+        assert!((interval.low - 1.1).abs() < 1e-12 && (interval.high - 1.8).abs() < 1e-12);
+        assert!((interval.estimate - (1.4_f64 * 1.5).sqrt()).abs() < 1e-12);
+    }
+
+    #[test]
+    fn unusable_ratios() {
+        assert_eq!(paired(&[1.0; 5]), None);
+        assert_eq!(paired(&[1.0, 1.0, 1.0, 1.0, 1.0, 0.0]), None);
+        assert_eq!(paired(&[1.0, 1.0, 1.0, 1.0, 1.0, -1.0]), None);
+        assert_eq!(paired(&[1.0, 1.0, 1.0, 1.0, 1.0, f64::NAN]), None);
+        assert_eq!(paired_at(&[1.0; 6], 0.999), None);
+    }
+
+    proptest! {
+        #[test]
+        fn the_other_way_round_inverts(ratios in prop::collection::vec(0.01_f64..100.0, 6..40)) {
+            let inverse: Vec<f64> = ratios.iter().map(|ratio| ratio.recip()).collect();
+            let (one, other) = (paired(&ratios).unwrap(), paired(&inverse).unwrap());
+            prop_assert!((one.low * other.high - 1.0).abs() < 1e-9);
+            prop_assert!((one.estimate * other.estimate - 1.0).abs() < 1e-9);
+        }
+    }
+}
