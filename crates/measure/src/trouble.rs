@@ -31,6 +31,12 @@ impl Trouble {
         Self::Failed(why.into())
     }
 
+    /// What [`During::setting_up`] makes of an error.
+    pub fn setting_up(call: &str, error: io::Error) -> Self {
+        let text = format!("{call}: {error}");
+        if refused(&error) { Self::Skipped(text) } else { Self::Failed(text) }
+    }
+
     /// The text alone, without the word before it.
     pub fn why(&self) -> &str {
         match self {
@@ -41,8 +47,8 @@ impl Trouble {
 
 /// Names the system call that an error came from.
 pub trait During<T> {
-    /// Turns the error of a call that *sets an experiment up* into a skip where the system refused it
-    /// (no permission, no such call, a limit), and into a failure otherwise.
+    /// Turns the error of a call that *sets an experiment up* into a skip where the system refused
+    /// it (no permission, no such call, a limit), and into a failure otherwise.
     fn setting_up(self, call: &str) -> Result<T>;
     /// Turns the error of a call inside a running experiment into a failure.
     fn during(self, call: &str) -> Result<T>;
@@ -50,15 +56,7 @@ pub trait During<T> {
 
 impl<T, E: Into<io::Error>> During<T> for std::result::Result<T, E> {
     fn setting_up(self, call: &str) -> Result<T> {
-        self.map_err(|error| {
-            let error = error.into();
-            let text = format!("{call}: {error}");
-            if refused(&error) {
-                Trouble::Skipped(text)
-            } else {
-                Trouble::Failed(text)
-            }
-        })
+        self.map_err(|error| Trouble::setting_up(call, error.into()))
     }
 
     fn during(self, call: &str) -> Result<T> {
@@ -98,12 +96,10 @@ mod tests {
     fn a_refused_call_is_a_skip_and_a_misused_one_a_failure() {
         let refused: io::Result<()> = Err(io::Error::from_raw_os_error(libc::ENOSYS));
         let misused: io::Result<()> = Err(io::Error::from_raw_os_error(libc::EINVAL));
-        assert!(
-            matches!(refused.setting_up("eventfd2"), Err(Trouble::Skipped(why)) if why.starts_with("eventfd2: "))
-        );
-        assert!(matches!(
-            misused.setting_up("eventfd2"),
-            Err(Trouble::Failed(_))
-        ));
+        let Err(Trouble::Skipped(why)) = refused.setting_up("eventfd2") else {
+            panic!("a refused call is a skip");
+        };
+        assert!(why.starts_with("eventfd2: "), "{why}");
+        assert!(matches!(misused.setting_up("eventfd2"), Err(Trouble::Failed(_))));
     }
 }

@@ -1,12 +1,15 @@
 //! Time stamps: [`Clock`].
 //!
 //! Where the time-stamp counter is invariant it is read fenced (`lfence; rdtsc; lfence` to start,
-//! `rdtscp; lfence` to stop), otherwise `CLOCK_MONOTONIC`. Ticks are converted by a calibration whose
-//! drift over the invocation is reported. [`offset`] bounds how far the counters of two processors are
-//! apart. On aarch64 the counter is `cntvct_el0`; written for, untested.
+//! `rdtscp; lfence` to stop), otherwise `CLOCK_MONOTONIC`. [`bare_counter`] is the exception, for
+//! stamps that seed 000 takes and for those between the rounds of `round-trip`.
 //!
-//! Sources: Intel SDM vol. 3, 19.17; AMD APM vol. 2, 13.2.4; Paoloni, *How to benchmark code execution
-//! times on Intel IA-32 and IA-64* (2010).
+//! Ticks are converted by a calibration
+//! whose drift over the invocation is reported. [`offset`] bounds how far the counters of two
+//! processors are apart. On aarch64 the counter is `cntvct_el0`; written for, untested.
+//!
+//! Sources: Intel SDM vol. 3, 19.17; AMD APM vol. 2, 13.2.4; Paoloni, *How to benchmark code
+//! execution times on Intel IA-32 and IA-64* (2010).
 
 #![allow(unsafe_code, reason = "reads the time-stamp counter")]
 
@@ -16,6 +19,8 @@ use std::time::{Duration, Instant};
 
 /// How long a calibration watches both clocks.
 const CALIBRATION: Duration = Duration::from_millis(10);
+/// Looks at both clocks at each end of a calibration; the tightest counts.
+const BRACKETS: usize = 16;
 
 /// A source of time stamps and the length of its tick.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -36,33 +41,44 @@ pub enum Source {
 impl Clock {
     /// The best source that this machine has, calibrated now (10 ms).
     pub fn calibrated() -> Self {
-        if counter_is_invariant() {
-            Self::counter()
-        } else {
-            Self::monotonic()
-        }
+        if counter_is_invariant() { Self::counter() } else { Self::monotonic() }
     }
 
     /// `CLOCK_MONOTONIC`.
     pub fn monotonic() -> Self {
-        Self {
-            source: Source::Monotonic,
-            ns_per_tick: 1.0,
-        }
+        Self { source: Source::Monotonic, ns_per_tick: 1.0 }
     }
 
     fn counter() -> Self {
-        let mut clock = Self {
-            source: Source::Counter,
-            ns_per_tick: 1.0,
-        };
-        let (began, from) = (Instant::now(), clock.start());
+        let mut clock = Self { source: Source::Counter, ns_per_tick: 1.0 };
+        let (began, from) = clock.bracketed();
         while began.elapsed() < CALIBRATION {
             std::hint::spin_loop();
         }
-        let (elapsed, to) = (began.elapsed(), clock.stop());
-        clock.ns_per_tick = elapsed.as_nanos() as f64 / to.wrapping_sub(from) as f64;
+        let (ended, to) = clock.bracketed();
+        let ticks = to.wrapping_sub(from) as f64;
+        clock.ns_per_tick = ended.duration_since(began).as_nanos() as f64 / ticks;
         clock
+    }
+
+    /// The system's time and the counter at the same moment: the middle of the tightest of
+    /// [`BRACKETS`] pairs of stamps around a look at the time. A preemption between the two would
+    /// spoil every conversion; it is not in all brackets.
+    fn bracketed(&self) -> (Instant, u64) {
+        let bracket = || {
+            let before = self.start();
+            let time = Instant::now();
+            (self.stop().wrapping_sub(before), time, before)
+        };
+        let mut tightest = bracket();
+        for _ in 1..BRACKETS {
+            let next = bracket();
+            if next.0 < tightest.0 {
+                tightest = next;
+            }
+        }
+        let (width, time, before) = tightest;
+        (time, before.wrapping_add(width / 2))
     }
 
     /// What is read.
@@ -125,15 +141,19 @@ impl Clock {
     }
 }
 
-/// Whether the processor says that its counter ticks at one rate in every state.
+/// Whether the processor says that its counter ticks at one rate in every state, and that it has
+/// the instruction by which a stop stamp reads it.
 pub fn counter_is_invariant() -> bool {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::__cpuid;
         const ADVANCED_POWER: u32 = 0x8000_0007;
         const INVARIANT_TSC: u32 = 1 << 8;
+        const FEATURES: u32 = 0x8000_0001;
+        const RDTSCP: u32 = 1 << 27;
         __cpuid(0x8000_0000).eax >= ADVANCED_POWER
             && __cpuid(ADVANCED_POWER).edx & INVARIANT_TSC != 0
+            && __cpuid(FEATURES).edx & RDTSCP != 0
     }
     #[cfg(not(target_arch = "x86_64"))]
     {
@@ -142,7 +162,9 @@ pub fn counter_is_invariant() -> bool {
     }
 }
 
-/// The bare counter, unfenced, as seed 000 reads it; `CLOCK_MONOTONIC` on other processors.
+/// The bare counter, unfenced, as seed 000 reads it and as `round-trip` stamps between rounds:
+/// loads and stores may pass it either way. On other processors than x86-64 the fenced
+/// one. Its ticks are those of [`Clock::start`] where [`Clock::source`] is the counter.
 #[inline(always)]
 pub fn bare_counter() -> u64 {
     #[cfg(target_arch = "x86_64")]
@@ -153,7 +175,7 @@ pub fn bare_counter() -> u64 {
     }
     #[cfg(not(target_arch = "x86_64"))]
     {
-        monotonic_ns()
+        counter_start()
     }
 }
 
@@ -175,7 +197,8 @@ fn counter_start() -> u64 {
 fn counter_stop() -> u64 {
     use std::arch::x86_64::{__rdtscp, _mm_lfence};
     let mut processor = 0;
-    // SAFETY: as in `counter_start`; RDTSCP comes with every processor whose counter is invariant.
+    // SAFETY: as in `counter_start`; `counter_is_invariant` has
+    // asked for RDTSCP before anything reads the counter.
     unsafe {
         let ticks = __rdtscp(&mut processor);
         _mm_lfence();
@@ -216,11 +239,6 @@ fn monotonic_ns() -> u64 {
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 
-/// The processor that a stop stamp would be taken on, to notice a migration.
-pub fn processor() -> usize {
-    rustix::thread::sched_getcpu()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -230,14 +248,9 @@ mod tests {
         for clock in [Clock::calibrated(), Clock::monotonic()] {
             let (wall, from) = (Instant::now(), clock.start());
             std::thread::sleep(Duration::from_millis(20));
-            let (ns, wall) = (
-                clock.ns_between(from, clock.stop()),
-                wall.elapsed().as_nanos() as f64,
-            );
-            assert!(
-                (ns / wall - 1.0).abs() < 0.05,
-                "{clock:?}: {ns} ns against {wall}"
-            );
+            let (ns, wall) =
+                (clock.ns_between(from, clock.stop()), wall.elapsed().as_nanos() as f64);
+            assert!((ns / wall - 1.0).abs() < 0.05, "{clock:?}: {ns} ns against {wall}");
         }
     }
 

@@ -1,11 +1,12 @@
 //! How far the counters of two processors are apart, at most: [`Band`].
 //!
 //! A round trip between a thread on each brackets the offset: whatever the other side stamped lies
-//! between our two stamps. The tightest of many round trips is the band; it cannot be narrower than a
-//! round trip, so a shift of a few tens of cycles stays inside it.
+//! between our two stamps. The tightest of many round trips is the band; it cannot be narrower than
+//! a round trip, so a shift of a few tens of cycles stays inside it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use super::Clock;
 use crate::os::pin;
@@ -13,6 +14,12 @@ use crate::trouble::{Result, Trouble};
 
 /// Round trips taken to find the tightest.
 const ROUNDS: u64 = 20_000;
+/// What the answering thread publishes before the first round.
+const READY: u64 = u64::MAX;
+/// How long either thread waits for the other before it gives up.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Looks between two questions for the time.
+const LOOKS: u32 = 1 << 14;
 
 /// Bounds of (the other processor's counter − ours), in ticks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -24,78 +31,112 @@ pub struct Band {
 }
 
 impl Band {
-    /// Measures the band between processors `here` and `there`. Leaves the calling thread's affinity
-    /// as it was.
+    /// Measures the band between processors `here` and `there`. Leaves the calling thread's
+    /// affinity as it was.
     ///
     /// # Errors
-    /// Skipped, where one of the two cannot be used.
+    /// Skipped, where one of the two cannot be used, or where the two threads do not meet within
+    /// two seconds.
     pub fn between(clock: Clock, here: usize, there: usize) -> Result<Self> {
-        let (ask, answer) = (Line(AtomicU64::new(0)), Line(AtomicU64::new(0)));
+        let board = Board::default();
         thread::scope(|scope| {
-            let other = scope.spawn(|| {
-                pin::pin_to(there).inspect_err(|_| answer.0.store(u64::MAX, Ordering::Release))?;
-                // SYNC offset-ready: pairs with the first wait of the asking thread.
-                answer.0.store(1, Ordering::Release);
-                for round in 1..=ROUNDS {
-                    while ask.0.load(Ordering::Acquire) != round {
-                        std::hint::spin_loop();
-                    }
-                    // SYNC offset-answer: pairs with the asking thread's load; carries the stamp.
-                    answer.0.store(clock.stop(), Ordering::Release);
-                }
-                Ok(())
-            });
-            let asking = scope.spawn(|| {
-                while answer.0.load(Ordering::Acquire) == 0 {
-                    std::hint::spin_loop();
-                }
-                if answer.0.load(Ordering::Acquire) == u64::MAX {
-                    return Ok(None);
-                }
-                // Pinned only now: should it fail, the rounds still run, so that nobody waits for ever.
-                let pinned = pin::pin_to(here);
-                let band = tightest(clock, &ask.0, &answer.0);
-                pinned.map(|()| Some(band))
-            });
-            let band = asking
-                .join()
-                .map_err(|_| Trouble::fail("the asking thread panicked"))??;
-            other
-                .join()
-                .map_err(|_| Trouble::fail("the answering thread panicked"))??;
-            band.ok_or_else(|| Trouble::fail("the answering thread never answered"))
+            let other = scope.spawn(|| board.answer(clock, there));
+            let asking = scope.spawn(|| board.ask(clock, here));
+            let band = asking.join().map_err(|_| Trouble::fail("the asking thread panicked"))?;
+            let answered =
+                other.join().map_err(|_| Trouble::fail("the answering thread panicked"))?;
+            // An end that could not be pinned knows why; the other one only waited.
+            match (band, answered) {
+                (Ok(Some(band)), Ok(())) => Ok(band),
+                (Err(trouble), _) | (_, Err(trouble)) => Err(trouble),
+                (Ok(None), Ok(())) => Err(Trouble::skip(format!(
+                    "the offset of two counters: the other thread gave no answer within \
+                     {PATIENCE:?}"
+                ))),
+            }
         })
     }
 }
 
 /// A line of its own, so that question and answer never share one.
+#[derive(Debug, Default)]
 #[repr(align(128))]
 struct Line(AtomicU64);
 
-fn tightest(clock: Clock, ask: &AtomicU64, answer: &AtomicU64) -> Band {
-    let mut band = Band {
-        low: i64::MIN / 2,
-        high: i64::MAX / 2,
-    };
-    let mut seen = answer.load(Ordering::Acquire);
-    for round in 1..=ROUNDS {
-        let asked = clock.start();
-        // SYNC offset-ask: pairs with the answering thread's load.
-        ask.store(round, Ordering::Release);
-        let stamp = loop {
-            // SYNC offset-answer: pairs with the store above; the stamp lies before it.
-            let now = answer.load(Ordering::Acquire);
-            if now != seen {
-                break now;
+/// What the two threads write. The number of a round says that its stamp is there: stamps alone do
+/// not, for a coarse clock gives equal ones.
+#[derive(Debug, Default)]
+struct Board {
+    /// The round that is asked for.
+    ask: Line,
+    /// The stamp of the last answered round.
+    stamp: AtomicU64,
+    /// The last answered round; [`READY`] before the first.
+    answered: AtomicU64,
+}
+
+impl Board {
+    /// Stamps whenever it is asked. It returns early where nobody asks any more: the asking thread
+    /// finds that out by its own patience and says so.
+    fn answer(&self, clock: Clock, processor: usize) -> Result<()> {
+        pin::pin_to(processor)?;
+        // SYNC offset-answer: pairs with the load in `ask`, which waits for the readiness too.
+        self.answered.store(READY, Ordering::Release);
+        for round in 1..=ROUNDS {
+            // SYNC offset-ask: pairs with the store in `ask`.
+            if !soon(|| self.ask.0.load(Ordering::Acquire) == round) {
+                break;
+            }
+            self.stamp.store(clock.stop(), Ordering::Relaxed);
+            // SYNC offset-answer: pairs with the load in `ask`; the stamp comes before.
+            self.answered.store(round, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// The tightest band of all rounds; `None` where an answer did not come in time.
+    fn ask(&self, clock: Clock, processor: usize) -> Result<Option<Band>> {
+        pin::pin_to(processor)?;
+        // SYNC offset-answer: pairs with the stores in `answer`.
+        let answered = |round| soon(|| self.answered.load(Ordering::Acquire) == round);
+        if !answered(READY) {
+            return Ok(None);
+        }
+        let mut band = Band { low: i64::MIN / 2, high: i64::MAX / 2 };
+        for round in 1..=ROUNDS {
+            let asked = clock.start();
+            // SYNC offset-ask: pairs with the load in `answer`.
+            self.ask.0.store(round, Ordering::Release);
+            if !answered(round) {
+                return Ok(None);
+            }
+            let back = clock.stop();
+            let stamp = self.stamp.load(Ordering::Relaxed);
+            band.low = band.low.max(stamp.wrapping_sub(back).cast_signed());
+            band.high = band.high.min(stamp.wrapping_sub(asked).cast_signed());
+        }
+        Ok(Some(band))
+    }
+}
+
+/// Spins until `done`, at most [`PATIENCE`]; whether it came.
+#[inline(always)]
+fn soon(done: impl Fn() -> bool) -> bool {
+    let mut began = None;
+    loop {
+        for _ in 0..LOOKS {
+            if done() {
+                return true;
             }
             std::hint::spin_loop();
-        };
-        let answered = clock.stop();
-        seen = stamp;
-        band.low = band.low.max(stamp.wrapping_sub(answered).cast_signed());
-        band.high = band.high.min(stamp.wrapping_sub(asked).cast_signed());
+        }
+        // The first look at the clock comes late, so that it is outside all rounds that count.
+        if began.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+            return false;
+        }
+        // Both threads may have been given one processor.
+        thread::yield_now();
     }
-    band
 }
 
 #[cfg(test)]
@@ -110,9 +151,24 @@ mod tests {
             return;
         };
         let band = Band::between(Clock::monotonic(), here, there).expect("band");
-        assert!(
-            band.low <= 0 && 0 <= band.high,
-            "one clock for all, yet {band:?}"
-        );
+        assert!(band.low <= 0 && 0 <= band.high, "one clock for all, yet {band:?}");
+    }
+
+    #[test]
+    fn a_thread_that_nobody_meets_gives_up() {
+        let only = pin::allowed().expect("affinity")[0];
+        let clock = Clock::monotonic();
+        assert_eq!(Board::default().ask(clock, only), Ok(None));
+        assert_eq!(Board::default().answer(clock, only), Ok(()));
+    }
+
+    #[test]
+    fn a_processor_that_is_not_there_is_a_skip() {
+        let only = pin::allowed().expect("affinity")[0];
+        let nowhere = rustix::thread::CpuSet::MAX_CPU - 1;
+        for (here, there) in [(only, nowhere), (nowhere, only)] {
+            let found = Band::between(Clock::monotonic(), here, there);
+            assert!(matches!(found, Err(Trouble::Skipped(_))), "{found:?}");
+        }
     }
 }

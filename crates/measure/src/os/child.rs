@@ -2,14 +2,15 @@
 
 #![allow(unsafe_code, reason = "fork")]
 
+use rustix::io::Errno;
 use rustix::process::{
     Pid, Signal, WaitOptions, WaitStatus, kill_process, set_parent_process_death_signal, waitpid,
 };
 
 use crate::trouble::{During, Result, Trouble};
 
-/// A child process made by `fork`. Dropped, it is killed and reaped; should *we* be killed, the kernel
-/// kills it too.
+/// A child process made by `fork`. Dropped, it is killed and reaped; should *we* be killed, the
+/// kernel kills it too.
 #[derive(Debug)]
 pub struct Child {
     pid: Pid,
@@ -27,8 +28,8 @@ impl Child {
     pub fn fork(body: impl FnOnce() -> i32) -> Result<Self> {
         let parent = rustix::process::getpid();
         // SAFETY: the child runs `body` on a copy of this thread and leaves by `_exit`; it never
-        // returns into the caller's frames. What `body` may do in a process that had several threads
-        // is the documented duty of the caller.
+        // returns into the caller's frames. What `body` may do in a process that had several
+        // threads is the documented duty of the caller.
         match unsafe { libc::fork() } {
             -1 => Err(std::io::Error::last_os_error()).setting_up("fork"),
             0 => {
@@ -57,11 +58,7 @@ impl Child {
     /// # Errors
     /// As `kill(2)`.
     pub fn signal(&self, signal: Signal) -> rustix::io::Result<()> {
-        if self.reaped {
-            Err(rustix::io::Errno::SRCH)
-        } else {
-            kill_process(self.pid, signal)
-        }
+        if self.reaped { Err(Errno::SRCH) } else { kill_process(self.pid, signal) }
     }
 
     /// Waits for its end and reaps it.
@@ -71,7 +68,7 @@ impl Child {
     pub fn wait(&mut self) -> Result<WaitStatus> {
         loop {
             match waitpid(Some(self.pid), WaitOptions::empty()) {
-                Err(rustix::io::Errno::INTR) => {}
+                Err(Errno::INTR) => {}
                 Ok(Some((_, status))) => {
                     self.reaped = true;
                     return Ok(status);
@@ -88,10 +85,13 @@ impl Child {
     /// Kills it with SIGKILL and reaps it.
     ///
     /// # Errors
-    /// As [`Child::wait`].
+    /// As [`Child::wait`]; skipped, where the system refuses the signal. Waiting for a process that
+    /// lives on might take for ever: it ends when the thread that forked it does.
     pub fn kill(&mut self) -> Result<WaitStatus> {
-        let _ = self.signal(Signal::KILL);
-        self.wait()
+        match self.signal(Signal::KILL) {
+            Ok(()) | Err(Errno::SRCH) => self.wait(),
+            Err(error) => Err(error).setting_up("kill"),
+        }
     }
 }
 
@@ -124,14 +124,7 @@ mod tests {
             }
         })
         .expect("fork");
-        assert_eq!(
-            child.kill().expect("kill").terminating_signal(),
-            Some(libc::SIGKILL)
-        );
-        assert_eq!(
-            child.signal(Signal::TERM),
-            Err(rustix::io::Errno::SRCH),
-            "reaped: nobody's pid"
-        );
+        assert_eq!(child.kill().expect("kill").terminating_signal(), Some(libc::SIGKILL));
+        assert_eq!(child.signal(Signal::TERM), Err(Errno::SRCH), "reaped: nobody's pid");
     }
 }

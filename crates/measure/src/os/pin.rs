@@ -22,7 +22,5 @@ pub fn pin_to(cpu: usize) -> Result<()> {
 /// Skipped, where a filter refuses the question.
 pub fn allowed() -> Result<Vec<usize>> {
     let set = sched_getaffinity(None).setting_up("sched_getaffinity")?;
-    Ok((0..CpuSet::MAX_CPU)
-        .filter(|&cpu| set.is_set(cpu))
-        .collect())
+    Ok((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
 }

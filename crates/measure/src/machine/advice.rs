@@ -1,0 +1,457 @@
+//! What of the facts spoils measurements, and how to mend it: [`advice`].
+//!
+//! Each rule is a pure function of the [`Machine`]; none looks at the system or changes it. A fact
+//! that is unknown gives no advice.
+
+use serde::Serialize;
+
+use super::Machine;
+
+/// Lowest kernel that this project supports: major and minor version.
+pub const LOWEST_KERNEL: (u32, u32) = (5, 10);
+
+/// How bad a finding is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Figures of this machine cannot be relied on until it is mended.
+    Spoils,
+    /// Figures hold, for a machine with this property; know it when comparing.
+    Note,
+}
+
+/// One finding.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Advice {
+    /// The topic that the fact belongs to, as in [`Machine`].
+    pub topic: &'static str,
+    /// How bad it is.
+    pub severity: Severity,
+    /// What was found.
+    pub finding: String,
+    /// What it does to figures.
+    pub effect: &'static str,
+    /// What to do about it: a command where there is one.
+    pub mend: String,
+}
+
+/// Share of busy time from which stolen time spoils.
+const STOLEN_SHARE: f64 = 0.001;
+/// Share of the processors that may be busy with something else.
+const BUSY_SHARE: f64 = 0.25;
+/// Pressure, per cent of time, from which somebody waits noticeably.
+const PRESSURE: f64 = 5.0;
+/// Waking from an idle state that takes longer than this shows in every blocking row, µs.
+const DEEP_WAKE_US: u64 = 20;
+/// Descriptors that the largest experiments open, with room.
+const OPEN_FILES: u64 = 1024;
+/// Processes and threads that the largest experiments start, with room.
+const PROCESSES: u64 = 512;
+
+type Rule = fn(&Machine) -> Option<Advice>;
+
+const RULES: [Rule; 27] = [
+    kernel_too_old,
+    debug_build,
+    counter_not_invariant,
+    counters_apart,
+    system_clock_slow,
+    one_processor,
+    quota,
+    governor,
+    stolen,
+    busy,
+    processor_pressure,
+    memory_pressure,
+    virtual_machine,
+    architecture_untested,
+    affinity,
+    siblings,
+    turbo,
+    deep_idle,
+    huge_pages,
+    merging,
+    layout_fixed,
+    call_filters,
+    mitigations,
+    few_files,
+    few_processes,
+    no_shared_memory,
+    tracing_forbidden,
+];
+
+/// What spoils measurements on `machine`, the worst first.
+pub fn advice(machine: &Machine) -> Vec<Advice> {
+    let mut found: Vec<Advice> = RULES.iter().filter_map(|rule| rule(machine)).collect();
+    found.sort_by_key(|advice| advice.severity);
+    found
+}
+
+fn spoils(
+    topic: &'static str,
+    finding: impl Into<String>,
+    effect: &'static str,
+    mend: impl Into<String>,
+) -> Option<Advice> {
+    let (severity, finding, mend) = (Severity::Spoils, finding.into(), mend.into());
+    Some(Advice { topic, severity, finding, effect, mend })
+}
+
+fn note(
+    topic: &'static str,
+    finding: impl Into<String>,
+    effect: &'static str,
+    mend: impl Into<String>,
+) -> Option<Advice> {
+    let severity = Severity::Note;
+    spoils(topic, finding, effect, mend).map(|advice| Advice { severity, ..advice })
+}
+
+fn kernel_too_old(machine: &Machine) -> Option<Advice> {
+    let (major, minor) = machine.kernel.version()?;
+    ((major, minor) < LOWEST_KERNEL).then(|| {
+        spoils(
+            "kernel",
+            format!("Linux {major}.{minor} is older than the lowest supported kernel"),
+            "system calls that the experiments need are missing; their rows are skipped or fail",
+            format!("run Linux {}.{} or newer", LOWEST_KERNEL.0, LOWEST_KERNEL.1),
+        )
+    })?
+}
+
+fn debug_build(machine: &Machine) -> Option<Advice> {
+    (machine.build.debug?).then(|| {
+        spoils(
+            "build",
+            "built with checks for debugging",
+            "short operations are measured together with overflow and assertion checks",
+            "build with `cargo run --release`",
+        )
+    })?
+}
+
+fn counter_not_invariant(machine: &Machine) -> Option<Advice> {
+    (!machine.clock.invariant_counter?).then(|| {
+        spoils(
+            "clock",
+            "the processor does not promise a counter of constant rate",
+            "stamps come from clock_gettime, which is coarser and takes longer",
+            "in a virtual machine, pass the host's counter through (QEMU: `-cpu host,+invtsc`)",
+        )
+    })?
+}
+
+fn counters_apart(machine: &Machine) -> Option<Advice> {
+    let offset = machine.clock.offset?;
+    (offset.ticks.low > 0 || offset.ticks.high < 0).then(|| {
+        spoils(
+            "clock",
+            format!(
+                "counters of processors {} and {} are {:.0} to {:.0} ns apart",
+                offset.here, offset.there, offset.low_ns, offset.high_ns
+            ),
+            "differences of stamps from two processors carry this offset; round trips do not",
+            "rely on rows that stamp on one processor; update the firmware",
+        )
+    })?
+}
+
+fn system_clock_slow(machine: &Machine) -> Option<Advice> {
+    let source = machine.clock.system_source.as_deref()?;
+    let fast = ["tsc", "arch_sys_counter", "kvm-clock", "hyperv_clocksource_tsc_page"];
+    if !fast.contains(&source) {
+        return spoils(
+            "clock",
+            format!("the kernel tells time by {source}"),
+            "clock_gettime becomes a system call or a slow device access",
+            "find out why the counter was given up (`dmesg | grep -i clocksource`); boot with \
+             `tsc=reliable` if it is sound",
+        );
+    }
+    let others = machine.clock.system_sources.as_ref()?;
+    (source == "kvm-clock" && others.iter().any(|other| other == "tsc")).then(|| {
+        note(
+            "clock",
+            "the kernel tells time by kvm-clock though it has the counter",
+            "clock_gettime takes a little longer, and the conversion may be adjusted",
+            "echo tsc | sudo tee \
+             /sys/devices/system/clocksource/clocksource0/current_clocksource",
+        )
+    })?
+}
+
+fn one_processor(machine: &Machine) -> Option<Advice> {
+    (machine.processor.allowed? == 1).then(|| {
+        let fenced = machine.processor.online.is_some_and(|online| online > 1);
+        spoils(
+            "processor",
+            "one processor for both ends",
+            "nothing runs in parallel: spinning rows measure the scheduler, some are skipped",
+            if fenced {
+                "allow more: `taskset --cpu-list 0-1 …`, `docker run --cpuset-cpus 0-1 …`"
+            } else {
+                "use a machine with two processors or more"
+            },
+        )
+    })?
+}
+
+fn quota(machine: &Machine) -> Option<Advice> {
+    let quota = machine.scheduling.quota?;
+    let periods = machine.scheduling.throttled_periods.unwrap_or(0);
+    spoils(
+        "scheduling",
+        format!("the cgroup grants {quota:.2} processors; held back in {periods} periods so far"),
+        "a busy experiment is stopped for tens of milliseconds at a time",
+        "run outside the limited cgroup; with Docker, without `--cpus`",
+    )
+}
+
+fn governor(machine: &Machine) -> Option<Advice> {
+    let governors = machine.power.governors.as_ref()?;
+    let slow: Vec<&str> = governors
+        .iter()
+        .map(String::as_str)
+        .filter(|governor| *governor != "performance")
+        .collect();
+    (!slow.is_empty()).then(|| {
+        spoils(
+            "power",
+            format!("frequency governor {}", slow.join(", ")),
+            "the clock rate follows the load: short and blocking rows are measured at a low one",
+            "sudo cpupower frequency-set --governor performance",
+        )
+    })?
+}
+
+fn stolen(machine: &Machine) -> Option<Advice> {
+    let share = machine.virtualisation.stolen_share?;
+    (share >= STOLEN_SHARE).then(|| {
+        spoils(
+            "virtualisation",
+            format!("the hypervisor took {:.1} % of our time since boot", share * 100.0),
+            "pauses of milliseconds fall into samples: tails and maxima are the neighbours'",
+            "measure on a machine, or with processors, of your own; look at each row's stolen time",
+        )
+    })?
+}
+
+fn busy(machine: &Machine) -> Option<Advice> {
+    let load = machine.load.last_minute?;
+    (load > machine.processor.online? as f64 * BUSY_SHARE).then(|| {
+        spoils(
+            "load",
+            format!("{load:.2} tasks wanted to run over the last minute"),
+            "experiments compete for processors and caches",
+            "stop what else runs (`ps -eo pcpu,comm --sort -pcpu | head`), wait a minute",
+        )
+    })?
+}
+
+fn processor_pressure(machine: &Machine) -> Option<Advice> {
+    let pressure = machine.load.processor_pressure?;
+    (pressure >= PRESSURE).then(|| {
+        spoils(
+            "load",
+            format!("somebody waited for a processor in {pressure:.1} % of the last ten seconds"),
+            "wake-ups queue behind other work",
+            "stop what else runs (`ps -eo pcpu,comm --sort -pcpu | head`)",
+        )
+    })?
+}
+
+fn memory_pressure(machine: &Machine) -> Option<Advice> {
+    let pressure = machine.load.memory_pressure?;
+    (pressure >= PRESSURE).then(|| {
+        spoils(
+            "load",
+            format!("somebody waited for memory in {pressure:.1} % of the last ten seconds"),
+            "page faults and reclaim fall into samples",
+            "free memory (`ps -eo rss,comm --sort -rss | head`)",
+        )
+    })?
+}
+
+fn virtual_machine(machine: &Machine) -> Option<Advice> {
+    let hypervisor = machine.virtualisation.hypervisor.as_deref()?;
+    note(
+        "virtualisation",
+        format!("virtual machine ({hypervisor})"),
+        "idling, timers and interrupts between processors leave the guest and cost more than on \
+         the bare machine",
+        "compare with figures of the same kind of machine only",
+    )
+}
+
+fn architecture_untested(machine: &Machine) -> Option<Advice> {
+    let architecture = machine.processor.architecture.as_deref()?;
+    (architecture != "x86_64").then(|| {
+        note(
+            "processor",
+            format!("architecture {architecture}: written for, not tested"),
+            "stamps and memory orders follow its manual, and nobody has checked them there",
+            "compare a few rows with another tool; tell us what you find",
+        )
+    })?
+}
+
+fn affinity(machine: &Machine) -> Option<Advice> {
+    let (allowed, online) = (machine.processor.allowed?, machine.processor.online?);
+    (1 < allowed && allowed < online).then(|| {
+        note(
+            "scheduling",
+            format!("this process may use {allowed} of {online} processors"),
+            "placements and curves stay within them; the others' load is not ours to see",
+            "to use all: `taskset --all-tasks --cpu-list 0-… …`, or lift the cpuset",
+        )
+    })?
+}
+
+fn siblings(machine: &Machine) -> Option<Advice> {
+    let siblings = machine.processor.siblings.as_ref()?;
+    (!siblings.is_empty()).then(|| {
+        note(
+            "processor",
+            format!("cores run several hardware threads ({})", siblings.join("; ")),
+            "what runs on the sibling takes up to half of the core away",
+            "echo off | sudo tee /sys/devices/system/cpu/smt/control",
+        )
+    })?
+}
+
+fn turbo(machine: &Machine) -> Option<Advice> {
+    (machine.power.turbo?).then(|| {
+        note(
+            "power",
+            "turbo is on",
+            "the rate depends on temperature and on how many cores are busy",
+            "Intel: `echo 1 | sudo tee /sys/devices/system/cpu/intel_pstate/no_turbo`; others: \
+             `echo 0 | sudo tee /sys/devices/system/cpu/cpufreq/boost`",
+        )
+    })?
+}
+
+fn deep_idle(machine: &Machine) -> Option<Advice> {
+    let wake_us = machine.power.deepest_wake_us()?;
+    (wake_us > DEEP_WAKE_US).then(|| {
+        note(
+            "power",
+            format!("idle processors may sleep so deeply that waking takes {wake_us} µs"),
+            "blocking rows grow with the pause between messages",
+            format!("sudo cpupower idle-set --disable-by-latency {DEEP_WAKE_US}"),
+        )
+    })?
+}
+
+fn huge_pages(machine: &Machine) -> Option<Advice> {
+    (machine.memory.huge_pages.as_deref()? == "always").then(|| {
+        note(
+            "memory",
+            "huge pages are given to everybody",
+            "a fault may clear 2 MiB, and background merging moves memory: fork and allocator \
+             rows vary",
+            "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled",
+        )
+    })?
+}
+
+fn merging(machine: &Machine) -> Option<Advice> {
+    (machine.memory.merging?).then(|| {
+        note(
+            "memory",
+            "the kernel merges equal pages",
+            "its scanner takes processor time, and a write to a merged page faults",
+            "echo 0 | sudo tee /sys/kernel/mm/ksm/run",
+        )
+    })?
+}
+
+fn layout_fixed(machine: &Machine) -> Option<Advice> {
+    (machine.kernel.address_randomisation? == 0).then(|| {
+        note(
+            "kernel",
+            "address layout is not randomised",
+            "every invocation repeats one layout: intervals miss how much another one matters",
+            "sudo sysctl kernel.randomize_va_space=2",
+        )
+    })?
+}
+
+fn call_filters(machine: &Machine) -> Option<Advice> {
+    let filters = machine.virtualisation.call_filters?;
+    (filters > 0).then(|| {
+        note(
+            "virtualisation",
+            format!("every system call passes {filters} filter(s)"),
+            "each call takes longer than without, and some are refused",
+            "run outside the sandbox; with Docker, `--security-opt seccomp=unconfined`",
+        )
+    })?
+}
+
+fn mitigations(machine: &Machine) -> Option<Advice> {
+    let all = machine.kernel.mitigations.as_ref()?;
+    let active = all.values().filter(|text| text.starts_with("Mitigation")).count();
+    (active > 0).then(|| {
+        note(
+            "kernel",
+            format!("{active} mitigation(s) of processor weaknesses are active"),
+            "system calls and context switches take longer than on a machine without",
+            "leave them on; compare only with machines that have the same",
+        )
+    })?
+}
+
+fn few_files(machine: &Machine) -> Option<Advice> {
+    let soft = machine.limits.open_files?.soft?;
+    (soft < OPEN_FILES).then(|| {
+        note(
+            "limits",
+            format!("{soft} descriptors a process"),
+            "rows that open more are skipped",
+            format!("ulimit -n {OPEN_FILES}"),
+        )
+    })?
+}
+
+fn few_processes(machine: &Machine) -> Option<Advice> {
+    let soft = machine.limits.processes?.soft?;
+    (soft < PROCESSES && !machine.limits.root?).then(|| {
+        note(
+            "limits",
+            format!("{soft} processes a user"),
+            "rows that start more are skipped",
+            format!("ulimit -u {PROCESSES}"),
+        )
+    })?
+}
+
+fn no_shared_memory(machine: &Machine) -> Option<Advice> {
+    (!machine.memory.shared_by_name?).then(|| {
+        note(
+            "memory",
+            "there is no /dev/shm",
+            "rows that share memory or semaphores by name are skipped",
+            "sudo mkdir -p /dev/shm && sudo mount -t tmpfs tmpfs /dev/shm",
+        )
+    })?
+}
+
+fn tracing_forbidden(machine: &Machine) -> Option<Advice> {
+    let scope = machine.kernel.ptrace_scope?;
+    (scope >= 2 && !(scope == 2 && machine.limits.root?)).then(|| {
+        note(
+            "kernel",
+            format!("tracing of processes is forbidden (kernel.yama.ptrace_scope = {scope})"),
+            "what traces its own children is skipped",
+            if scope == 2 {
+                "sudo sysctl kernel.yama.ptrace_scope=1"
+            } else {
+                "reboot: 3 is final"
+            },
+        )
+    })?
+}
+
+#[cfg(test)]
+mod tests;

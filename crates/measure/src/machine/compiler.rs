@@ -1,0 +1,97 @@
+//! Which compiler built the running program: [`version`].
+//!
+//! rustc signs each object file in the section `.comment`, and the linker keeps one copy of each
+//! signature; no build script is needed to know it. Source: ELF-64 Object File Format, 1.5.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+/// What a signature begins with.
+const SIGNATURE: &str = "rustc version ";
+
+/// Longest section that is read, bytes; real ones have a few hundred.
+const LONGEST: u64 = 1 << 20;
+
+/// The version of rustc that is named in the executable, as `1.95.0 (59807616e 2026-04-14)`.
+pub fn version() -> Option<String> {
+    let file = File::open("/proc/self/exe").ok()?;
+    named_in(&section(&file, ".comment")?)
+}
+
+fn named_in(comment: &[u8]) -> Option<String> {
+    comment
+        .split(|&byte| byte == 0)
+        .filter_map(|text| std::str::from_utf8(text).ok())
+        .find_map(|text| text.strip_prefix(SIGNATURE))
+        .map(str::to_owned)
+}
+
+/// The bytes of a section of a 64-bit little-endian ELF file.
+fn section(file: &File, wanted: &str) -> Option<Vec<u8>> {
+    let mut header = [0; 64];
+    file.read_exact_at(&mut header, 0).ok()?;
+    if !header.starts_with(b"\x7fELF\x02\x01") {
+        return None;
+    }
+    let table = number(&header, 0x28, 8)?;
+    let (length, count) = (number(&header, 0x3a, 2)?, number(&header, 0x3c, 2)?);
+    let entry = |index: u64| -> Option<Vec<u8>> {
+        let mut entry = vec![0; 64];
+        let at = table.checked_add(length.checked_mul(index)?)?;
+        file.read_exact_at(&mut entry, at).ok()?;
+        Some(entry)
+    };
+    let names = content(file, &entry(number(&header, 0x3e, 2)?)?)?;
+    (0..count).filter_map(entry).find_map(|entry| {
+        let name = names.get(usize::try_from(number(&entry, 0, 4)?).ok()?..)?;
+        let name = name.split(|&byte| byte == 0).next()?;
+        (name == wanted.as_bytes()).then(|| content(file, &entry))?
+    })
+}
+
+/// What the section of a table's entry holds.
+fn content(file: &File, entry: &[u8]) -> Option<Vec<u8>> {
+    let (at, length) = (number(entry, 0x18, 8)?, number(entry, 0x20, 8)?);
+    let mut bytes = vec![0; usize::try_from(length.min(LONGEST)).ok()?];
+    file.read_exact_at(&mut bytes, at).ok()?;
+    Some(bytes)
+}
+
+/// The number of `width` bytes at `at`.
+fn number(bytes: &[u8], at: usize, width: usize) -> Option<u64> {
+    let mut wide = [0; 8];
+    wide[..width].copy_from_slice(bytes.get(at..at + width)?);
+    Some(u64::from_le_bytes(wide))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn this_test_names_the_compiler_that_built_it() {
+        let version = version().expect("a signature of rustc");
+        let (major, rest) = version.split_once('.').expect("a version");
+        assert!(major.parse::<u32>().is_ok() && !rest.is_empty(), "{version}");
+    }
+
+    #[test]
+    fn other_signatures_are_passed_over() {
+        let comment = b"GCC: (Debian) 12\0rustc version 1.99.0 (abc)\0";
+        assert_eq!(named_in(comment).as_deref(), Some("1.99.0 (abc)"));
+        assert_eq!(named_in(b"GCC: (Debian) 12\0"), None);
+    }
+
+    #[test]
+    fn what_is_no_executable_or_a_torn_one_has_no_sections() {
+        let mut file = tempfile::tempfile().expect("a file");
+        file.write_all(&[7; 100]).expect("write");
+        assert_eq!(section(&file, ".comment"), None);
+        let mut torn = [0xff; 64];
+        torn[..6].copy_from_slice(b"\x7fELF\x02\x01");
+        file.write_all_at(&torn, 0).expect("write");
+        assert_eq!(section(&file, ".comment"), None);
+    }
+}

@@ -1,0 +1,73 @@
+//! What this process may use: resource limits and rights.
+
+use rustix::process::{Resource, geteuid, getrlimit};
+use serde::Serialize;
+
+/// Facts about limits.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct Limits {
+    /// Open descriptors (`RLIMIT_NOFILE`).
+    pub open_files: Option<Limit>,
+    /// Processes and threads of this user (`RLIMIT_NPROC`); root is exempt.
+    pub processes: Option<Limit>,
+    /// Bytes locked into memory (`RLIMIT_MEMLOCK`).
+    pub locked_bytes: Option<Limit>,
+    /// Bytes of a main thread's stack (`RLIMIT_STACK`).
+    pub stack_bytes: Option<Limit>,
+    /// Signals queued for this user (`RLIMIT_SIGPENDING`).
+    pub pending_signals: Option<Limit>,
+    /// Bytes in POSIX message queues (`RLIMIT_MSGQUEUE`).
+    pub message_queue_bytes: Option<Limit>,
+    /// Highest real-time priority (`RLIMIT_RTPRIO`).
+    pub real_time_priority: Option<Limit>,
+    /// Bytes of address space (`RLIMIT_AS`).
+    pub address_space_bytes: Option<Limit>,
+    /// Whether this process runs as root.
+    pub root: Option<bool>,
+}
+
+/// A limit; `null` is: none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Limit {
+    /// In force.
+    pub soft: Option<u64>,
+    /// To which this process may raise it.
+    pub hard: Option<u64>,
+}
+
+impl Limits {
+    /// Reads them.
+    pub fn look() -> Self {
+        let limit = |resource| {
+            let limit = getrlimit(resource);
+            Some(Limit { soft: limit.current, hard: limit.maximum })
+        };
+        Self {
+            open_files: limit(Resource::Nofile),
+            processes: limit(Resource::Nproc),
+            locked_bytes: limit(Resource::Memlock),
+            stack_bytes: limit(Resource::Stack),
+            pending_signals: limit(Resource::Sigpending),
+            message_queue_bytes: limit(Resource::Msgqueue),
+            real_time_priority: limit(Resource::Rtprio),
+            address_space_bytes: limit(Resource::As),
+            root: Some(geteuid().is_root()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_agree_with_what_the_kernel_lists() {
+        let text = std::fs::read_to_string("/proc/self/limits").expect("limits");
+        let line = text
+            .lines()
+            .find(|line| line.starts_with("Max open files"))
+            .expect("a line on open files");
+        let soft = line.split_whitespace().nth(3).expect("a soft limit").parse().ok();
+        assert_eq!(Limits::look().open_files.expect("limit").soft, soft);
+    }
+}
