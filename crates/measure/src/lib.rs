@@ -23,6 +23,7 @@ pub mod experiment;
 pub mod machine;
 pub mod observe;
 pub mod os;
+pub mod published;
 pub mod report;
 pub mod size;
 pub mod stats;

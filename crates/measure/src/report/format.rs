@@ -1,0 +1,258 @@
+//! How a number looks: [`Scale`] chooses the unit, [`decimals`] the digits.
+//!
+//! A figure shows as many digits as its interval supports and no more: the last digit printed is
+//! about a tenth of the interval's width. Every form of output takes its numbers from here, so that
+//! the page, the table and the terminal agree to the last digit.
+
+use super::schema::{Cell, Estimate, Published, Ratio, Results};
+use crate::experiment::Params;
+
+/// Shown where there is nothing to show.
+pub const NOTHING: &str = "–";
+
+/// A unit that suits a magnitude: what to multiply by and what to write behind.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scale {
+    factor: f64,
+    suffix: String,
+}
+
+impl Scale {
+    /// The scale for a figure of about `magnitude`, given in `unit`.
+    ///
+    /// Nanoseconds become µs, ms, s; a share becomes per cent; rates and counts take k and M. A
+    /// unit that is not known stays as it is.
+    pub fn of(unit: &str, magnitude: f64) -> Self {
+        let size = magnitude.abs();
+        let (factor, suffix) = match unit {
+            "ns" if size >= 1e9 => (1e-9, "s".into()),
+            "ns" if size >= 1e6 => (1e-6, "ms".into()),
+            "ns" if size >= 1e3 => (1e-3, "µs".into()),
+            "share" => (100.0, "%".into()),
+            _ if unit.ends_with("/s") && size >= 1e6 => (1e-6, format!("M {unit}")),
+            _ if unit.ends_with("/s") && size >= 1e4 => (1e-3, format!("k {unit}")),
+            _ => (1.0, unit.into()),
+        };
+        Self { factor, suffix }
+    }
+
+    /// `value`, given in the original unit, with `decimals` and without the unit.
+    pub fn number(&self, value: f64, decimals: usize) -> String {
+        if value.is_finite() { grouped(value * self.factor, decimals) } else { NOTHING.into() }
+    }
+
+    /// `value` with `decimals` and the unit behind.
+    pub fn with_unit(&self, value: f64, decimals: usize) -> String {
+        self.join(&self.number(value, decimals))
+    }
+
+    /// Digits behind the point for an interval of `width`, given in the original unit; without a
+    /// width, three significant digits of `value`.
+    pub fn decimals(&self, value: f64, width: Option<f64>) -> usize {
+        decimals(value * self.factor, width.map(|width| width * self.factor))
+    }
+
+    fn join(&self, number: &str) -> String {
+        if number == NOTHING || self.suffix.is_empty() {
+            number.into()
+        } else {
+            format!("{number} {}", self.suffix)
+        }
+    }
+}
+
+/// A figure with its interval, ready to print.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shown {
+    /// The figure and its unit: `113.5 ns`.
+    pub value: String,
+    /// Both ends in the same unit: `113.4 – 113.6 ns`; empty where there is no interval.
+    pub interval: String,
+}
+
+impl Shown {
+    /// A figure in `unit`, with the interval where there is one.
+    pub fn new(unit: &str, value: f64, interval: Option<(f64, f64)>) -> Self {
+        let scale = Scale::of(unit, value);
+        let digits = scale.decimals(value, interval.map(|(low, high)| high - low));
+        let interval = interval.map_or_else(String::new, |(low, high)| {
+            scale.join(&format!("{} – {}", scale.number(low, digits), scale.number(high, digits)))
+        });
+        Self { value: scale.with_unit(value, digits), interval }
+    }
+
+    /// The estimate of a cell; nothing where it has none.
+    pub fn of_cell(cell: &Cell) -> Option<Self> {
+        Some(Self::new(&cell.unit, cell.estimate?, cell.low.zip(cell.high)))
+    }
+
+    /// A figure of [`crate::stats`].
+    pub fn of_estimate(unit: &str, estimate: Estimate) -> Self {
+        Self::new(unit, estimate.value, Some((estimate.low, estimate.high)))
+    }
+
+    /// A published figure.
+    pub fn of_published(unit: &str, published: &Published) -> Self {
+        Self::new(unit, published.value, published.low.zip(published.high))
+    }
+
+    /// `113.5 ns (113.4 – 113.6 ns)`, or the figure alone.
+    pub fn in_line(&self) -> String {
+        if self.interval.is_empty() {
+            self.value.clone()
+        } else {
+            format!("{} ({})", self.value, self.interval)
+        }
+    }
+}
+
+/// A single figure in a unit that suits it, to three significant digits.
+pub fn single(unit: &str, value: f64) -> String {
+    Shown::new(unit, value, None).value
+}
+
+/// A round figure for an axis: `200 ns`, `0.5 µs`, without idle zeros. A rate keeps only its
+/// prefix, `5 M`, because its unit is too long to stand at each tick.
+pub fn tick(unit: &str, value: f64) -> String {
+    let mut scale = Scale::of(unit, value);
+    if unit.ends_with("/s") {
+        scale.suffix = scale.suffix.trim_end_matches(unit).trim_end().into();
+    }
+    let number = scale.number(value, 3);
+    let short = match number.split_once('.') {
+        Some(_) => number.trim_end_matches('0').trim_end_matches('.'),
+        None => &number,
+    };
+    scale.join(short)
+}
+
+/// A quotient: `3.21×`, with its interval.
+pub fn times(value: f64, low: f64, high: f64) -> Shown {
+    let digits = decimals(value, Some(high - low));
+    Shown {
+        value: format!("{}×", grouped(value, digits)),
+        interval: format!("{}× – {}×", grouped(low, digits), grouped(high, digits)),
+    }
+}
+
+/// The ratio whose numerator is this cell, under the same parameters.
+///
+/// A ratio names no metric: it belongs to the first that the variant yields.
+pub fn ratio_of<'a>(cell: &Cell, results: &'a Results) -> Option<&'a Ratio> {
+    let first = results.cells.iter().find(|other| {
+        (&other.experiment, &other.variant, &other.params)
+            == (&cell.experiment, &cell.variant, &cell.params)
+    })?;
+    if first.metric != cell.metric {
+        return None;
+    }
+    results.ratios.iter().find(|ratio| {
+        ratio.experiment == cell.experiment
+            && ratio.params == cell.params
+            && numerator(&ratio.name) == cell.variant
+    })
+}
+
+/// The left side of `numerator / denominator`.
+pub fn numerator(name: &str) -> &str {
+    name.split_once(" / ").map_or(name, |(left, _)| left)
+}
+
+/// The right side of `numerator / denominator`; empty where there is none.
+pub fn denominator(name: &str) -> &str {
+    name.split_once(" / ").map_or("", |(_, right)| right)
+}
+
+/// Parameters as words: `pacing hot, placement cross-core`; empty where there are none.
+pub fn params(params: &Params) -> String {
+    let words: Vec<String> = params.iter().map(|(name, value)| format!("{name} {value}")).collect();
+    words.join(", ")
+}
+
+/// Digits behind the point: so many that the last is about a tenth of `width`; without a width,
+/// three significant digits of `value`. Never more than three, never fewer than none.
+fn decimals(value: f64, width: Option<f64>) -> usize {
+    let digits = match width {
+        Some(width) if width > 0.0 && width.is_finite() => (-width.log10()).ceil() + 1.0,
+        _ if value != 0.0 && value.is_finite() => 2.0 - value.abs().log10().floor(),
+        _ => 0.0,
+    };
+    digits.clamp(0.0, 3.0) as usize
+}
+
+/// A number with `decimals`, its thousands set apart by commas.
+fn grouped(value: f64, decimals: usize) -> String {
+    let plain = format!("{:.decimals$}", value.abs());
+    let (whole, fraction) = plain.split_once('.').unwrap_or((&plain, ""));
+    let mut out = String::new();
+    // A rounded zero has no sign.
+    if value < 0.0 && plain.bytes().any(|b| (b'1'..=b'9').contains(&b)) {
+        out.push('−');
+    }
+    for (at, digit) in whole.chars().enumerate() {
+        if at > 0 && (whole.len() - at) % 3 == 0 {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    if !fraction.is_empty() {
+        out.push('.');
+        out.push_str(fraction);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_interval_decides_how_many_digits_are_shown() {
+        let shown = |low, value, high| Shown::new("ns", value, Some((low, high))).in_line();
+        assert_eq!(shown(113.45, 113.53, 113.61), "113.53 ns (113.45 – 113.61 ns)");
+        assert_eq!(shown(112.0, 113.53, 115.0), "113.5 ns (112.0 – 115.0 ns)");
+        assert_eq!(shown(90.0, 113.53, 140.0), "114 ns (90 – 140 ns)");
+        assert_eq!(shown(28_163.27, 28_168.28, 28_173.29), "28.168 µs (28.163 – 28.173 µs)");
+        assert_eq!(shown(-2.0, -1.0, 0.0), "−1.0 ns (−2.0 – 0.0 ns)");
+    }
+
+    #[test]
+    fn units_follow_the_magnitude() {
+        assert_eq!(single("ns", 0.25), "0.250 ns");
+        assert_eq!(single("ns", 2_500_000_000.0), "2.50 s");
+        assert_eq!(single("share", 0.2), "20.0 %");
+        assert_eq!(single("messages/s", 12_345_678.0), "12.3 M messages/s");
+        assert_eq!(single("cycles", 1_200.0), "1,200 cycles");
+        assert_eq!(single("", 7.0), "7.00");
+    }
+
+    #[test]
+    fn a_figure_that_is_none_is_shown_as_such() {
+        assert_eq!(single("ns", f64::NAN), NOTHING);
+        assert_eq!(single("ns", f64::INFINITY), NOTHING);
+        assert_eq!(single("ns", 0.0), "0 ns");
+        assert_eq!(single("ns", -0.0001), "0.000 ns");
+    }
+
+    #[test]
+    fn ticks_have_no_idle_zeros() {
+        assert_eq!(tick("ns", 100.0), "100 ns");
+        assert_eq!(tick("ns", 2_500.0), "2.5 µs");
+        assert_eq!(tick("share", 0.0), "0 %");
+        assert_eq!(tick("messages/s", 12_500_000.0), "12.5 M");
+    }
+
+    #[test]
+    fn thousands_are_set_apart() {
+        assert_eq!(grouped(1_234_567.5, 1), "1,234,567.5");
+        assert_eq!(grouped(-999.0, 0), "−999");
+        assert_eq!(grouped(-0.4, 0), "0");
+    }
+
+    #[test]
+    fn a_ratio_is_found_by_its_numerator_and_parameters() {
+        assert_eq!(numerator("zmq-ipc / flag"), "zmq-ipc");
+        assert_eq!(denominator("zmq-ipc / flag"), "flag");
+        assert_eq!(times(3.214, 3.1, 3.3).in_line(), "3.21× (3.10× – 3.30×)");
+    }
+}

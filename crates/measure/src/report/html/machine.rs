@@ -1,0 +1,131 @@
+//! The machine's facts on the page: [`one_line`], [`advice`], [`card`].
+//!
+//! They arrive as JSON, from this build or an older one, so each field is looked for and a missing
+//! one is left out.
+
+use maud::{Markup, html};
+use serde_json::Value;
+
+/// The facts that name a machine: topic, name, and what stands before and after the value.
+const NAMING: [(&str, &str, &str, &str); 5] = [
+    ("processor", "model", "", ""),
+    ("processor", "online", "", " processors"),
+    ("kernel", "release", "Linux ", ""),
+    ("virtualisation", "hypervisor", "hypervisor: ", ""),
+    ("virtualisation", "container", "container: ", ""),
+];
+
+/// The machine in one line, from its card; none where the card names nothing.
+pub(super) fn one_line(machine: &Value) -> Option<String> {
+    let topics = topics(machine);
+    let parts: Vec<String> = NAMING
+        .into_iter()
+        .filter_map(|(topic, name, before, after)| {
+            let (_, facts) = topics.iter().find(|(found, _)| found == topic)?;
+            let (_, value) = facts.iter().find(|(found, _)| found == name)?;
+            Some(format!("{before}{value}{after}"))
+        })
+        .collect();
+    (!parts.is_empty()).then(|| parts.join(" · "))
+}
+
+/// What spoils measurement here; nothing where nothing is known of it. Mere notes are folded away.
+pub(super) fn advice(machine: &Value) -> Markup {
+    let Some(all) = machine["advice"].as_array() else {
+        return html! {};
+    };
+    let (notes, spoils): (Vec<&Value>, Vec<&Value>) = all
+        .iter()
+        .filter(|item| item["finding"].is_string())
+        .partition(|item| field(item, "severity").eq_ignore_ascii_case("note"));
+    html! {
+        section aria-labelledby="advice" {
+            h2 #advice { "What spoils measurement here" }
+            @if spoils.is_empty() {
+                p { "Nothing that this tool knows to look for." }
+            }
+            (findings(&spoils))
+            @if !notes.is_empty() {
+                details.notes {
+                    summary { "Worth knowing (" (notes.len()) ")" }
+                    (findings(&notes))
+                }
+            }
+        }
+    }
+}
+
+fn findings(items: &[&Value]) -> Markup {
+    html! {
+        @if !items.is_empty() {
+            ul.advice {
+                @for item in items {
+                    li {
+                        p.finding {
+                            span.severity { (field(item, "severity")) }
+                            b { (field(item, "topic")) ": " } (field(item, "finding"))
+                        }
+                        p { (field(item, "effect")) }
+                        @if !field(item, "mend").is_empty() {
+                            p.mend { b { "To mend it: " } (field(item, "mend")) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn field<'a>(item: &'a Value, name: &str) -> &'a str {
+    item[name].as_str().unwrap_or_default()
+}
+
+/// All facts, by topic.
+pub(super) fn card(machine: &Value) -> Markup {
+    let topics = topics(machine);
+    html! {
+        section aria-labelledby="machine" {
+            h2 #machine { "The machine" }
+            @if topics.is_empty() { p { "No facts were recorded with this run." } }
+            div.card {
+                @for (topic, facts) in &topics {
+                    div {
+                        h3 { (topic) }
+                        dl { @for (name, value) in facts { dt { (name) } dd { (value) } } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The card as pairs; whatever has another shape is passed over.
+fn topics(machine: &Value) -> Vec<(String, Vec<(String, String)>)> {
+    let pairs = |value: &Value| -> Vec<(String, String)> {
+        let items = value.as_array().into_iter().flatten();
+        items.filter_map(|pair| Some((pair[0].as_str()?.to_owned(), plain(&pair[1])))).collect()
+    };
+    let items = machine["card"].as_array().into_iter().flatten();
+    items.filter_map(|topic| Some((topic[0].as_str()?.to_owned(), pairs(&topic[1])))).collect()
+}
+
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn facts_of_another_shape_are_passed_over() {
+        let card_of_odds = json!([7, ["clock"], ["processor", [["model", "X"], 3, ["online", 2]]]]);
+        let odd = json!({"card": card_of_odds, "advice": {}});
+        assert_eq!(one_line(&odd).unwrap(), "X · 2 processors");
+        let page = card(&odd).into_string();
+        assert!(page.contains("<dt>online</dt><dd>2</dd>"), "{page}");
+        assert!(advice(&odd).into_string().is_empty());
+        assert!(one_line(&Value::Null).is_none());
+    }
+}

@@ -1,0 +1,434 @@
+//! What a run says in words: [`verdict`], computed from the run's own figures and nothing else.
+//!
+//! Each [`Sentence`] carries its figures with their intervals; what was not measured is left out,
+//! never guessed. Which mechanisms block, and which checks need no system call, is a property of
+//! the mechanism and stands here; which of them wins is found in the run. Neighbours:
+//! [`super::markdown`] and [`super::html`] print the sentences.
+
+use super::format::{self, Shown};
+use super::schema::{Cell, Results, Status};
+use crate::experiment::Params;
+use crate::size::Size;
+
+/// Mechanisms of the kernel or the C library whose receiver sleeps until it is woken.
+const BLOCKING: [&str; 12] = [
+    "condvar",
+    "eventfd",
+    "futex",
+    "mailbox-sleep",
+    "pipe",
+    "posix-mq",
+    "semaphore",
+    "semaphore-process",
+    "signal",
+    "tcp-loopback",
+    "unix-seqpacket",
+    "unix-stream",
+];
+
+/// Liveness checks that read memory and never enter the kernel.
+const NO_SYSTEM_CALL: [&str; 7] = [
+    "futex-word",
+    "life-word",
+    "load",
+    "lock-cmpxchg",
+    "mutex-trylock",
+    "own-robust-list",
+    "polling-thread",
+];
+
+/// A piece of a sentence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Part {
+    /// Plain words.
+    Words(String),
+    /// The name of a variant.
+    Name(String),
+    /// A figure.
+    Figure(String),
+    /// What stands in brackets behind a figure: its interval.
+    Interval(String),
+}
+
+/// One statement about this machine.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sentence {
+    /// Its pieces, in order.
+    pub parts: Vec<Part>,
+}
+
+impl Sentence {
+    /// The sentence without any markup.
+    pub fn plain(&self) -> String {
+        self.parts
+            .iter()
+            .map(|part| match part {
+                Part::Words(text)
+                | Part::Name(text)
+                | Part::Figure(text)
+                | Part::Interval(text) => text.as_str(),
+            })
+            .collect()
+    }
+
+    fn words(mut self, text: &str) -> Self {
+        self.parts.push(Part::Words(text.into()));
+        self
+    }
+
+    fn name(mut self, name: &str) -> Self {
+        self.parts.push(Part::Name(name.into()));
+        self
+    }
+
+    fn figure(mut self, shown: &Shown) -> Self {
+        self.parts.push(Part::Figure(shown.value.clone()));
+        if !shown.interval.is_empty() {
+            self.parts.push(Part::Words(" ".into()));
+            self.parts.push(Part::Interval(format!("({})", shown.interval)));
+        }
+        self
+    }
+
+    fn where_measured(self, params: &Params) -> Self {
+        if params.is_empty() { self } else { self.words(&format!(" [{}]", format::params(params))) }
+    }
+}
+
+/// One line about the run: when, how much, which schema.
+pub fn run_line(results: &Results) -> String {
+    let size = match results.size {
+        Size::Quick => "quick",
+        Size::Default => "default",
+        Size::Full => "full",
+    };
+    format!(
+        "{}, size {size}, {} cells, {}, order seed {}",
+        results.started,
+        results.cells.len(),
+        duration(results.seconds),
+        results.order_seed
+    )
+}
+
+/// The statements that the run supports, the most basic first.
+pub fn verdict(results: &Results) -> Vec<Sentence> {
+    let mut sentences = Vec::new();
+    let trips = Cells::of(results, "round-trip", "one_way").commonest_params();
+    sentences.extend(floor(&trips));
+    let blocking = trips.cheapest(&BLOCKING);
+    sentences.extend(blocking.map(|cell| fastest_that_blocks(cell, &trips)));
+    sentences.extend(blocking.and_then(|cell| zmq_over(cell, &trips, results)));
+    let checks = Cells::of(results, "liveness-check", "check").commonest_params();
+    sentences.extend(cheapest_check(&checks, results));
+    sentences.extend(outlived(&Cells::of(results, "signal-delivery", "parent_after")));
+    sentences
+}
+
+fn floor(trips: &Cells) -> Option<Sentence> {
+    let flag = trips.named("flag")?;
+    Some(
+        Sentence::default()
+            .words("One word in shared memory, watched by a spinning reader, is the floor: ")
+            .figure(&Shown::of_cell(flag)?)
+            .words(" one way")
+            .where_measured(&flag.params)
+            .words("."),
+    )
+}
+
+fn fastest_that_blocks(cell: &Cell, trips: &Cells) -> Sentence {
+    let mut sentence = Sentence::default()
+        .words("Of the mechanisms that let the receiver sleep, ")
+        .name(&cell.variant)
+        .words(" is the fastest that can be relied on: ");
+    if let Some(shown) = Shown::of_cell(cell) {
+        sentence = sentence.figure(&shown).words(" one way");
+    }
+    if let Some(times) = trips.named("flag").and_then(|flag| quotient(cell, flag)) {
+        sentence = sentence.words(", ").figure(&times).words(" the floor");
+    }
+    not_told_apart(sentence, cell, trips, &BLOCKING).words(".")
+}
+
+fn zmq_over(blocking: &Cell, trips: &Cells, results: &Results) -> Option<Sentence> {
+    let zmq = trips.named("zmq-ipc").or_else(|| trips.named("zmq-inproc"))?;
+    let paired = results.ratios.iter().find(|ratio| {
+        ratio.experiment == zmq.experiment
+            && ratio.params == zmq.params
+            && format::numerator(&ratio.name) == zmq.variant
+            && format::denominator(&ratio.name) == blocking.variant
+    });
+    let (times, how) = match paired {
+        Some(ratio) => {
+            let times = format::times(ratio.estimate, ratio.low, ratio.high);
+            (times, format!(", by {} pairs", ratio.pairs))
+        }
+        None => (quotient(zmq, blocking)?, ", by the ends of both intervals".into()),
+    };
+    Some(
+        Sentence::default()
+            .words("ZeroMQ (")
+            .name(&zmq.variant)
+            .words(") takes ")
+            .figure(&Shown::of_cell(zmq)?)
+            .words(": ")
+            .figure(&times)
+            .words(" what ")
+            .name(&blocking.variant)
+            .words(&format!(" takes{how}.")),
+    )
+}
+
+fn cheapest_check(checks: &Cells, results: &Results) -> Option<Sentence> {
+    let cell = checks.cheapest(&NO_SYSTEM_CALL)?;
+    let mut sentence = Sentence::default()
+        .words("The cheapest liveness check without a system call is ")
+        .name(&cell.variant)
+        .words(": ")
+        .figure(&Shown::of_cell(cell)?)
+        .words(" a check");
+    sentence = not_told_apart(sentence, cell, checks, &NO_SYSTEM_CALL);
+    let score = Score::of(results, &cell.variant);
+    if score.asked() == 0 {
+        return Some(sentence.words("; what it says of deaths was not tried."));
+    }
+    let wrong = Shown {
+        value: format!("{} of {}", score.wrong.len(), score.asked()),
+        interval: String::new(),
+    };
+    sentence = sentence.words("; it answered wrongly to ").figure(&wrong).words(" events tried");
+    sentence = if score.wrong.is_empty() {
+        sentence.words(".")
+    } else {
+        sentence.words(&format!(" ({}).", score.wrong.join(", ")))
+    };
+    Some(match cheapest_without_error(checks, results) {
+        Some(right) if right.variant != cell.variant => sentence
+            .words(" The cheapest that never did is ")
+            .name(&right.variant)
+            .words(": ")
+            .figure(&Shown::of_cell(right)?)
+            .words("."),
+        _ => sentence,
+    })
+}
+
+/// Of the checks without a system call, the cheapest that was tried and always right.
+fn cheapest_without_error<'a>(checks: &Cells<'a>, results: &Results) -> Option<&'a Cell> {
+    let faultless = NO_SYSTEM_CALL.into_iter().filter(|variant| {
+        let score = Score::of(results, variant);
+        score.asked() > 0 && score.wrong.is_empty()
+    });
+    checks.cheapest(&faultless.collect::<Vec<_>>())
+}
+
+/// One sentence for the published protocol, one for the protocol that needs a single clock.
+fn outlived(cells: &Cells) -> Vec<Sentence> {
+    ["as-published", "one-clock"]
+        .iter()
+        .filter_map(|variant| {
+            let cell = cells.named(variant)?;
+            let (low, high) = (cell.low?, cell.high?);
+            let share = Shown::new("share", 1.0 - cell.estimate?, Some((1.0 - high, 1.0 - low)));
+            Some(
+                Sentence::default()
+                    .words("In ")
+                    .figure(&share)
+                    .words(" of the signals the child still ran when ")
+                    .name("kill")
+                    .words(" had returned (")
+                    .name(variant)
+                    .words(")")
+                    .where_measured(&cell.params)
+                    .words("."),
+            )
+        })
+        .collect()
+}
+
+/// Names the rivals whose intervals overlap the winner's.
+fn not_told_apart(sentence: Sentence, winner: &Cell, cells: &Cells, names: &[&str]) -> Sentence {
+    let Some(high) = winner.high else {
+        return sentence;
+    };
+    let rivals: Vec<&str> = cells
+        .0
+        .iter()
+        .filter(|cell| cell.variant != winner.variant && names.contains(&cell.variant.as_str()))
+        .filter(|cell| cell.low.is_some_and(|low| low <= high))
+        .map(|cell| cell.variant.as_str())
+        .collect();
+    if rivals.is_empty() {
+        sentence
+    } else {
+        sentence.words(&format!(" (no difference resolved from {})", rivals.join(", ")))
+    }
+}
+
+/// The quotient of two cells, its ends from the far ends of both intervals.
+fn quotient(above: &Cell, below: &Cell) -> Option<Shown> {
+    let (low, high) = (below.low?, below.high?);
+    if low <= 0.0 {
+        return None;
+    }
+    Some(format::times(above.estimate? / below.estimate?, above.low? / high, above.high? / low))
+}
+
+/// Cells that have a figure, of one experiment and metric.
+struct Cells<'a>(Vec<&'a Cell>);
+
+impl<'a> Cells<'a> {
+    fn of(results: &'a Results, experiment: &str, metric: &str) -> Self {
+        let found = results.cells.iter().filter(|cell| {
+            cell.status == Status::Ok
+                && cell.estimate.is_some_and(f64::is_finite)
+                && cell.experiment == experiment
+                && cell.metric == metric
+        });
+        Self(found.collect())
+    }
+
+    /// Only the cells of one set of parameters: the set that most cells have, the first of equals.
+    fn commonest_params(self) -> Self {
+        let count = |params: &Params| self.0.iter().filter(|cell| &cell.params == params).count();
+        let mut best: Option<(&Params, usize)> = None;
+        for cell in &self.0 {
+            let cells = count(&cell.params);
+            if best.is_none_or(|(_, most)| cells > most) {
+                best = Some((&cell.params, cells));
+            }
+        }
+        let params = best.map(|(params, _)| params);
+        Self(self.0.iter().copied().filter(|cell| Some(&cell.params) == params).collect())
+    }
+
+    fn named(&self, variant: &str) -> Option<&'a Cell> {
+        self.0.iter().copied().find(|cell| cell.variant == variant)
+    }
+
+    /// By the upper end of the interval: what is fast in one run and slow in the next is no advice.
+    fn cheapest(&self, names: &[&str]) -> Option<&'a Cell> {
+        let upper = |cell: &Cell| cell.high.or(cell.estimate).unwrap_or(f64::MAX);
+        self.0
+            .iter()
+            .copied()
+            .filter(|cell| names.contains(&cell.variant.as_str()))
+            .min_by(|a, b| f64::total_cmp(&upper(a), &upper(b)))
+    }
+}
+
+/// What became of one thing tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// The mechanism said what an ideal one would.
+    Right,
+    /// It said the opposite.
+    Wrong,
+    /// It could not be asked.
+    Untried,
+}
+
+impl Answer {
+    /// Judges what a mechanism said: an answer is its first word, `alive` or `dead`; anything else
+    /// is the reason why it could not be tried.
+    pub fn of(truth: &str, says: &str) -> Self {
+        let word = |text: &str| {
+            let end = text.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(text.len());
+            text[..end].to_ascii_lowercase()
+        };
+        match word(says) {
+            _ if says == truth => Self::Right,
+            answer if answer != "alive" && answer != "dead" => Self::Untried,
+            answer if answer == word(truth) => Self::Right,
+            _ => Self::Wrong,
+        }
+    }
+}
+
+/// How a variant did on the events that were tried.
+struct Score {
+    right: usize,
+    /// Events that it answered wrongly.
+    wrong: Vec<String>,
+}
+
+impl Score {
+    fn of(results: &Results, variant: &str) -> Self {
+        let mut score = Self { right: 0, wrong: Vec::new() };
+        for row in results.tried.iter().filter(|row| row.variant == variant) {
+            match Answer::of(&row.tried.truth, &row.tried.says) {
+                Answer::Right => score.right += 1,
+                Answer::Wrong => score.wrong.push(row.tried.event.clone()),
+                Answer::Untried => {}
+            }
+        }
+        score
+    }
+
+    fn asked(&self) -> usize {
+        self.right + self.wrong.len()
+    }
+}
+
+fn duration(seconds: f64) -> String {
+    if seconds < 90.0 { format!("{seconds:.0} s") } else { format!("{:.1} min", seconds / 60.0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::fixture;
+
+    fn sentences(results: &Results) -> Vec<String> {
+        verdict(results).iter().map(Sentence::plain).collect()
+    }
+
+    #[test]
+    fn the_verdict_follows_the_figures() {
+        let mut results = fixture::run();
+        let all = sentences(&results).join("\n");
+        assert!(all.contains("futex is the fastest that can be relied on"), "{all}");
+        assert!(all.contains("ZeroMQ (zmq-ipc)") && all.contains("by 10 pairs"), "{all}");
+        assert!(all.contains("wrongly to 2 of 4 events tried (killed, zombie)"), "{all}");
+        for cell in &mut results.cells {
+            if cell.variant == "pipe" {
+                (cell.estimate, cell.low, cell.high) = (Some(800.0), Some(790.0), Some(820.0));
+            }
+        }
+        let all = sentences(&results).join("\n");
+        assert!(all.contains("pipe is the fastest that can be relied on"), "{all}");
+        assert!(all.contains("by the ends of both intervals"), "{all}");
+    }
+
+    #[test]
+    fn what_was_not_measured_is_left_out() {
+        let mut results = fixture::run();
+        results.cells.retain(|cell| cell.experiment == "signal-delivery");
+        let all = sentences(&results);
+        assert_eq!(all.len(), 2, "{all:?}");
+        assert!(all.iter().all(|s| s.contains("still ran when kill had returned")), "{all:?}");
+        results.cells.clear();
+        assert!(sentences(&results).is_empty());
+    }
+
+    #[test]
+    fn rivals_within_the_interval_are_named() {
+        let mut results = fixture::run();
+        for cell in &mut results.cells {
+            if ["pipe", "futex"].contains(&cell.variant.as_str()) {
+                (cell.estimate, cell.low, cell.high) = (Some(800.0), Some(700.0), Some(900.0));
+            }
+        }
+        let all = sentences(&results).join("\n");
+        assert!(all.contains("no difference resolved from pipe"), "{all}");
+    }
+
+    #[test]
+    fn an_answer_is_right_wrong_or_was_not_given() {
+        assert_eq!(Answer::of("dead", "dead"), Answer::Right);
+        assert_eq!(Answer::of("dead", "dead (EOWNERDEAD)"), Answer::Right);
+        assert_eq!(Answer::of("dead", "alive"), Answer::Wrong);
+        assert_eq!(Answer::of("dead", "no /proc here"), Answer::Untried);
+    }
+}
