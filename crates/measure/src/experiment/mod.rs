@@ -1,10 +1,15 @@
 //! The registry: what can be measured, by name.
 //!
-//! An [`Experiment`] names its [`Variant`]s and lists, for one machine, the [`Task`]s to run. Names are
-//! the contract with scripts: add more, rename none.
+//! An [`Experiment`] names its [`Variant`]s and lists, for one machine, the [`Task`]s to run. Names
+//! are the contract with scripts: add more, rename none.
 //!
 //! Neighbours: [`crate::engine`] runs tasks in fresh processes; [`crate::published`] knows what the
 //! sources found.
+
+pub mod liveness_check;
+pub mod queue_with_check;
+pub mod round_trip;
+pub mod signal_delivery;
 
 use std::collections::BTreeMap;
 
@@ -32,8 +37,14 @@ pub trait Experiment: Sync {
     /// # Errors
     /// [`crate::trouble::Trouble`]: skipped or failed, with the reason.
     fn run(&self, task: &Task) -> Result<Observed>;
-    /// Ratios between variants worth printing, as (numerator, denominator) of variant names; they are
-    /// taken block by block, between cells that have the same parameters.
+    /// How many operations one invocation of `variant` makes at `size`; its time grows linearly
+    /// with them.
+    fn operations(&self, variant: &str, size: Size) -> usize;
+    /// Removes what invocations that were killed left in the file system. Called before and after a
+    /// run; what belongs to a living process stays.
+    fn clean_up(&self) {}
+    /// Ratios between variants worth printing, as (numerator, denominator) of variant names; they
+    /// are taken block by block, between cells that have the same parameters.
     fn ratios(&self) -> Vec<(&'static str, &'static str)> {
         Vec::new()
     }
@@ -62,4 +73,19 @@ pub struct Task {
     pub params: Params,
     /// How much to measure.
     pub size: Size,
+}
+
+/// All experiments, in the order in which they are listed.
+pub fn all() -> &'static [&'static dyn Experiment] {
+    &[
+        &round_trip::RoundTrip,
+        &liveness_check::LivenessCheck,
+        &queue_with_check::QueueWithCheck,
+        &signal_delivery::SignalDelivery,
+    ]
+}
+
+/// The experiment of that name.
+pub fn find(name: &str) -> Option<&'static dyn Experiment> {
+    all().iter().copied().find(|experiment| experiment.name() == name)
 }

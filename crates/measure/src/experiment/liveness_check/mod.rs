@@ -1,0 +1,222 @@
+//! What it costs to ask whether another process is alive, and what the answer is worth:
+//! [`LivenessCheck`].
+//!
+//! One process is watched ([`monitored`]); each variant is one way of asking ([`check`]), timed in
+//! loops that differ in nothing else ([`timing`]); beside the figure stands what it says of events
+//! that are really brought about ([`tried`]). [`word`] holds the words that the kernel itself
+//! marks.
+//!
+//! `kill-0` goes by the number that the process itself wrote down, as monitors that know no more
+//! do; in another PID namespace that number names somebody else.
+//!
+//! Source: seed 002, whose figures are milliseconds per loop of ten million.
+
+pub mod check;
+pub mod monitored;
+pub mod timing;
+pub mod tried;
+pub mod word;
+
+use super::{Experiment, Params, Task, Variant};
+use crate::clock::Clock;
+use crate::machine::topology::Topology;
+use crate::observe::{Observed, PairedRatio, Series};
+use crate::os::pin;
+use crate::size::Size;
+use crate::stats::order;
+use crate::trouble::{Result, Trouble};
+use crate::with_check;
+use check::{Check, CompareExchange, Load, Nothing};
+use monitored::{Home, Means, Monitored};
+use timing::{Batch, Interleaved, interleaved};
+
+/// The ways of asking.
+pub const VARIANTS: &[Variant] = &[
+    Variant { name: "dummy", summary: "the empty loop" },
+    Variant { name: "load", summary: "one load of a word that is not looked at" },
+    Variant {
+        name: "futex-word",
+        summary: "one load of a robust mutex's lock word, which the kernel marks",
+    },
+    Variant {
+        name: "own-robust-list",
+        summary: "the same, of a word in the robust list of a bare clone thread",
+    },
+    Variant {
+        name: "lock-cmpxchg",
+        summary: "the atomic instruction inside trylock, alone, on the lock word",
+    },
+    Variant { name: "mutex-trylock", summary: "pthread_mutex_trylock on the robust mutex" },
+    Variant { name: "epoll-empty", summary: "epoll_wait on a set without descriptors" },
+    Variant {
+        name: "epoll-socket",
+        summary: "epoll_wait for the hang-up of a SOCK_SEQPACKET connection",
+    },
+    Variant { name: "poll-socket", summary: "poll for the hang-up of the connection" },
+    Variant { name: "select-socket", summary: "select on the connection" },
+    Variant { name: "kill-0", summary: "kill(pid, 0)" },
+    Variant {
+        name: "pidfd-signal-0",
+        summary: "pidfd_send_signal of signal 0, by a descriptor that the process passed",
+    },
+    Variant {
+        name: "procfs-faccessat",
+        summary: "faccessat of stat in the process's own /proc directory, passed as a descriptor",
+    },
+    Variant {
+        name: "polling-thread",
+        summary: "a load of a flag; a thread asks procfs every millisecond",
+    },
+];
+
+/// The experiment `liveness-check`.
+pub struct LivenessCheck;
+
+impl Experiment for LivenessCheck {
+    fn name(&self) -> &'static str {
+        "liveness-check"
+    }
+
+    fn summary(&self) -> &'static str {
+        "what does it cost to ask whether a process is alive, and when is the answer wrong?"
+    }
+
+    fn variants(&self) -> &'static [Variant] {
+        VARIANTS
+    }
+
+    /// One cell: the watched process idles, so that placement changes nothing.
+    fn params(&self, _: &str, _: &Topology) -> Vec<Params> {
+        vec![Params::new()]
+    }
+
+    /// Loops end with their budget, so that milliseconds of it are what their time grows with.
+    fn operations(&self, variant: &str, size: Size) -> usize {
+        let budget = |means| batch_of(variant, means, size).budget.as_millis() as usize;
+        check::means_of(variant).map_or(0, budget)
+    }
+
+    fn run(&self, task: &Task) -> Result<Observed> {
+        let means = check::means_of(&task.variant)
+            .ok_or_else(|| Trouble::fail(format!("no such variant: {}", task.variant)))?;
+        // Before anything starts a thread: the processes that are tried are forked.
+        let tried = match task.variant.as_str() {
+            "dummy" | "load" => Vec::new(),
+            variant => tried::try_all(variant),
+        };
+        let batch = batch_of(&task.variant, means, task.size);
+        let seen = time(&task.variant, means, batch)?;
+        let mut notes = Vec::new();
+        if task.variant == "epoll-empty" {
+            notes.push("watches nothing: the price of the call, no liveness check".to_owned());
+        }
+        if task.variant == "polling-thread" {
+            notes.push(format!("tells of a death up to {:?} late", check::POLLING_PERIOD));
+        }
+        Ok(Observed {
+            ratios: ratios(&task.variant, &seen),
+            series: vec![Series::ns("check", seen.check).batched(batch.checks as usize)],
+            tried,
+            notes,
+        })
+    }
+}
+
+/// How long a batch must be for the variant.
+fn batch_of(variant: &str, means: Means, size: Size) -> Batch {
+    match means {
+        Means::Mutex | Means::OwnList => Batch::of_memory_checks(size),
+        _ if matches!(variant, "dummy" | "load" | "polling-thread") => {
+            Batch::of_memory_checks(size)
+        }
+        _ => Batch::of_system_calls(size),
+    }
+}
+
+/// The timed loops of one variant, on pinned processors.
+fn time(variant: &str, means: Means, batch: Batch) -> Result<Interleaved> {
+    let allowed = pin::allowed()?;
+    let here = *allowed.first().ok_or_else(|| Trouble::skip("sched_getaffinity: no processor"))?;
+    let there = *allowed.last().unwrap_or(&here);
+    let monitored = Monitored::start_with(means, Home::Here, || {
+        // An unpinned idler is still an idler: a refusal does not matter.
+        let _ = pin::pin_to(there);
+    })?;
+    let clock = Clock::calibrated();
+    with_check!(variant, &monitored, |check| {
+        check.probe()?;
+        pin::pin_to(here)?;
+        interleaved(
+            &check,
+            &Nothing,
+            &Load(&monitored.page().plain),
+            &CompareExchange::new(&monitored.page().plain),
+            &clock,
+            batch,
+        )
+    })
+}
+
+/// Ratios of medians over batches that ran in turn.
+fn ratios(variant: &str, seen: &Interleaved) -> Vec<PairedRatio> {
+    let over = |below: &str, samples: &[f64]| {
+        let value = order::median(&seen.check)? / order::median(samples)?;
+        Some(PairedRatio { name: format!("{variant} / {below}"), value })
+    };
+    let mut ratios = Vec::new();
+    if variant != "dummy" {
+        ratios.extend(over("dummy", &seen.dummy));
+    }
+    if variant == "futex-word" {
+        ratios.extend(over("load", &seen.load));
+    }
+    if variant == "mutex-trylock" {
+        ratios.extend(over("lock-cmpxchg", &seen.compare_exchange));
+    }
+    ratios
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn every_variant_is_timed_beside_its_yardsticks() {
+        let batch = Batch { checks: 50, samples: 3, budget: Duration::ZERO };
+        for variant in VARIANTS {
+            let means = check::means_of(variant.name).expect(variant.name);
+            match time(variant.name, means, batch) {
+                Ok(seen) => {
+                    assert_eq!(seen.check.len(), 3, "{}", variant.name);
+                    assert!(seen.check.iter().all(|&ns| ns > 0.0), "{}", variant.name);
+                    let names: Vec<_> =
+                        ratios(variant.name, &seen).into_iter().map(|ratio| ratio.name).collect();
+                    assert_eq!(
+                        names.contains(&format!("{} / dummy", variant.name)),
+                        variant.name != "dummy"
+                    );
+                }
+                Err(Trouble::Skipped(why)) => eprintln!("{}: skipped: {why}", variant.name),
+                Err(trouble) => panic!("{}: {trouble}", variant.name),
+            }
+        }
+    }
+
+    #[test]
+    fn a_refused_call_is_a_skip_that_names_it() {
+        let batch = Batch { checks: 50, samples: 3, budget: Duration::ZERO };
+        for (variant, refused, call) in check::refused::CASES {
+            let seen = check::refused::inside(refused, || {
+                let means = check::means_of(variant).expect("a variant");
+                time(variant, means, batch).map(|_| ())
+            });
+            let Some(Err(Trouble::Skipped(why))) = &seen else {
+                assert_eq!(seen, None, "{variant}");
+                return eprintln!("skipped: no seccomp filters here");
+            };
+            assert!(why.starts_with(&format!("{call}: ")), "{variant}: {why}");
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! What peers keep in the file system: a [`Folder`] each, and what killed ones left behind.
+//!
+//! Every name starts with `tontine-` or `tontine_`, a kind and its [`maker`]: the number of a PID
+//! namespace and a pid in it. [`sweep`] removes whatever belongs to a process of our own namespace
+//! that is no more; of others, which may share the folders with us, it cannot tell.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rustix::process::{Pid, test_kill_process};
+
+use crate::trouble::{During, Result};
+
+/// Where POSIX shared memory has its names.
+pub(super) const SHARED_MEMORY: &str = "/dev/shm";
+/// Start of iceoryx2's names there; the maker follows.
+pub(super) const MEMORY: &str = "tontine_ice_";
+/// Start of the names of folders; the kind and the maker follow.
+const FOLDER: &str = "tontine-";
+/// The kinds of folders.
+const KINDS: [&str; 2] = ["ice", "zmq"];
+
+/// A temporary folder, removed when dropped in the process that made it.
+#[derive(Debug)]
+pub(super) struct Folder {
+    path: PathBuf,
+    maker: u32,
+}
+
+impl Folder {
+    /// Makes one of this kind.
+    ///
+    /// # Errors
+    /// Skipped, where no temporary folder can be written.
+    pub(super) fn new(kind: &str) -> Result<Self> {
+        let maker = std::process::id();
+        let made = tempfile::Builder::new()
+            .prefix(&format!("{FOLDER}{kind}-{}-", self::maker()))
+            .tempdir()
+            .setting_up("mkdir of a temporary folder")?;
+        Ok(Self { path: made.keep(), maker })
+    }
+
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if std::process::id() == self.maker {
+            let _ = fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+/// This process as its names have it: PID namespace and pid, 0 for a namespace that `/proc` does
+/// not tell.
+pub(super) fn maker() -> String {
+    format!("{}p{}", namespace().unwrap_or(0), std::process::id())
+}
+
+/// The number of our PID namespace, by which `/proc/self/ns/pid` names it: `pid:[4026531836]`.
+fn namespace() -> Option<u64> {
+    let link = fs::read_link("/proc/self/ns/pid").ok()?;
+    link.to_str()?.strip_prefix("pid:[")?.strip_suffix(']')?.parse().ok()
+}
+
+/// Removes all that processes of our PID namespace which have ended left, in the temporary folder
+/// and among shared memory. Nothing, where the namespace is not known.
+pub(super) fn sweep() {
+    let Some(namespace) = namespace() else {
+        return;
+    };
+    for kind in KINDS {
+        sweep_folder(&std::env::temp_dir(), &format!("{FOLDER}{kind}-{namespace}p"));
+    }
+    sweep_folder(Path::new(SHARED_MEMORY), &format!("{MEMORY}{namespace}p"));
+}
+
+/// Removes what in `folder` starts with `start` and the pid of a process that has ended.
+fn sweep_folder(folder: &Path, start: &str) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let Some(rest) = name.to_str().and_then(|name| name.strip_prefix(start)) else {
+            continue;
+        };
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let maker = rest[..digits].parse().ok().and_then(Pid::from_raw);
+        if maker.is_some_and(|pid| test_kill_process(pid) == Err(rustix::io::Errno::SRCH)) {
+            remove(&entry.path());
+        }
+    }
+}
+
+/// Removes everything in `folder` that starts with `start`.
+pub(super) fn remove_all(folder: &Path, start: &str) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_name().to_str().is_some_and(|name| name.starts_with(start)) {
+            remove(&entry.path());
+        }
+    }
+}
+
+fn remove(path: &Path) {
+    let _ = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::os::child::Child;
+
+    #[test]
+    fn only_what_a_dead_process_of_our_own_namespace_left_is_swept() {
+        let mut child = Child::fork(|| 0).expect("fork");
+        let dead = child.pid();
+        child.wait().expect("reaped");
+        let folder = tempfile::tempdir().expect("a folder");
+        let ours = maker();
+        let ended = format!("1p{dead}");
+        for name in ["left-1p", "left-2p", "left-"].map(|start| format!("{start}{dead}-x")) {
+            fs::write(folder.path().join(name), "").expect("a file");
+        }
+        fs::write(folder.path().join(format!("left-1p{}-x", std::process::id())), "")
+            .expect("file");
+        sweep_folder(folder.path(), "left-1p");
+        let names = fs::read_dir(folder.path()).expect("a folder").flatten();
+        let names: Vec<_> = names.map(|entry| entry.file_name()).collect();
+        assert_eq!(names.len(), 3, "{names:?}");
+        assert!(names.iter().all(|name| !name.to_string_lossy().contains(&ended)), "{names:?}");
+        assert!(ours.ends_with(&format!("p{}", std::process::id())), "{ours}");
+    }
+}

@@ -1,0 +1,232 @@
+//! `round-trip`: what one message costs, one way, by every mechanism that this machine offers.
+//!
+//! [`RoundTrip`] is the experiment. The protocol is in `harness`, the question whether the other
+//! end is still there in `peer`, and each family of mechanisms in a file of its own.
+//!
+//! It times one message at a time, hot: neither throughput nor waking after a pause.
+
+use crate::clock::Clock;
+use crate::experiment::{Experiment, Params, Task, Variant};
+use crate::machine::topology::{Placement, Topology};
+use crate::observe::{Observed, Series};
+use crate::size::Size;
+use crate::stats::order;
+use crate::trouble::{Result, Trouble};
+
+pub(crate) use harness::Stamps;
+use harness::{Plan, Timed};
+
+#[cfg(feature = "peers")]
+mod channel;
+mod condvar;
+mod descriptor;
+mod flag;
+mod futex;
+mod harness;
+#[cfg(feature = "peers")]
+mod iceoryx;
+#[cfg(feature = "peers")]
+mod leftovers;
+mod message_queue;
+mod peer;
+mod semaphore;
+mod signal;
+mod spinlock;
+#[cfg(feature = "peers")]
+mod zeromq;
+
+/// A stamp that costs more than this share of a round is said beside the figure.
+const STAMP_LIMIT: f64 = 0.02;
+
+/// The experiment.
+#[derive(Debug, Clone, Copy)]
+pub struct RoundTrip;
+
+impl Experiment for RoundTrip {
+    fn name(&self) -> &'static str {
+        "round-trip"
+    }
+
+    fn summary(&self) -> &'static str {
+        "How long is one message under way, by each mechanism between threads and processes?"
+    }
+
+    fn variants(&self) -> &'static [Variant] {
+        VARIANTS
+    }
+
+    fn params(&self, variant: &str, topology: &Topology) -> Vec<Params> {
+        let placements = topology.placements().iter();
+        let mut names: Vec<&str> = if spins(variant) {
+            placements.filter(|place| place.here != place.there).map(|place| place.name).collect()
+        } else {
+            let asked = ["cross-core", "same-core"];
+            placements.map(|place| place.name).filter(|name| asked.contains(name)).collect()
+        };
+        if names.is_empty() {
+            names.push("cross-core");
+        }
+        names
+            .into_iter()
+            .map(|name| {
+                Params::from([
+                    ("placement".to_owned(), name.to_owned()),
+                    ("pacing".to_owned(), "hot".to_owned()),
+                ])
+            })
+            .collect()
+    }
+
+    fn operations(&self, variant: &str, size: Size) -> usize {
+        if spins(variant) { size.spinning_rounds() } else { size.blocking_rounds() }
+    }
+
+    fn run(&self, task: &Task) -> Result<Observed> {
+        let rounds = self.operations(&task.variant, task.size);
+        let name = task.params.get("placement").map_or("cross-core", String::as_str);
+        let placement = Topology::of_this_machine().placement(name).ok_or_else(|| match name {
+            "cross-core" => Trouble::skip("needs two processors; this process may use one"),
+            _ => Trouble::skip(format!("this machine has no placement {name}")),
+        })?;
+        measure(&task.variant, rounds, task.size.warm_up(rounds), placement, Stamps::Batched)
+    }
+
+    fn clean_up(&self) {
+        #[cfg(feature = "peers")]
+        leftovers::sweep();
+    }
+
+    fn ratios(&self) -> Vec<(&'static str, &'static str)> {
+        VARIANTS
+            .iter()
+            .map(|variant| (variant.name, "flag"))
+            .filter(|(name, _)| *name != "flag")
+            .collect()
+    }
+}
+
+/// Whether both ends of a variant spin.
+fn spins(variant: &str) -> bool {
+    variant.starts_with("spinlock") || ["flag", "rtrb", "iceoryx2"].contains(&variant)
+}
+
+/// Measures `rounds` rounds of a variant after `warm_up` untimed ones, stamped as told.
+///
+/// # Errors
+/// As [`Experiment::run`]; failed, where there is no such variant or a spinning one is to share a
+/// processor.
+pub(crate) fn measure(
+    variant: &str,
+    rounds: usize,
+    warm_up: usize,
+    placement: Placement,
+    stamps: Stamps,
+) -> Result<Observed> {
+    let spinning = spins(variant);
+    if spinning && placement.here == placement.there {
+        return Err(Trouble::skip("needs two processors; two ends that spin on one only wait"));
+    }
+    let stamps = if spinning { stamps } else { Stamps::EveryRound };
+    let plan = Plan { rounds, warm_up, stamps, placement, clock: Clock::calibrated() };
+    let mut observed = Observed::default();
+    let mut lock = |(timed, skipped): (Timed, spinlock::Skipped)| {
+        let share = skipped.skipped as f64 / skipped.rounds as f64;
+        let series = Series::ns("skipped", vec![share]).in_unit("rounds/round").by_mean();
+        observed.series.push(series.batched(skipped.rounds as usize));
+        timed
+    };
+    let timed = match variant {
+        "flag" => {
+            let (timed, note) = flag::run(&plan)?;
+            observed.notes.push(note);
+            timed
+        }
+        "spinlock-tas" => lock(spinlock::run::<false>(&plan, true)?),
+        "spinlock-ttas" => lock(spinlock::run::<true>(&plan, true)?),
+        "spinlock-tas-process" => lock(spinlock::run::<false>(&plan, false)?),
+        "spinlock-ttas-process" => lock(spinlock::run::<true>(&plan, false)?),
+        "semaphore" => semaphore::run(&plan, true)?,
+        "semaphore-process" => semaphore::run(&plan, false)?,
+        "futex" => futex::run(&plan)?,
+        "condvar" => condvar::run(&plan)?,
+        "eventfd" => descriptor::eventfds(&plan)?,
+        "pipe" => descriptor::pipes(&plan)?,
+        "unix-stream" => descriptor::unix(&plan, rustix::net::SocketType::STREAM)?,
+        "unix-seqpacket" => descriptor::unix(&plan, rustix::net::SocketType::SEQPACKET)?,
+        "tcp-loopback" => descriptor::tcp(&plan)?,
+        "posix-mq" => message_queue::run(&plan)?,
+        "signal" => signal::run(&plan)?,
+        other => peers(other, &plan)?,
+    };
+    let Timed { one_way, batch, single } = timed;
+    if !single.is_empty() {
+        observed.notes.extend(cost_of_stamps(&one_way, &single));
+        observed.series.insert(0, Series::ns("one_way_single", single));
+    }
+    observed.series.insert(0, Series::ns("one_way", one_way).batched(batch));
+    Ok(observed)
+}
+
+/// Says what a stamp a round adds to it, where that is not little.
+fn cost_of_stamps(batches: &[f64], singles: &[f64]) -> Option<String> {
+    let (bare, stamped) = (order::median(batches)?, order::median(singles)?);
+    let share = stamped / bare - 1.0;
+    (share > STAMP_LIMIT).then(|| {
+        let percent = share * 100.0;
+        format!(
+            "one_way_single has a stamp in every round, which here makes it {percent:.0} % longer"
+        )
+    })
+}
+
+#[cfg(feature = "peers")]
+fn peers(variant: &str, plan: &Plan) -> Result<Timed> {
+    match variant {
+        "zmq-inproc" => zeromq::inproc(plan),
+        "zmq-ipc" => zeromq::ipc(plan),
+        "crossbeam" => channel::crossbeam(plan),
+        "rtrb" => channel::rings(plan),
+        "iceoryx2" => iceoryx::run(plan),
+        other => Err(Trouble::fail(format!("round-trip has no variant {other}"))),
+    }
+}
+
+#[cfg(not(feature = "peers"))]
+fn peers(variant: &str, _: &Plan) -> Result<Timed> {
+    if VARIANTS.iter().any(|known| known.name == variant) {
+        Err(Trouble::skip("built without the feature `peers`"))
+    } else {
+        Err(Trouble::fail(format!("round-trip has no variant {variant}")))
+    }
+}
+
+const fn variant(name: &'static str, summary: &'static str) -> Variant {
+    Variant { name, summary }
+}
+
+const VARIANTS: &[Variant] = &[
+    variant("flag", "a flag in shared memory, both processes spin: the floor of this hardware"),
+    variant("spinlock-tas", "a bit under a spinlock that swaps until it wins; two threads"),
+    variant("spinlock-ttas", "a bit under a spinlock that looks before it swaps; two threads"),
+    variant("semaphore", "two POSIX semaphores; two threads"),
+    variant("spinlock-tas-process", "spinlock-tas between two processes"),
+    variant("spinlock-ttas-process", "spinlock-ttas between two processes"),
+    variant("semaphore-process", "two POSIX semaphores in shared memory; two processes"),
+    variant("futex", "a futex word in shared memory; two processes"),
+    variant("condvar", "a process-shared pthread mutex and condition variable"),
+    variant("eventfd", "two eventfds"),
+    variant("pipe", "two pipes, one byte a message"),
+    variant("unix-stream", "a pair of UNIX stream sockets, one byte a message"),
+    variant("unix-seqpacket", "a pair of UNIX seqpacket sockets, one byte a message"),
+    variant("tcp-loopback", "a TCP connection over loopback with TCP_NODELAY"),
+    variant("posix-mq", "two POSIX message queues"),
+    variant("signal", "SIGUSR1, blocked, taken by sigwaitinfo"),
+    variant("zmq-inproc", "ZeroMQ PAIR sockets over inproc; two threads"),
+    variant("zmq-ipc", "ZeroMQ PAIR sockets over ipc; two processes"),
+    variant("crossbeam", "two bounded crossbeam channels; two threads"),
+    variant("rtrb", "two rtrb rings, both threads spin"),
+    variant("iceoryx2", "iceoryx2 publish-subscribe, both processes poll"),
+];
+
+#[cfg(test)]
+mod tests;
