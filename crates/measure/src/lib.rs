@@ -4,17 +4,18 @@
 //!
 //! 1. [`experiment`] holds the registry: each [`experiment::Experiment`] names its variants and the
 //!    [`experiment::Task`]s (variant × parameters) that this machine can be asked for.
-//! 2. [`engine`] starts every task several times, each time in a fresh process (an *invocation*), in
-//!    randomised blocks, with a deadline.
-//! 3. Inside that process the experiment runs and yields [`observe::Observed`]: raw samples, in order.
+//! 2. [`engine`] starts every task several times, each time in a fresh process (an *invocation*),
+//!    in randomised blocks, with a deadline.
+//! 3. Inside that process the experiment runs and yields [`observe::Observed`]: raw samples, in
+//!    order.
 //! 4. [`stats`] turns samples into a summary, and the summaries of the invocations into intervals.
 //! 5. [`report`] writes what came out: `results.json` ([`report::schema`]), a page, tables.
 //!
 //! [`clock`] stamps time, [`os`] wraps the few system calls that the experiments share, [`machine`]
 //! finds out what spoils a measurement here, [`as_published`] repeats the seeds as they were.
 //!
-//! What it does not do: parse a command line or draw a progress bar (`tontine-cli` does), and measure
-//! anything on systems other than Linux.
+//! What it does not do: parse a command line or draw a progress bar (`tontine-cli` does), and
+//! measure anything on systems other than Linux.
 
 pub mod as_published;
 pub mod clock;

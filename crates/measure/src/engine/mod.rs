@@ -1,1 +1,151 @@
-//! (under way)
+//! Runs tasks in fresh processes and gathers what they say.
+//!
+//! [`plan::Plan`] is what was asked for: tasks, size, order. [`run`] goes through it block by
+//! block; a block is every task once, in random order, so that a machine that drifts spoils all
+//! cells alike. Each invocation is a new process ([`launch`]) that receives a task, runs it
+//! ([`invoked`]) and replies with summaries. [`collect`] turns the replies into cells. [`stop`]
+//! lets Ctrl-C end it all cleanly.
+
+pub mod collect;
+pub mod estimate;
+pub mod invoked;
+pub mod launch;
+pub mod plan;
+pub mod stop;
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use crate::engine::collect::Collector;
+use crate::engine::invoked::{Order, Outcome, Reply};
+use crate::engine::launch::{Ended, Launcher};
+use crate::engine::plan::Plan;
+use crate::engine::stop::Stop;
+use crate::experiment::{self, Task};
+use crate::machine::{Machine, advice, card};
+use crate::report::schema::{Results, SCHEMA};
+
+/// Blocks in which a task may fail before it is left out of the rest: a mechanism that hangs would
+/// otherwise cost a deadline in every block.
+const FAILED_BLOCKS: usize = 2;
+
+/// Told what the engine is doing. All methods have a default that ignores it.
+pub trait Progress {
+    /// The run begins; `invocations` will be made at most.
+    fn began(&mut self, _invocations: usize) {}
+    /// `task` begins, as invocation number `done` of the run.
+    fn invoking(&mut self, _task: &Task, _block: usize) {}
+    /// An invocation of `task` ended; `left_out` more of it will not be made.
+    fn invoked(&mut self, _task: &Task, _outcome: &Outcome, _left_out: usize) {}
+    /// The run ended.
+    fn ended(&mut self) {}
+}
+
+/// A listener that ignores everything.
+#[derive(Debug, Clone, Copy)]
+pub struct Silent;
+
+impl Progress for Silent {}
+
+/// Runs the whole plan, or as much of it as there is before `stop`.
+///
+/// Raw samples go to `samples`, a folder that exists, if one is given. Whatever goes wrong in an
+/// invocation stays in its row; the run itself does not fail.
+pub fn run(
+    plan: &Plan,
+    launcher: &Launcher,
+    samples: Option<&PathBuf>,
+    stop: &Stop,
+    progress: &mut dyn Progress,
+) -> Results {
+    let began = Instant::now();
+    let started = jiff::Timestamp::now().round(jiff::Unit::Second);
+    let mut machine = machine_facts();
+    let mut collector = Collector::new(plan);
+    let mut failed_blocks = vec![0; plan.tasks.len()];
+    let mut closed = vec![false; plan.tasks.len()];
+
+    clean_up();
+    progress.began(plan.tasks.len() * plan.blocks);
+    'run: for block in 0..plan.blocks {
+        for index in plan.order(block) {
+            if closed[index] {
+                continue;
+            }
+            let task = &plan.tasks[index];
+            progress.invoking(task, block);
+            let order = Order { task: task.clone(), block, samples: samples.cloned() };
+            let Some((reply, earlier)) = invoke(launcher, &order, stop) else {
+                break 'run;
+            };
+            match &reply.outcome {
+                Outcome::Skipped(_) => closed[index] = true,
+                Outcome::Failed(_) => {
+                    failed_blocks[index] += 1;
+                    closed[index] = failed_blocks[index] == FAILED_BLOCKS;
+                }
+                Outcome::Measured(_) => {}
+            }
+            let left_out = if closed[index] { plan.blocks - block - 1 } else { 0 };
+            progress.invoked(task, &reply.outcome, left_out);
+            collector.add(index, block, earlier, reply);
+        }
+    }
+    progress.ended();
+    clean_up();
+
+    if let Some(facts) = machine.as_object_mut() {
+        let stolen = crate::machine::stolen_ms();
+        facts.insert("stolen_ms_at_end".into(), stolen.into());
+    }
+    let (cells, ratios, tried) = collector.finish();
+    Results {
+        schema: SCHEMA,
+        machine,
+        order_seed: plan.seed,
+        started: started.map_or_else(|_| String::new(), |stamp| stamp.to_string()),
+        seconds: began.elapsed().as_secs_f64(),
+        size: plan.size,
+        complete: !stop.requested(),
+        cells,
+        ratios,
+        tried,
+    }
+}
+
+/// One invocation, repeated once if it fails. `None` where the run was stopped meanwhile; otherwise
+/// the reply, and the reason why an earlier attempt failed.
+fn invoke(launcher: &Launcher, order: &Order, stop: &Stop) -> Option<(Reply, Option<String>)> {
+    let mut earlier = None;
+    loop {
+        let reply = match launcher.launch(order, stop) {
+            Ended::Stopped => return None,
+            Ended::Replied(reply) => *reply,
+            Ended::Broken(why) => Reply::failed(why),
+        };
+        match (&reply.outcome, &earlier) {
+            (Outcome::Failed(why), None) => earlier = Some(why.clone()),
+            _ => return Some((reply, earlier)),
+        }
+    }
+}
+
+/// Removes what killed invocations left behind, in this run or an earlier one.
+pub fn clean_up() {
+    for experiment in experiment::all() {
+        experiment.clean_up();
+    }
+}
+
+/// The doctor's facts, his advice and his card, as they stand in `results.json`.
+pub fn machine_facts() -> serde_json::Value {
+    let machine = Machine::look();
+    let mut facts = serde_json::to_value(&machine).unwrap_or_default();
+    if let Some(object) = facts.as_object_mut() {
+        object.insert("summary".into(), machine.one_line().into());
+        let advice = serde_json::to_value(advice::advice(&machine)).unwrap_or_default();
+        object.insert("advice".into(), advice);
+        object.insert("card".into(), serde_json::to_value(card(&machine)).unwrap_or_default());
+    }
+    facts
+}

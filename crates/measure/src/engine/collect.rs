@@ -1,0 +1,429 @@
+//! From replies to rows: [`Collector`].
+
+use std::collections::BTreeMap;
+
+use crate::engine::invoked::{Figure, Measured, Outcome, Reply};
+use crate::engine::plan::Plan;
+use crate::experiment::{self, Params, Task};
+use crate::observe::{Statistic, Tried};
+use crate::published::published;
+use crate::report::schema::{Cell, Estimate, Invocation, Ratio, Status, TriedRow};
+use crate::stats::interval::{CONFIDENCE, Interval};
+use crate::stats::summary::Summary;
+use crate::stats::{diagnose, mean, order, ratio};
+
+/// Change of a tick's length over an invocation, as a share, from which figures are doubtful.
+const CLOCK_DRIFT: f64 = 0.001;
+
+/// Gathers replies while a run goes on.
+#[derive(Debug)]
+pub struct Collector<'a> {
+    plan: &'a Plan,
+    gathered: Vec<Gathered>,
+}
+
+/// What came of one task so far.
+#[derive(Debug, Default)]
+struct Gathered {
+    /// By metric, in the order in which the experiment names them.
+    metrics: Vec<(Figure, Vec<Invocation>)>,
+    /// Ratios by name, one value an invocation.
+    ratios: BTreeMap<String, Vec<f64>>,
+    /// What was said of each event, and how often.
+    tried: Vec<(Tried, usize)>,
+    /// What each invocation had to say.
+    notes: Vec<Vec<String>>,
+    skipped: Option<String>,
+    failures: Vec<String>,
+    repeated: Vec<String>,
+}
+
+impl<'a> Collector<'a> {
+    /// An empty collector.
+    pub fn new(plan: &'a Plan) -> Self {
+        Self { plan, gathered: plan.tasks.iter().map(|_| Gathered::default()).collect() }
+    }
+
+    /// Adds the reply of task number `index` in `block`; `earlier` says why a first attempt failed.
+    pub fn add(&mut self, index: usize, block: usize, earlier: Option<String>, reply: Reply) {
+        let gathered = &mut self.gathered[index];
+        let attempts = 1 + usize::from(earlier.is_some());
+        let Reply { outcome, empty_pair_ns, clock_drift, stolen_ms } = reply;
+        match outcome {
+            Outcome::Skipped(why) => gathered.skipped = Some(why),
+            Outcome::Failed(why) => {
+                let first = earlier.filter(|first| *first != why);
+                let first =
+                    first.map_or_else(String::new, |first| format!("; before that {first}"));
+                gathered.failures.push(why + &first);
+            }
+            Outcome::Measured(measured) => {
+                gathered.repeated.extend(earlier);
+                let Measured { figures, ratios, tried, notes } = measured;
+                for figure in figures {
+                    let summary = figure.summary.clone();
+                    let invocation = Invocation {
+                        block,
+                        attempts,
+                        summary,
+                        empty_pair_ns,
+                        clock_drift,
+                        stolen_ms,
+                    };
+                    gathered.metric(figure).push(invocation);
+                }
+                for pair in ratios {
+                    gathered.ratios.entry(pair.name).or_default().push(pair.value);
+                }
+                for tried in tried {
+                    gathered.was_tried(tried);
+                }
+                gathered.notes.push(notes);
+            }
+        }
+    }
+
+    /// All rows.
+    pub fn finish(self) -> (Vec<Cell>, Vec<Ratio>, Vec<TriedRow>) {
+        let ratios = self.ratios();
+        let tried = self.tried();
+        let tasks = self.plan.tasks.iter();
+        let cells = tasks.zip(self.gathered).flat_map(|(task, one)| one.into_cells(task)).collect();
+        (cells, ratios, tried)
+    }
+
+    fn ratios(&self) -> Vec<Ratio> {
+        let mut rows = Vec::new();
+        for (task, gathered) in self.plan.tasks.iter().zip(&self.gathered) {
+            for (name, values) in &gathered.ratios {
+                rows.extend(ratio_row(&task.experiment, name, &task.params, values));
+            }
+        }
+        for experiment in experiment::all() {
+            for (over, under) in experiment.ratios() {
+                for (params, values) in self.block_by_block(experiment.name(), over, under) {
+                    let name = format!("{over} / {under}");
+                    rows.extend(ratio_row(experiment.name(), &name, &params, &values));
+                }
+            }
+        }
+        rows
+    }
+
+    /// The ratios of two variants in each block that has both, for each set of parameters.
+    fn block_by_block(&self, experiment: &str, over: &str, under: &str) -> Vec<(Params, Vec<f64>)> {
+        let of = |variant: &str| -> Vec<(&Params, &(Figure, Vec<Invocation>))> {
+            let tasks = self.plan.tasks.iter().zip(&self.gathered);
+            tasks
+                .filter(|(task, _)| task.experiment == experiment && task.variant == variant)
+                .filter_map(|(task, one)| Some((&task.params, one.metrics.first()?)))
+                .collect()
+        };
+        let unders = of(under);
+        let mut found = Vec::new();
+        for (params, (figure, overs)) in of(over) {
+            let Some((_, (_, unders))) = unders.iter().find(|(other, _)| *other == params) else {
+                continue;
+            };
+            let values = overs.iter().filter_map(|over| {
+                let under = unders.iter().find(|under| under.block == over.block)?;
+                let [over, under] = [over, under].map(|one| standing(figure, &one.summary));
+                Some(over / under)
+            });
+            found.push((params.clone(), values.collect()));
+        }
+        found
+    }
+
+    fn tried(&self) -> Vec<TriedRow> {
+        let mut rows = Vec::new();
+        for (task, gathered) in self.plan.tasks.iter().zip(&self.gathered) {
+            rows.extend(gathered.answers().into_iter().map(|tried| TriedRow {
+                experiment: task.experiment.clone(),
+                variant: task.variant.clone(),
+                tried,
+            }));
+        }
+        rows
+    }
+}
+
+impl Gathered {
+    fn metric(&mut self, figure: Figure) -> &mut Vec<Invocation> {
+        let known = self.metrics.iter().position(|(known, _)| known.metric == figure.metric);
+        let at = known.unwrap_or_else(|| {
+            self.metrics.push((figure, Vec::new()));
+            self.metrics.len() - 1
+        });
+        &mut self.metrics[at].1
+    }
+
+    fn was_tried(&mut self, tried: Tried) {
+        match self.tried.iter_mut().find(|(known, _)| *known == tried) {
+            Some((_, count)) => *count += 1,
+            None => self.tried.push((tried, 1)),
+        }
+    }
+
+    /// One answer an event. Where invocations differed all answers stand there, with how often each
+    /// was given, and one that is not the truth comes first.
+    fn answers(&self) -> Vec<Tried> {
+        let mut events: Vec<&str> = Vec::new();
+        for (tried, _) in &self.tried {
+            if !events.contains(&tried.event.as_str()) {
+                events.push(&tried.event);
+            }
+        }
+        let answer = |event: &str| {
+            let of_it = self.tried.iter().filter(|(tried, _)| tried.event == event);
+            let mut given: Vec<&(Tried, usize)> = of_it.collect();
+            given.sort_by_key(|(tried, _)| tried.says == tried.truth);
+            let mut tried = given[0].0.clone();
+            if given.len() > 1 {
+                let each = given.iter().map(|(tried, count)| format!("{} {count}×", tried.says));
+                tried.says = each.collect::<Vec<_>>().join(", ");
+            }
+            tried
+        };
+        events.into_iter().map(answer).collect()
+    }
+
+    fn into_cells(mut self, task: &Task) -> Vec<Cell> {
+        let metrics = std::mem::take(&mut self.metrics);
+        if metrics.is_empty() {
+            return vec![self.empty_cell(task)];
+        }
+        metrics
+            .into_iter()
+            .map(|(figure, invocations)| self.cell(task, figure, invocations))
+            .collect()
+    }
+
+    /// The row of a task without a single good invocation.
+    fn empty_cell(&self, task: &Task) -> Cell {
+        let mut cell = blank(task);
+        let reason = self.failures.first().or(self.skipped.as_ref());
+        cell.status = if self.failures.is_empty() { Status::Skipped } else { Status::Failed };
+        cell.why =
+            Some(reason.map_or_else(|| "the run was stopped before it".into(), Clone::clone));
+        cell.failures = self.failures.clone();
+        cell
+    }
+
+    fn cell(&self, task: &Task, figure: Figure, invocations: Vec<Invocation>) -> Cell {
+        let of = |pick: fn(&Summary) -> f64| -> Vec<f64> {
+            invocations.iter().map(|invocation| pick(&invocation.summary)).collect()
+        };
+        let standing: Vec<f64> =
+            invocations.iter().map(|one| standing(&figure, &one.summary)).collect();
+        let main = order::median_interval(&standing);
+        let mut cell = blank(task);
+        cell.published = published(&task.experiment, &task.variant, &figure.metric, &task.params);
+        cell.metric = figure.metric;
+        cell.unit = figure.unit;
+        cell.status = Status::Ok;
+        cell.statistic = figure.statistic;
+        cell.estimate = main.map(|interval| interval.estimate).or_else(|| order::median(&standing));
+        cell.low = main.map(|interval| interval.low);
+        cell.high = main.map(|interval| interval.high);
+        cell.achieved = main.map(|interval| interval.achieved);
+        cell.mean = mean::kalibera_jones(&of(|summary| summary.mean)).map(estimate);
+        cell.trimmed_mean = mean::kalibera_jones(&of(|summary| summary.trimmed_mean)).map(estimate);
+        // Of a rate the smallest is the worst, not the floor.
+        if !cell.unit.ends_with("/s") {
+            cell.p99 = order::median_interval(&of(|summary| summary.p99)).map(estimate);
+            cell.p999 = order::median_interval(&of(|summary| summary.p999)).map(estimate);
+            cell.floor = of(|summary| summary.min).into_iter().reduce(f64::min);
+        }
+        cell.notes = self.notes_on(&standing, &invocations);
+        cell.failures = self.failures.clone();
+        cell.invocations = invocations;
+        cell
+    }
+
+    /// What the invocations themselves said: once what all said, else what the last one did.
+    fn said(&self) -> Vec<String> {
+        let Some(last) = self.notes.last() else { return Vec::new() };
+        let by_all = |note: &String| self.notes.iter().all(|notes| notes.contains(note));
+        let say = |note: &String| {
+            if by_all(note) { note.clone() } else { format!("last invocation: {note}") }
+        };
+        last.iter().map(say).collect()
+    }
+
+    fn notes_on(&self, standing: &[f64], invocations: &[Invocation]) -> Vec<String> {
+        let mut notes = self.said();
+        let between = diagnose::invocations(standing).into_iter();
+        notes.extend(between.map(|reason| format!("unstable: {reason}")));
+        let mut within: BTreeMap<&str, usize> = BTreeMap::new();
+        for invocation in invocations {
+            for reason in &invocation.summary.unstable {
+                *within.entry(reason.split(':').next().unwrap_or(reason)).or_default() += 1;
+            }
+        }
+        let all = invocations.len();
+        for (reason, count) in within {
+            // One odd invocation is what the interval is there for; most of them are a property.
+            if 2 * count > all {
+                notes.push(format!("unstable: {reason} within {count} of {all} invocations"));
+            }
+        }
+        notes.extend(spoilt(invocations));
+        if let Some(why) = &self.skipped {
+            notes.push(format!("no interval: skipped after {all} invocations: {why}"));
+        } else if standing.len() < 6 {
+            let count = standing.len();
+            notes.push(format!("no interval: {count} invocations, at least 6 are needed"));
+        }
+        let (failed, repeated) = (self.failures.len(), self.repeated.len());
+        if failed > 0 {
+            notes.push(format!("{failed} invocations failed: {}", self.failures[0]));
+        }
+        if repeated > 0 {
+            let why = &self.repeated[0];
+            notes.push(format!("{repeated} invocations succeeded only when repeated: {why}"));
+        }
+        notes
+    }
+}
+
+/// Whether the machine spoilt most of the invocations.
+fn spoilt(invocations: &[Invocation]) -> Vec<String> {
+    let all = invocations.len();
+    let most = |count: usize| 2 * count > all;
+    let stolen = invocations.iter().filter(|one| one.stolen_ms > 0.0).count();
+    let drifted = invocations.iter().filter(|one| one.clock_drift.abs() > CLOCK_DRIFT).count();
+    let mut notes = Vec::new();
+    if most(stolen) {
+        notes
+            .push(format!("unstable: the hypervisor took time from {stolen} of {all} invocations"));
+    }
+    if most(drifted) {
+        notes.push(format!("unstable: the clock's tick changed in {drifted} of {all} invocations"));
+    }
+    notes
+}
+
+/// The figure of an invocation that stands for it.
+fn standing(figure: &Figure, summary: &Summary) -> f64 {
+    match figure.statistic {
+        Statistic::Median => summary.median,
+        Statistic::Mean => summary.mean,
+    }
+}
+
+fn blank(task: &Task) -> Cell {
+    Cell {
+        experiment: task.experiment.clone(),
+        variant: task.variant.clone(),
+        params: task.params.clone(),
+        metric: String::new(),
+        unit: String::new(),
+        status: Status::Skipped,
+        why: None,
+        estimate: None,
+        low: None,
+        high: None,
+        statistic: Statistic::Median,
+        confidence: CONFIDENCE,
+        achieved: None,
+        mean: None,
+        floor: None,
+        trimmed_mean: None,
+        p99: None,
+        p999: None,
+        invocations: Vec::new(),
+        failures: Vec::new(),
+        published: Vec::new(),
+        notes: Vec::new(),
+    }
+}
+
+fn ratio_row(experiment: &str, name: &str, params: &Params, values: &[f64]) -> Option<Ratio> {
+    let Interval { estimate, low, high, .. } = ratio::paired(values)?;
+    Some(Ratio {
+        experiment: experiment.into(),
+        name: name.into(),
+        params: params.clone(),
+        estimate,
+        low,
+        high,
+        pairs: values.len(),
+    })
+}
+
+fn estimate(interval: Interval) -> Estimate {
+    Estimate { value: interval.estimate, low: interval.low, high: interval.high }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::size::Size;
+    use crate::stats::summary::summarise;
+
+    fn plan() -> Plan {
+        let task = Task {
+            experiment: "liveness-check".into(),
+            variant: "kill-0".into(),
+            params: Params::new(),
+            size: Size::Quick,
+        };
+        Plan::new(vec![task], Size::Quick, 0)
+    }
+
+    fn reply(figure: f64, says: &str, note: &str) -> Reply {
+        let series = crate::observe::Series::ns("check", vec![figure; 3]);
+        let tried = Tried { event: "zombie".into(), truth: "dead".into(), says: says.into() };
+        let figure = Figure {
+            metric: series.metric.clone(),
+            unit: series.unit.clone(),
+            statistic: series.statistic,
+            summary: summarise(&series),
+        };
+        let (figures, tried, notes) = (vec![figure], vec![tried], vec![note.to_owned()]);
+        let measured = Measured { figures, ratios: Vec::new(), tried, notes };
+        let mut reply = Reply::failed(String::new());
+        reply.outcome = Outcome::Measured(measured);
+        reply
+    }
+
+    #[test]
+    fn an_answer_that_was_wrong_once_comes_first() {
+        let plan = plan();
+        let mut collector = Collector::new(&plan);
+        for (block, says) in ["dead", "alive", "dead"].into_iter().enumerate() {
+            collector.add(0, block, None, reply(1.0, says, ""));
+        }
+        let (_, _, tried) = collector.finish();
+        assert_eq!(tried.len(), 1);
+        assert_eq!(tried[0].tried.says, "alive 1×, dead 2×");
+    }
+
+    #[test]
+    fn a_skip_after_some_invocations_keeps_its_reason() {
+        let plan = plan();
+        let mut collector = Collector::new(&plan);
+        collector.add(0, 0, None, reply(1.0, "dead", "same"));
+        let mut skip = Reply::failed(String::new());
+        skip.outcome = Outcome::Skipped("fork: EAGAIN".into());
+        collector.add(0, 1, None, skip);
+        let (cells, _, _) = collector.finish();
+        assert_eq!((cells[0].status, cells[0].low), (Status::Ok, None));
+        assert!(cells[0].notes.iter().any(|note| note.ends_with("fork: EAGAIN")), "{cells:?}");
+    }
+
+    #[test]
+    fn figures_are_the_middle_and_the_ends_of_the_invocations() {
+        let plan = plan();
+        let mut collector = Collector::new(&plan);
+        for (block, figure) in [3.0, 1.0, 6.0, 2.0, 5.0, 4.0].into_iter().enumerate() {
+            collector.add(0, block, None, reply(figure, "dead", if block < 5 { "a" } else { "b" }));
+        }
+        let (cells, _, _) = collector.finish();
+        let cell = &cells[0];
+        assert_eq!((cell.low, cell.estimate, cell.high), (Some(1.0), Some(3.5), Some(6.0)));
+        assert_eq!(cell.floor, Some(1.0));
+        assert!(cell.notes.contains(&"last invocation: b".to_owned()), "{:?}", cell.notes);
+    }
+}

@@ -1,0 +1,187 @@
+//! What a run is asked to do: [`Plan`], made from names by [`select`].
+
+use std::collections::BTreeSet;
+
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_chacha::ChaCha8Rng;
+
+use crate::experiment::{self, Experiment, Task};
+use crate::machine::topology::Topology;
+use crate::size::Size;
+
+/// Tasks, how often, and in which order.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// What to run, each once a block.
+    pub tasks: Vec<Task>,
+    /// How many blocks: the invocations of each cell.
+    pub blocks: usize,
+    /// How much an invocation measures.
+    pub size: Size,
+    /// Seed of the order.
+    pub seed: u64,
+}
+
+impl Plan {
+    /// A plan for `tasks` with as many blocks as `size` wants.
+    pub fn new(tasks: Vec<Task>, size: Size, seed: u64) -> Self {
+        Self { tasks, blocks: size.invocations(), size, seed }
+    }
+
+    /// The order of the tasks in one block, as indices: the same for the same seed.
+    pub fn order(&self, block: usize) -> Vec<usize> {
+        let mut random = ChaCha8Rng::seed_from_u64(self.seed);
+        random.set_stream(block as u64);
+        let mut order: Vec<usize> = (0..self.tasks.len()).collect();
+        order.shuffle(&mut random);
+        order
+    }
+}
+
+/// A name that nothing has.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("no {kind} is named '{name}'{}; `tontine list` shows all", offer(.nearest))]
+pub struct UnknownName {
+    /// `experiment` or `variant of …`.
+    pub kind: String,
+    /// What was asked for.
+    pub name: String,
+    /// The nearest name that exists.
+    pub nearest: Option<String>,
+}
+
+fn offer(nearest: &Option<String>) -> String {
+    nearest.as_ref().map_or_else(String::new, |nearest| format!("; did you mean '{nearest}'?"))
+}
+
+/// Turns names, `experiment` or `experiment/variant`, into tasks for a machine. No name at all
+/// means everything. Each task comes once, in the registry's order, however often it was named.
+///
+/// # Errors
+/// A name that nothing has, with the nearest one.
+pub fn select(names: &[String], size: Size, on: &Topology) -> Result<Vec<Task>, UnknownName> {
+    let wanted = resolve_all(names)?;
+    let mut tasks = Vec::new();
+    for experiment in experiment::all() {
+        for variant in experiment.variants() {
+            let whole = (experiment.name(), None);
+            let single = (experiment.name(), Some(variant.name));
+            if wanted.is_empty() || wanted.contains(&whole) || wanted.contains(&single) {
+                tasks.extend(tasks_of(*experiment, variant.name, size, on));
+            }
+        }
+    }
+    Ok(tasks)
+}
+
+fn tasks_of(
+    experiment: &'static dyn Experiment,
+    variant: &'static str,
+    size: Size,
+    on: &Topology,
+) -> impl Iterator<Item = Task> {
+    experiment.params(variant, on).into_iter().map(move |params| Task {
+        experiment: experiment.name().into(),
+        variant: variant.into(),
+        params,
+        size,
+    })
+}
+
+/// An experiment, and one of its variants or all.
+pub type Name = (&'static str, Option<&'static str>);
+
+/// Finds what each name stands for.
+///
+/// # Errors
+/// The first name that nothing has.
+pub fn resolve_all(names: &[String]) -> Result<BTreeSet<Name>, UnknownName> {
+    names.iter().map(|name| resolve(name)).collect()
+}
+
+/// A seed for the order of a run that nobody chose.
+pub fn fresh_seed() -> u64 {
+    // Through JSON, whose numbers are often read as doubles: 53 bits survive that.
+    rand::random::<u64>() >> 11
+}
+
+fn resolve(name: &str) -> Result<Name, UnknownName> {
+    let (first, second) = match name.split_once('/') {
+        Some((first, second)) => (first, Some(second)),
+        None => (name, None),
+    };
+    let Some(experiment) = experiment::find(first) else {
+        return Err(unknown_experiment(first));
+    };
+    let Some(second) = second else {
+        return Ok((experiment.name(), None));
+    };
+    let variants = experiment.variants();
+    match variants.iter().find(|variant| variant.name == second) {
+        Some(variant) => Ok((experiment.name(), Some(variant.name))),
+        None => Err(UnknownName {
+            kind: format!("variant of {first}"),
+            name: second.into(),
+            nearest: nearest(second, variants.iter().map(|variant| variant.name.to_owned()))
+                .map(|nearest| format!("{first}/{nearest}")),
+        }),
+    }
+}
+
+/// A lone word may be an experiment misspelt, or a variant whose experiment was left out.
+fn unknown_experiment(name: &str) -> UnknownName {
+    let experiments = experiment::all().iter().map(|experiment| experiment.name().to_owned());
+    let variant = experiment::all().iter().find_map(|experiment| {
+        let has = experiment.variants().iter().any(|variant| variant.name == name);
+        has.then(|| format!("{}/{name}", experiment.name()))
+    });
+    let nearest = variant.or_else(|| nearest(name, experiments));
+    UnknownName { kind: "experiment".into(), name: name.into(), nearest }
+}
+
+/// The candidate most like `name`, however unlike.
+fn nearest(name: &str, candidates: impl Iterator<Item = String>) -> Option<String> {
+    candidates
+        .max_by(|a, b| strsim::jaro_winkler(name, a).total_cmp(&strsim::jaro_winkler(name, b)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(names: &[&str]) -> Result<Vec<Task>, UnknownName> {
+        let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+        select(&names, Size::Quick, &Topology::of_this_machine())
+    }
+
+    #[test]
+    fn the_nearest_name_is_offered() {
+        let error = chosen(&["round-tripp"]).expect_err("misspelt");
+        assert_eq!(error.nearest.as_deref(), Some("round-trip"));
+        let error = chosen(&["round-trip/futx"]).expect_err("misspelt");
+        assert_eq!(error.nearest.as_deref(), Some("round-trip/futex"));
+        assert!(error.to_string().contains("did you mean 'round-trip/futex'?"), "{error}");
+        let error = chosen(&["futex"]).expect_err("a variant alone");
+        assert_eq!(error.nearest.as_deref(), Some("round-trip/futex"));
+    }
+
+    #[test]
+    fn a_variant_selects_itself_and_nothing_twice() {
+        let once = chosen(&["round-trip/pipe"]).expect("exists");
+        assert!(!once.is_empty() && once.iter().all(|task| task.variant == "pipe"));
+        assert_eq!(chosen(&["round-trip/pipe", "round-trip/pipe"]).expect("exists"), once);
+    }
+
+    #[test]
+    fn every_block_holds_every_task_once_and_the_seed_fixes_the_order() {
+        let plan = Plan::new(chosen(&[]).expect("all"), Size::Quick, 7);
+        for block in 0..plan.blocks {
+            let mut order = plan.order(block);
+            assert_eq!(order, plan.order(block));
+            order.sort_unstable();
+            assert_eq!(order, (0..plan.tasks.len()).collect::<Vec<_>>());
+        }
+        assert_ne!(plan.order(0), plan.order(1), "blocks are shuffled independently");
+    }
+}
