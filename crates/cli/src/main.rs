@@ -1,3 +1,87 @@
-//! The `tontine` command.
+//! The `tontine` command: parses, calls, prints. What it does stands in the libraries.
 
-fn main() {}
+mod args;
+mod doctor;
+mod list;
+mod measure;
+mod progress;
+mod table;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::args::{Cli, Command};
+
+/// Something could not be done; what, was said on standard error.
+const FAILED: u8 = 1;
+
+/// The command was used wrongly; clap uses the same number.
+const USAGE: u8 = 2;
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Measure(asked) => measure::measure(&asked),
+        Command::List(asked) => list::list(&asked),
+        Command::Doctor(asked) => doctor::doctor(&asked),
+        Command::Man => manual_page().map(|()| ExitCode::SUCCESS).map_err(Refusal::from),
+        Command::Completions { shell } => {
+            let mut text = Vec::new();
+            clap_complete::generate(shell, &mut args::definition(), "tontine", &mut text);
+            print(&text).map(|()| ExitCode::SUCCESS).map_err(Refusal::from)
+        }
+        Command::Invocation => tontine_measure::engine::invoked::serve()
+            .map(|()| ExitCode::SUCCESS)
+            .map_err(Refusal::from),
+    };
+    done.unwrap_or_else(|refusal| {
+        let _ = writeln!(io::stderr(), "tontine: {}", refusal.why);
+        ExitCode::from(refusal.status)
+    })
+}
+
+/// Why a command was not carried out, and its exit status.
+pub(crate) struct Refusal {
+    why: String,
+    status: u8,
+}
+
+impl Refusal {
+    /// The command was used wrongly.
+    pub(crate) fn usage(why: impl ToString) -> Self {
+        Self { why: why.to_string(), status: USAGE }
+    }
+
+    /// It could not be done.
+    pub(crate) fn failed(why: impl ToString) -> Self {
+        Self { why: why.to_string(), status: FAILED }
+    }
+}
+
+impl From<io::Error> for Refusal {
+    fn from(error: io::Error) -> Self {
+        Self::failed(error)
+    }
+}
+
+/// Writes to standard output. That nobody reads any more (`| head`) is no error.
+pub(crate) fn print(text: &[u8]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        done => done,
+    }
+}
+
+/// One page for the command and one for each of its commands, in one roff text.
+fn manual_page() -> io::Result<()> {
+    let definition = args::definition();
+    let mut text = Vec::new();
+    clap_mangen::Man::new(definition.clone()).render(&mut text)?;
+    for command in definition.get_subcommands().filter(|command| !command.is_hide_set()) {
+        let title = format!("tontine-{}", command.get_name());
+        clap_mangen::Man::new(command.clone()).title(title).render(&mut text)?;
+    }
+    print(&text)
+}

@@ -1,0 +1,115 @@
+//! The command line: one definition for parsing, `--help`, the manual page and the completions.
+
+use std::path::PathBuf;
+
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+
+/// Messages between Linux processes that survive `kill -9`, and the tool that measures what that
+/// costs.
+#[derive(Debug, Parser)]
+#[command(name = "tontine", version, max_term_width = 100, arg_required_else_help = true)]
+#[command(after_help = "Start with:\n  \
+                  tontine measure --quick    measures this machine in a few minutes\n  \
+                        tontine doctor             says what spoils measurements here")]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Measure what each mechanism costs on this machine, and write a report.
+    Measure(Measure),
+    /// List the experiments and their variants.
+    List(List),
+    /// Say what on this machine spoils measurements, and how to mend it. Changes nothing.
+    Doctor(Doctor),
+    /// Print the manual page (roff).
+    Man,
+    /// Print completions for a shell.
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+    /// Serve one invocation: reads an order from standard input, answers on standard output.
+    #[command(name = INVOCATION, hide = true)]
+    Invocation,
+}
+
+/// The hidden command by which `measure` starts itself afresh for each invocation.
+pub(crate) const INVOCATION: &str = "__invocation";
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tontine measure                            everything, in less than 12 minutes
+  tontine measure --quick                    everything, a look
+  tontine measure round-trip                 one experiment
+  tontine measure round-trip/futex liveness-check/kill-0
+  tontine measure --as-published 000         a source's own program, with its figures beside
+  tontine measure --format json | jq '.cells[] | select(.status == \"ok\") | .variant'
+
+Exit status: 0 measured (rows may be skipped); 1 a row failed or a file could not be written;
+2 wrong usage; 128 + n ended early by signal n, and what was measured was kept.")]
+pub(crate) struct Measure {
+    /// Experiments or single variants: round-trip, round-trip/futex. All where none is named.
+    #[arg(value_name = "NAME", conflicts_with = "as_published")]
+    pub(crate) names: Vec<String>,
+
+    /// A look, in under 4 minutes: 6 invocations a cell.
+    #[arg(long, conflicts_with = "full")]
+    pub(crate) quick: bool,
+
+    /// Everything at full size: 20 invocations a cell; says in advance how long.
+    #[arg(long)]
+    pub(crate) full: bool,
+
+    /// Repeat a source's experiment as it was published: 000, 002 or 004.
+    #[arg(long, value_name = "SEED")]
+    #[arg(conflicts_with_all = ["full", "format", "samples", "order_seed"])]
+    pub(crate) as_published: Option<String>,
+
+    /// Folder for results.json, results.csv, results.md and report.html.
+    #[arg(long, value_name = "DIR", default_value = "tontine-results")]
+    pub(crate) out: PathBuf,
+
+    /// What to print on standard output: a table, or the text of results.json and nothing else.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+
+    /// Write all samples, in order, into this folder: one file an invocation and metric.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) samples: Option<PathBuf>,
+
+    /// Repeat an earlier run's random order: `order_seed` in its results.json.
+    #[arg(long, value_name = "N")]
+    pub(crate) order_seed: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct List {
+    /// Experiments to list; all where none is named.
+    #[arg(value_name = "NAME")]
+    pub(crate) names: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    /// What to print: text, or everything that was found out as JSON.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+}
+
+/// The whole definition, for the manual page and the completions.
+pub(crate) fn definition() -> clap::Command {
+    Cli::command()
+}

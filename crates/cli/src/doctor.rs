@@ -1,0 +1,56 @@
+//! `tontine doctor`: what spoils measurements here, and how to mend it.
+
+use std::fmt::Write;
+use std::process::ExitCode;
+
+use tontine_measure::machine::advice::{Severity, advice};
+use tontine_measure::machine::{Machine, card};
+
+use crate::args::{Doctor, Format};
+use crate::{Refusal, print};
+
+/// Prints the machine's card and the advice.
+pub(crate) fn doctor(asked: &Doctor) -> Result<ExitCode, Refusal> {
+    let text = match asked.format {
+        Format::Text => text(&Machine::look()),
+        Format::Json => {
+            let facts = tontine_measure::engine::machine_facts();
+            let mut text = serde_json::to_string_pretty(&facts).map_err(Refusal::failed)?;
+            text.push('\n');
+            text
+        }
+    };
+    print(text.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn text(machine: &Machine) -> String {
+    let mut text = format!("{}\n\n", machine.one_line());
+    for (topic, facts) in card(machine) {
+        let _ = writeln!(text, "{topic}");
+        let width = facts.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+        for (name, value) in facts {
+            let _ = writeln!(text, "  {name:width$}  {value}");
+        }
+        text.push('\n');
+    }
+    let advice = advice(machine);
+    let spoilt = advice.iter().filter(|advice| advice.severity == Severity::Spoils).count();
+    let _ = match spoilt {
+        0 => writeln!(text, "Nothing that was looked at spoils measurements here."),
+        1 => writeln!(text, "One thing spoils measurements here:"),
+        count => writeln!(text, "{count} things spoil measurements here:"),
+    };
+    for severity in [Severity::Spoils, Severity::Note] {
+        if severity == Severity::Note && advice.len() > spoilt {
+            text.push_str("\nGood to know:\n");
+        }
+        for one in advice.iter().filter(|advice| advice.severity == severity) {
+            let _ = writeln!(text, "  - {}\n    {}", one.finding, one.effect);
+            if !one.mend.is_empty() {
+                let _ = writeln!(text, "    mend: {}", one.mend);
+            }
+        }
+    }
+    text
+}

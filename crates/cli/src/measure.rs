@@ -1,0 +1,155 @@
+//! `tontine measure`: runs experiments, shows progress, writes the report.
+
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use tontine_measure::as_published;
+use tontine_measure::engine::launch::Launcher;
+use tontine_measure::engine::plan::{Plan, select};
+use tontine_measure::engine::stop::Stop;
+use tontine_measure::engine::{self, estimate};
+use tontine_measure::machine::topology::Topology;
+use tontine_measure::report::schema::{Results, Status};
+use tontine_measure::report::write::{self, json};
+use tontine_measure::size::Size;
+
+use crate::args::{Format, INVOCATION, Measure};
+use crate::progress::Show;
+use crate::{FAILED, Refusal, print, table};
+
+/// Carries out `measure`.
+pub(crate) fn measure(asked: &Measure) -> Result<ExitCode, Refusal> {
+    if let Some(seed) = &asked.as_published {
+        return reproduce(seed, asked);
+    }
+    let size = size_of(asked);
+    let tasks = select(&asked.names, size, &Topology::of_this_machine()).map_err(Refusal::usage)?;
+    let plan = Plan::new(tasks, size, asked.order_seed.unwrap_or_else(engine::plan::fresh_seed));
+    writable(&asked.out)?;
+    let samples = asked.samples.as_deref().map(samples_folder).transpose()?;
+    let stop = Stop::on_signals()?;
+    let launcher = Launcher {
+        program: std::env::current_exe()?,
+        arguments: vec![INVOCATION.into()],
+        deadline: deadline(size),
+    };
+    if size == Size::Full {
+        announce(&plan, &launcher, &stop);
+    }
+    let mut show = Show::new(plan.blocks);
+    let results = engine::run(&plan, &launcher, samples.as_ref(), &stop, &mut show);
+    publish(&results, asked)?;
+    Ok(status(&results, &stop))
+}
+
+fn size_of(asked: &Measure) -> Size {
+    match (asked.quick, asked.full) {
+        (true, _) => Size::Quick,
+        (_, true) => Size::Full,
+        _ => Size::Default,
+    }
+}
+
+/// Says how long a full run will take, after a pilot of a minute or two.
+fn announce(plan: &Plan, launcher: &Launcher, stop: &Stop) {
+    let mut out = io::stderr();
+    let _ = writeln!(out, "finding out how long this will take, with a pilot of two small sizes …");
+    if let Some(seconds) = estimate::seconds(plan, launcher, stop) {
+        let minutes = seconds / 60.0;
+        let _ =
+            writeln!(out, "this will take about {minutes:.0} minutes; Ctrl-C keeps what there is");
+    }
+}
+
+/// How long one invocation may take: many times what the slowest takes on a slow machine.
+fn deadline(size: Size) -> Duration {
+    Duration::from_secs(match size {
+        Size::Quick => 20,
+        Size::Default => 60,
+        Size::Full => 1_800,
+    })
+}
+
+/// Says *before* measuring that nothing could be written afterwards.
+fn writable(folder: &Path) -> Result<(), Refusal> {
+    write::check_folder(folder).map_err(|error| {
+        let folder = folder.display();
+        Refusal::failed(format!(
+            "cannot write results to {folder}: {error}; name another folder with --out"
+        ))
+    })
+}
+
+fn samples_folder(folder: &Path) -> Result<PathBuf, Refusal> {
+    write::check_folder(folder).and_then(|()| folder.canonicalize()).map_err(|error| {
+        let folder = folder.display();
+        Refusal::failed(format!("cannot write samples to {folder}: {error}"))
+    })
+}
+
+/// Writes the files first: whatever becomes of standard output, what was measured is kept.
+fn publish(results: &Results, asked: &Measure) -> Result<(), Refusal> {
+    let written = write::write_all(results, &asked.out);
+    let mut said = String::from("\n");
+    for file in written.iter().flatten() {
+        let _ = writeln!(said, "wrote {}", file.display());
+    }
+    if !results.complete {
+        said.push_str("ended early: what was measured was kept and is marked incomplete\n");
+    }
+    match asked.format {
+        Format::Text => print((table::render(results) + &said).as_bytes())?,
+        Format::Json => {
+            print(&json(results)?)?;
+            let _ = io::stderr().write_all(said.as_bytes());
+        }
+    }
+    written.map(|_| ()).map_err(Refusal::failed)
+}
+
+fn status(results: &Results, stop: &Stop) -> ExitCode {
+    if let Some(signal) = stop.signal() {
+        return ExitCode::from(u8::try_from(128 + signal).unwrap_or(FAILED));
+    }
+    let failed = results.cells.iter().any(|cell| cell.status == Status::Failed);
+    if failed { ExitCode::from(FAILED) } else { ExitCode::SUCCESS }
+}
+
+/// Repeats a source's experiment. What it prints goes to a file as well, when it is whole.
+fn reproduce(seed: &str, asked: &Measure) -> Result<ExitCode, Refusal> {
+    let known = || {
+        let there = as_published::seeds().iter().filter(|seed| seed.is_reproduced());
+        there.map(|seed| seed.number).collect::<Vec<_>>().join(", ")
+    };
+    let seed = as_published::find(seed).ok_or_else(|| {
+        Refusal::usage(format!("no seed is named '{seed}'; there are {}", known()))
+    })?;
+    writable(&asked.out)?;
+    engine::clean_up();
+    let mut both = Both { text: Vec::new() };
+    seed.reproduce(asked.quick, &mut both).map_err(Refusal::failed)?;
+    let name = format!("as-published-{}.txt", seed.number);
+    let file = write::write_file(&asked.out, &name, &both.text).map_err(Refusal::failed)?;
+    let _ = writeln!(io::stderr(), "wrote {}", file.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints, and keeps what was printed.
+struct Both {
+    text: Vec<u8>,
+}
+
+impl io::Write for Both {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        self.text.extend_from_slice(text);
+        print(text)?;
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,228 @@
+//! The `tontine` command as its users meet it: names, files, exit statuses, bad days.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+fn tontine() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_tontine"))
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn results(folder: &Path) -> Value {
+    let text = fs::read(folder.join("results.json")).expect("results.json");
+    serde_json::from_slice(&text).expect("valid JSON")
+}
+
+fn statuses(results: &Value) -> Vec<(String, String, String)> {
+    let of = |cell: &Value, key: &str| cell[key].as_str().unwrap_or_default().to_owned();
+    let cells = results["cells"].as_array().expect("cells");
+    cells.iter().map(|cell| (of(cell, "variant"), of(cell, "status"), of(cell, "why"))).collect()
+}
+
+fn measure(folder: &Path, names: &[&str]) -> Output {
+    tontine()
+        .args(["measure", "--quick", "--out"])
+        .arg(folder)
+        .args(names)
+        .output()
+        .expect("tontine runs")
+}
+
+#[test]
+fn a_run_writes_its_files_and_prints_a_table() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let output = measure(folder.path(), &["round-trip/pipe", "liveness-check/kill-0"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    for word in ["round-trip: ", "pipe", "kill-0"] {
+        assert!(text(&output.stdout).contains(word), "{word}: {}", text(&output.stdout));
+    }
+    for file in ["results.json", "results.csv", "results.md", "report.html"] {
+        assert!(fs::metadata(folder.path().join(file)).expect(file).len() > 0, "{file} is empty");
+    }
+    let results = results(folder.path());
+    assert_eq!(results["schema"], 1);
+    assert_eq!(results["complete"], true);
+    for cell in results["cells"].as_array().expect("cells") {
+        assert_eq!(cell["status"], "ok", "{cell}");
+        assert_eq!(cell["invocations"].as_array().map(Vec::len), Some(6), "{}", cell["variant"]);
+        let (low, middle, high) =
+            (cell["low"].as_f64(), cell["estimate"].as_f64(), cell["high"].as_f64());
+        assert!(low <= middle && middle <= high, "{cell}");
+    }
+}
+
+#[test]
+fn json_on_standard_output_is_the_file_and_nothing_else() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let output = tontine()
+        .args(["measure", "--quick", "--format", "json", "--out"])
+        .arg(folder.path())
+        .arg("liveness-check/dummy")
+        .output()
+        .expect("tontine runs");
+    let printed: Value = serde_json::from_slice(&output.stdout).expect("only JSON");
+    assert_eq!(printed, results(folder.path()));
+}
+
+#[test]
+fn an_unknown_name_offers_the_nearest_and_exits_with_2() {
+    for (name, offer) in [
+        ("round-trp", "'round-trip'"),
+        ("round-trip/eventfs", "'round-trip/eventfd'"),
+        ("zmq-ipc", "'round-trip/zmq-ipc'"),
+    ] {
+        let output = tontine().args(["measure", name]).output().expect("tontine runs");
+        assert_eq!(output.status.code(), Some(2), "{name}");
+        assert!(text(&output.stderr).contains(offer), "{name}: {}", text(&output.stderr));
+    }
+    let output = tontine().args(["measure", "--as-published", "9"]).output().expect("tontine runs");
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn an_unwritable_folder_is_said_before_measuring() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("file");
+    fs::write(&file, "mine").expect("a file");
+    let began = Instant::now();
+    let output = measure(&file, &["round-trip"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("--out"), "{}", text(&output.stderr));
+    assert!(!text(&output.stderr).contains("invocations"), "it began to measure");
+    assert!(began.elapsed() < Duration::from_secs(10));
+    assert_eq!(fs::read_to_string(&file).expect("still there"), "mine");
+}
+
+#[test]
+fn a_signal_ends_the_run_cleanly_and_keeps_what_was_measured() {
+    for (signal, status) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut run = tontine()
+            .args(["measure", "--out"])
+            .arg(folder.path())
+            .args(["round-trip/iceoryx2", "round-trip/zmq-ipc", "signal-delivery/one-clock"])
+            .env("TONTINE_TEST", folder.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("tontine runs");
+        thread::sleep(Duration::from_secs(2));
+        kill_process(Pid::from_child(&run), signal).expect("it still runs");
+        let ended = run.wait().expect("it ends");
+        assert_eq!(ended.code(), Some(status));
+        assert_eq!(results(folder.path())["complete"], false);
+        assert_eq!(leftover_files(), Vec::<String>::new(), "files were left behind");
+        assert_eq!(left_behind(folder.path()), Vec::<String>::new(), "processes were left behind");
+    }
+}
+
+/// Files of the peers, wherever they keep them.
+fn leftover_files() -> Vec<String> {
+    let folders = [std::env::temp_dir(), "/dev/shm".into()];
+    let files = folders.iter().flat_map(|folder| fs::read_dir(folder).into_iter().flatten());
+    let names = files.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let starts = ["tontine-ice-", "tontine-zmq-", "tontine_ice_"];
+    names.filter(|name| starts.iter().any(|start| name.starts_with(start))).collect()
+}
+
+/// Processes that carry the test's own mark in their environment: none may survive the run.
+fn left_behind(mark: &Path) -> Vec<String> {
+    let marker = format!("TONTINE_TEST={}", mark.display());
+    let processes = fs::read_dir("/proc").expect("/proc").flatten();
+    processes
+        .filter(|entry| {
+            let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
+            environment.split(|byte| *byte == 0).any(|variable| variable == marker.as_bytes())
+        })
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect()
+}
+
+#[test]
+fn few_descriptors_skip_rows_and_the_rest_runs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let output = Command::new("sh")
+        .args(["-c", "ulimit -n 64; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_tontine")])
+        .args(["measure", "--quick", "--out"])
+        .arg(folder.path())
+        .args(["round-trip/eventfd", "round-trip/zmq-inproc", "liveness-check/epoll-socket"])
+        .output()
+        .expect("tontine runs");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    for (variant, status, why) in statuses(&results(folder.path())) {
+        assert!(status == "ok" || (status == "skipped" && !why.is_empty()), "{variant}: {why}");
+    }
+}
+
+#[test]
+fn one_processor_skips_what_needs_two_and_the_rest_runs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let output = Command::new("taskset")
+        .args(["-c", "0", env!("CARGO_BIN_EXE_tontine"), "measure", "--quick", "--out"])
+        .arg(folder.path())
+        .args(["round-trip/flag", "round-trip/pipe", "queue-with-check/load"])
+        .output()
+        .expect("taskset runs");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let rows = statuses(&results(folder.path()));
+    let of = |name: &str| rows.iter().filter(|row| row.0 == name).collect::<Vec<_>>();
+    assert!(of("flag").iter().all(|row| row.1 == "skipped" && row.2.contains("two processors")));
+    assert!(of("pipe").iter().any(|row| row.1 == "ok"), "{rows:?}");
+}
+
+#[test]
+fn a_closed_standard_output_is_no_crash() {
+    let output = Command::new("sh")
+        .args(["-c", "\"$1\" list | head -n 1", "sh", env!("CARGO_BIN_EXE_tontine")])
+        .output()
+        .expect("sh runs");
+    assert_eq!(text(&output.stdout), "round-trip\n");
+    assert!(!text(&output.stderr).contains("panicked"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn help_manual_and_completions_name_every_command() {
+    let of = |arguments: &[&str]| {
+        let output = tontine().args(arguments).output().expect("tontine runs");
+        assert!(output.status.success(), "{arguments:?}");
+        text(&output.stdout)
+    };
+    for text in [of(&["--help"]), of(&["man"]), of(&["completions", "bash"])] {
+        for command in ["measure", "list", "doctor"] {
+            assert!(text.contains(command), "{command} is missing in {text}");
+        }
+        assert!(!text.contains("Serve one invocation"), "a hidden command shows");
+    }
+}
+
+#[test]
+fn samples_are_written_whole_and_in_order() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let samples = folder.path().join("samples");
+    let output = tontine()
+        .args(["measure", "--quick", "--out"])
+        .arg(folder.path())
+        .arg("--samples")
+        .arg(&samples)
+        .arg("round-trip/pipe")
+        .output()
+        .expect("tontine runs");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let file = samples.join("round-trip-pipe-hot-cross-core-one_way-00.txt");
+    let text = fs::read_to_string(&file).unwrap_or_else(|error| {
+        let there =
+            fs::read_dir(&samples).expect("samples").flatten().map(|entry| entry.file_name());
+        panic!("{error}; there is {:?}", there.collect::<Vec<_>>())
+    });
+    let numbers = text.lines().filter(|line| !line.starts_with('#'));
+    assert_eq!(numbers.map(str::parse::<f64>).filter(Result::is_ok).count(), 5_000);
+}

@@ -1,0 +1,52 @@
+//! A seccomp filter that refuses a call: the row that needs it is skipped by name, the rest runs.
+
+#![allow(unsafe_code, reason = "installs a filter between fork and exec")]
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
+use serde_json::Value;
+
+/// Everything is allowed but these calls, which fail with EPERM.
+fn refusing(calls: &[i64]) -> BpfProgram {
+    let arch = TargetArch::try_from(std::env::consts::ARCH).expect("a known processor");
+    let rules = calls.iter().map(|call| (*call, Vec::new())).collect();
+    let refuse = SeccompAction::Errno(libc::EPERM.cast_unsigned());
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch).expect("a filter");
+    filter.try_into().expect("a program")
+}
+
+#[test]
+fn the_row_says_which_call_was_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let filter = refusing(&[libc::SYS_eventfd2, libc::SYS_mq_open]);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tontine"));
+    command.args(["measure", "--quick", "--out"]).arg(folder.path());
+    command.args(["round-trip/eventfd", "round-trip/posix-mq", "round-trip/pipe"]);
+    // SAFETY: between fork and exec only `prctl` and `seccomp` are called, on a program that was
+    // made before.
+    unsafe {
+        command.pre_exec(move || {
+            seccompiler::apply_filter(&filter).map_err(|_| std::io::ErrorKind::Unsupported.into())
+        });
+    }
+    let output = command.output().expect("tontine runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+
+    let text = std::fs::read(folder.path().join("results.json")).expect("results.json");
+    let results: Value = serde_json::from_slice(&text).expect("valid JSON");
+    let mut seen = 0;
+    for cell in results["cells"].as_array().expect("cells") {
+        let why = cell["why"].as_str().unwrap_or_default();
+        match cell["variant"].as_str() {
+            Some("pipe") => assert_eq!(cell["status"], "ok", "{why}"),
+            Some("eventfd") => {
+                assert!(cell["status"] == "skipped" && why.contains("eventfd"), "{cell}")
+            }
+            _ => assert!(cell["status"] == "skipped" && why.contains("mq_open"), "{cell}"),
+        }
+        seen += 1;
+    }
+    assert!(seen >= 3);
+}
