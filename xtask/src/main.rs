@@ -1,3 +1,72 @@
-//! The project's own chores.
+//! The project's own chores, one subcommand each: `cargo xtask …`.
+//!
+//! Nothing depends on this package. A chore is a module with a `run` that returns whether what it
+//! checks is so; this file only parses the command line.
 
-fn main() {}
+mod aa;
+mod coverage;
+mod invocation;
+mod tidy;
+mod twins;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Debug, Parser)]
+#[command(about = "The project's own chores. Run them from the top of the repository.")]
+struct Arguments {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Debug, Subcommand)]
+enum Chore {
+    /// Check what a program can check of STYLE.md
+    Tidy,
+    /// Simulate how often each interval holds the truth, and write docs/coverage.md
+    Coverage {
+        /// Write nothing; fail if a statement of docs/coverage.md does not hold, or the file is
+        /// stale
+        #[arg(long)]
+        check: bool,
+    },
+    /// Compare the instrument with itself and count false positives
+    Aa {
+        /// Comparisons of each cell
+        #[arg(long, default_value_t = 50)]
+        comparisons: usize,
+    },
+    /// Compare round trips and liveness checks with plain C programs that do the same
+    Twins,
+    /// Serve one invocation of an experiment
+    #[command(name = invocation::NAME, hide = true)]
+    Invocation,
+}
+
+fn main() -> ExitCode {
+    let done = match Arguments::parse().chore {
+        Chore::Tidy => Ok(tidy()),
+        Chore::Coverage { check } => coverage::run(check),
+        Chore::Aa { comparisons } => aa::run(comparisons),
+        Chore::Twins => twins::run(),
+        Chore::Invocation => tontine_measure::engine::invoked::serve().map(|()| true),
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("xtask: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn tidy() -> bool {
+    let found = tidy::run(Path::new("."));
+    for complaint in &found {
+        eprintln!("{complaint}");
+    }
+    found.is_empty()
+}

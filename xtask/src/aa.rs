@@ -1,0 +1,72 @@
+//! `cargo xtask aa`: the instrument compared with itself.
+//!
+//! Each comparison takes ten interleaved pairs of invocations of one and the same cell, in random
+//! order within the pair, and asks the paired ratio's interval whether there is a difference. There
+//! is none, so every interval that leaves out 1 is a false positive. At most 7 % may be.
+
+use std::io;
+
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use tontine_measure::engine::plan;
+use tontine_measure::experiment::Task;
+use tontine_measure::machine::topology::Topology;
+use tontine_measure::size::Size;
+use tontine_measure::stats::ratio;
+
+use crate::invocation::figure;
+
+/// The cells that are compared with themselves: one that spins, one that blocks, one system call.
+const CELLS: [&str; 3] = ["round-trip/flag", "round-trip/pipe", "liveness-check/kill-0"];
+
+/// Pairs in a comparison, as many as a default run has invocations.
+const PAIRS: usize = 10;
+
+/// The share of false positives that is allowed.
+const ALLOWED: f64 = 0.07;
+
+/// Makes `comparisons` of each cell and prints how many found a difference.
+pub(crate) fn run(comparisons: usize) -> io::Result<bool> {
+    let mut random = ChaCha8Rng::seed_from_u64(1);
+    let (mut all, mut false_positives) = (0, 0);
+    println!("| cell | comparisons | false positives | median half width |");
+    println!("| --- | --- | --- | --- |");
+    for task in tasks() {
+        let mut found = 0;
+        let mut widths = Vec::with_capacity(comparisons);
+        for _ in 0..comparisons {
+            let mut ratios = Vec::with_capacity(PAIRS);
+            for _ in 0..PAIRS {
+                let (first, second) = (figure(&task)?.median, figure(&task)?.median);
+                ratios.push(if random.random() { first / second } else { second / first });
+            }
+            let interval = ratio::paired(&ratios).expect("ten pairs are enough");
+            found += usize::from(interval.low > 1.0 || interval.high < 1.0);
+            widths.push((interval.high - interval.low) / 2.0);
+        }
+        widths.sort_by(f64::total_cmp);
+        let params: Vec<&str> = task.params.values().map(String::as_str).collect();
+        println!(
+            "| {}/{} {} | {comparisons} | {found} | {:.2} % |",
+            task.experiment,
+            task.variant,
+            params.join(" "),
+            widths[comparisons / 2] * 100.0
+        );
+        all += comparisons;
+        false_positives += found;
+    }
+    let share = false_positives as f64 / all as f64;
+    println!(
+        "\n{false_positives} of {all}: {:.1} %, allowed {:.0} %",
+        share * 100.0,
+        ALLOWED * 100.0
+    );
+    Ok(share <= ALLOWED)
+}
+
+fn tasks() -> Vec<Task> {
+    let names = CELLS.map(str::to_owned);
+    let tasks = plan::select(&names, Size::Quick, &Topology::of_this_machine());
+    tasks.expect("the cells exist")
+}

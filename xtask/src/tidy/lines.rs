@@ -1,0 +1,119 @@
+//! Rules that a single line can break.
+
+use super::{Complaint, File};
+
+/// Longest line of a Rust file, in characters.
+const WIDEST: usize = 100;
+
+/// The rules on lines, for one file.
+pub(super) fn check(file: &File) -> Vec<Complaint> {
+    let mut found = Vec::new();
+    for (number, line) in file.lines() {
+        let broken = [
+            trailing_blank(file, line),
+            foreign_path(line),
+            file.is("rs").then(|| too_wide(line)).flatten(),
+            file.is("rs").then(|| tab(line)).flatten(),
+            file.is("rs").then(|| left_over(line)).flatten(),
+        ];
+        found.extend(broken.into_iter().flatten().map(|text| file.complain(number, text)));
+    }
+    if !file.text.is_empty() && !file.text.ends_with('\n') {
+        found.push(file.complain(0, "the last line does not end: add a new-line character"));
+    }
+    found
+}
+
+fn too_wide(line: &str) -> Option<String> {
+    let width = line.chars().count();
+    let has_address = line.contains("http://") || line.contains("https://");
+    (width > WIDEST && !has_address)
+        .then(|| format!("{width} columns, at most {WIDEST}: break the line"))
+}
+
+fn tab(line: &str) -> Option<String> {
+    line.contains('\t').then(|| "a tab: indent with blanks, write \\t in texts".to_owned())
+}
+
+/// Recorded output is kept as it was, blanks and all.
+fn trailing_blank(file: &File, line: &str) -> Option<String> {
+    (line.trim_end() != line && !file.is("snap"))
+        .then(|| "blanks at the end of the line".to_owned())
+}
+
+/// Marks of work that is not done. Written in halves, so that this file does not hold them.
+fn left_over(line: &str) -> Option<String> {
+    let marks = [
+        concat!("to", "do!"),
+        concat!("un", "implemented!"),
+        concat!("db", "g!"),
+        concat!("FIX", "ME"),
+        concat!("XX", "X"),
+        concat!("#[ig", "nore"),
+    ];
+    let mark = marks.into_iter().find(|mark| line.contains(mark))?;
+    Some(format!("`{mark}`: finish it, or take it out"))
+}
+
+/// A path that exists on somebody's machine only. In halves for the same reason.
+fn foreign_path(line: &str) -> Option<String> {
+    let roots = [concat!("/ho", "me/"), concat!("/wo", "rk/"), concat!("/ro", "ot/")];
+    let root = roots.into_iter().find(|root| {
+        line.match_indices(root).any(|(at, _)| {
+            // In the middle of a longer path it is a folder like any other.
+            let before = line[..at].chars().next_back();
+            !before.is_some_and(|c| c.is_alphanumeric() || "._-/}".contains(c))
+        })
+    })?;
+    Some(format!("`{root}…` is a path of one machine: make it relative"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn complaints(path: &str, text: &str) -> usize {
+        check(&File::made_up(path, text)).len()
+    }
+
+    #[test]
+    fn width_counts_characters_and_forgives_addresses() {
+        assert_eq!(complaints("a.rs", &format!("{}\n", "é".repeat(100))), 0);
+        assert_eq!(complaints("a.rs", &format!("{}\n", "é".repeat(101))), 1);
+        assert_eq!(complaints("a.rs", &format!("// https://a.b/{}\n", "c".repeat(100))), 0);
+        assert_eq!(complaints("a.md", &format!("{}\n", "é".repeat(101))), 0);
+    }
+
+    #[test]
+    fn blanks_tabs_and_ends() {
+        assert_eq!(complaints("a.md", "word \n"), 1);
+        assert_eq!(complaints("a.snap", "word \n"), 0);
+        assert_eq!(complaints("a.rs", "\tlet a;\n"), 1);
+        assert_eq!(complaints("Makefile", "\tcc a.c\n"), 0);
+        assert_eq!(complaints("a.toml", "a = 1"), 1);
+        assert_eq!(complaints("a.toml", ""), 0);
+    }
+
+    #[test]
+    fn what_is_left_over() {
+        for mark in [
+            concat!("to", "do!()"),
+            concat!("un", "implemented!(\"later\")"),
+            concat!("db", "g!(x)"),
+            concat!("// FIX", "ME"),
+            concat!("// XX", "X"),
+            concat!("#[ig", "nore]"),
+            concat!("#[ig", "nore = \"slow\"]"),
+        ] {
+            assert_eq!(complaints("a.rs", &format!("{mark}\n")), 1, "{mark}");
+        }
+        assert_eq!(complaints("a.rs", "fn done() {}\n"), 0);
+    }
+
+    #[test]
+    fn paths_of_one_machine() {
+        assert_eq!(complaints("a.md", concat!("see /ho", "me/me/file\n")), 1);
+        assert_eq!(complaints("a.rs", concat!("\"/wo", "rk/tree\"\n")), 1);
+        assert_eq!(complaints("a.rs", concat!("\"target/wo", "rk/tree\"\n")), 0);
+    }
+}

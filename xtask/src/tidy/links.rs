@@ -1,0 +1,152 @@
+//! Relative links in Markdown: the file is there, and so is the heading.
+
+use std::path::{Component, Path, PathBuf};
+
+use super::{Complaint, File};
+
+/// Every relative link of every Markdown file.
+pub(super) fn check(files: &[File]) -> Vec<Complaint> {
+    let mut found = Vec::new();
+    for file in files.iter().filter(|file| file.is("md")) {
+        for (number, target) in prose(&file.text).flat_map(|(number, line)| {
+            targets(line).into_iter().map(move |target| (number, target))
+        }) {
+            if let Some(text) = broken(files, &file.path, target) {
+                found.push(file.complain(number, text));
+            }
+        }
+    }
+    found
+}
+
+/// Why a link leads nowhere.
+fn broken(files: &[File], from: &Path, target: &str) -> Option<String> {
+    let elsewhere = target.contains("://") || target.starts_with("mailto:");
+    if elsewhere || target.is_empty() {
+        return None;
+    }
+    let (path, anchor) = target.split_once('#').unwrap_or((target, ""));
+    let path = match path {
+        "" => from.to_path_buf(),
+        path => resolve(from.parent().unwrap_or(Path::new("")), Path::new(path)),
+    };
+    let there = files.iter().find(|file| file.path == path);
+    let is_folder = || files.iter().any(|file| file.path.starts_with(&path));
+    match there {
+        None if is_folder() => None,
+        None => Some(format!("`{target}` leads to no file of the tree")),
+        Some(file) if !anchor.is_empty() && file.is("md") => (!anchors(&file.text)
+            .contains(&anchor.to_lowercase()))
+        .then(|| format!("`{target}` leads to no heading of {}", path.display())),
+        Some(_) => None,
+    }
+}
+
+/// `path` as seen from `folder`, without `.` and `..`.
+fn resolve(folder: &Path, path: &Path) -> PathBuf {
+    let mut whole = PathBuf::new();
+    for part in folder.join(path).components() {
+        match part {
+            Component::ParentDir => {
+                whole.pop();
+            }
+            Component::Normal(name) => whole.push(name),
+            Component::CurDir | Component::RootDir | Component::Prefix(_) => {}
+        }
+    }
+    whole
+}
+
+/// The lines outside fenced blocks, with their numbers.
+fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut fenced = false;
+    text.lines().enumerate().filter_map(move |(at, line)| {
+        let fence = line.trim_start().starts_with("```");
+        fenced ^= fence;
+        (!fenced && !fence).then_some((at + 1, line))
+    })
+}
+
+/// Targets of the links in a line: `[text](target)` and `[name]: target`, not inside code.
+fn targets(line: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    let mut from = 0;
+    while let Some(at) = line[from..].find("](").map(|at| from + at + 2) {
+        let end = line[at..].find(')').map_or(line.len(), |end| at + end);
+        let in_code = line[..at].matches('`').count() % 2 == 1;
+        if !in_code {
+            // A title may follow the target.
+            found.extend(line[at..end].split_whitespace().next());
+        }
+        from = end;
+    }
+    if line.starts_with('[')
+        && let Some((_, target)) = line.split_once("]: ")
+    {
+        found.extend(target.split_whitespace().next());
+    }
+    found
+}
+
+/// What headings are called in links: lower case, blanks as hyphens, other signs left out; a second
+/// one of the same name gets a number.
+fn anchors(text: &str) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    let headings = prose(text).filter(|(_, line)| line.starts_with('#'));
+    for (_, line) in headings {
+        let name: String = line
+            .trim_start_matches('#')
+            .trim()
+            .chars()
+            .filter_map(|c| match c {
+                ' ' => Some('-'),
+                '-' | '_' => Some(c),
+                c if c.is_alphanumeric() => Some(c),
+                _ => None,
+            })
+            .flat_map(char::to_lowercase)
+            .collect();
+        let mut unique = name.clone();
+        let mut number = 0;
+        while all.contains(&unique) {
+            number += 1;
+            unique = format!("{name}-{number}");
+        }
+        all.push(unique);
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn complaints(text: &str) -> usize {
+        check(&[
+            File::made_up("docs/a.md", text),
+            File::made_up("docs/b.md", "# One `two`, three!\n## Twice\n## Twice\n"),
+            File::made_up("src/lib.rs", "//! A.\n"),
+        ])
+        .len()
+    }
+
+    #[test]
+    fn files_and_folders() {
+        assert_eq!(complaints("[b](b.md) [lib](../src/lib.rs) [src](../src) [self](./a.md)\n"), 0);
+        assert_eq!(complaints("[gone](gone.md) and [b](b.md)\n"), 1);
+        assert_eq!(complaints("[b]: ../b.md\n"), 1);
+        assert_eq!(complaints("[web](https://example.org/x.md) [me](mailto:a@b)\n"), 0);
+    }
+
+    #[test]
+    fn headings() {
+        assert_eq!(complaints("[b](b.md#one-two-three) [b](b.md#twice-1 \"Title\")\n"), 0);
+        assert_eq!(complaints("[b](b.md#twice-2)\n"), 1);
+        assert_eq!(complaints("# Here\n[here](#here) [there](#there)\n"), 1);
+    }
+
+    #[test]
+    fn code_holds_no_links() {
+        assert_eq!(complaints("```\n[a](gone.md)\n```\n`x[0](gone.md)`\n"), 0);
+    }
+}

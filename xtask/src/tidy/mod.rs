@@ -1,0 +1,149 @@
+//! `cargo xtask tidy`: the house rules that no compiler checks.
+//!
+//! [`run`] reads every file that git tracks, or would, and returns a [`Complaint`] for each rule
+//! broken. [`lines`] looks at single lines, [`files`] at a Rust file as a whole, [`sync`] at the
+//! names of memory orderings over the whole tree, [`links`] at Markdown, [`arrows`] at the crates'
+//! dependencies.
+//!
+//! What it does not do: change a file, or repeat what rustfmt and clippy find.
+
+mod arrows;
+mod files;
+mod lines;
+mod links;
+mod sync;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A rule broken somewhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Complaint {
+    /// The file, relative to the root.
+    pub(crate) path: PathBuf,
+    /// Its line, from 1; 0 where the whole file is meant.
+    pub(crate) line: usize,
+    /// What is wrong, and what to do.
+    pub(crate) text: String,
+}
+
+impl fmt::Display for Complaint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "{}: {}", self.path.display(), self.text),
+            line => write!(f, "{}:{line}: {}", self.path.display(), self.text),
+        }
+    }
+}
+
+/// One text file of the tree.
+#[derive(Debug)]
+struct File {
+    /// Relative to the root.
+    path: PathBuf,
+    text: String,
+}
+
+impl File {
+    fn complain(&self, line: usize, text: impl Into<String>) -> Complaint {
+        let (path, text) = (self.path.clone(), text.into());
+        Complaint { path, line, text }
+    }
+
+    fn is(&self, extension: &str) -> bool {
+        self.path.extension().is_some_and(|found| found == extension)
+    }
+
+    /// Its lines with their numbers, from 1.
+    fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
+        self.text.lines().enumerate().map(|(at, line)| (at + 1, line))
+    }
+
+    #[cfg(test)]
+    fn made_up(path: &str, text: &str) -> Self {
+        let (path, text) = (PathBuf::from(path), text.to_owned());
+        Self { path, text }
+    }
+}
+
+/// Checks the tree below `root`; no complaint, no rule broken. What keeps it from looking (no git,
+/// no cargo) is a complaint too.
+pub(crate) fn run(root: &Path) -> Vec<Complaint> {
+    let files = match read(root) {
+        Ok(files) => files,
+        Err(why) => {
+            let path = root.to_path_buf();
+            return vec![Complaint { path, line: 0, text: why }];
+        }
+    };
+    let mut found = Vec::new();
+    for file in &files {
+        found.extend(lines::check(file));
+        found.extend(files::check(file));
+    }
+    found.extend(sync::check(&files));
+    found.extend(links::check(&files));
+    found.extend(arrows::check(root));
+    found
+}
+
+/// The text files that git tracks, and those that it would if they were added.
+fn read(root: &Path) -> Result<Vec<File>, String> {
+    let listed =
+        output(root, "git", &["ls-files", "--cached", "--others", "--exclude-standard", "-z"])?;
+    let mut files = Vec::new();
+    for name in listed.split('\0').filter(|name| !name.is_empty()) {
+        let path = PathBuf::from(name);
+        // Deleted and not yet recorded as such, or a link to a folder: nothing to read.
+        let Ok(bytes) = std::fs::read(root.join(&path)) else {
+            continue;
+        };
+        if let Ok(text) = String::from_utf8(bytes) {
+            files.push(File { path, text });
+        }
+    }
+    Ok(files)
+}
+
+/// What a program prints, or why it does not.
+fn output(root: &Path, program: &str, arguments: &[&str]) -> Result<String, String> {
+    let done = Command::new(program)
+        .args(arguments)
+        .current_dir(root)
+        .output()
+        .map_err(|error| format!("{program}: {error}"))?;
+    if !done.status.success() {
+        let why = String::from_utf8_lossy(&done.stderr);
+        return Err(format!("{program} {}: {}", arguments.join(" "), why.trim()));
+    }
+    String::from_utf8(done.stdout).map_err(|error| format!("{program}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tree_is_tidy() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let found = run(&root);
+        let all: Vec<String> = found.iter().map(Complaint::to_string).collect();
+        assert!(all.is_empty(), "{} complaints:\n{}", all.len(), all.join("\n"));
+    }
+
+    #[test]
+    fn files_come_from_git_also_before_they_are_added_and_ignored_ones_do_not() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let root = folder.path();
+        assert_eq!(run(root).len(), 1, "no repository is a complaint");
+        output(root, "git", &["init", "--quiet"]).expect("git init");
+        std::fs::write(root.join("new.rs"), "//! New.\n").expect("write");
+        std::fs::write(root.join("built.rs"), "no doc").expect("write");
+        std::fs::write(root.join(".gitignore"), "/built.rs\n").expect("write");
+        let mut names: Vec<PathBuf> =
+            read(root).expect("files").into_iter().map(|file| file.path).collect();
+        names.sort();
+        assert_eq!(names, [PathBuf::from(".gitignore"), PathBuf::from("new.rs")]);
+    }
+}

@@ -1,0 +1,58 @@
+//! Names of memory orderings: each says whom it pairs with, so none stands alone.
+
+use std::collections::BTreeMap;
+
+use super::{Complaint, File};
+
+/// Every name must be seen twice in the tree.
+pub(super) fn check(files: &[File]) -> Vec<Complaint> {
+    let mut seen: BTreeMap<&str, Vec<(&File, usize)>> = BTreeMap::new();
+    for file in files.iter().filter(|file| file.is("rs")) {
+        for (number, line) in file.lines() {
+            for name in names(line) {
+                seen.entry(name).or_default().push((file, number));
+            }
+        }
+    }
+    seen.into_iter()
+        .filter_map(|(name, places)| match places[..] {
+            [(file, line)] => Some(file.complain(
+                line,
+                format!("`SYNC {name}` is seen once: name the other side the same"),
+            )),
+            _ => None,
+        })
+        .collect()
+}
+
+/// The names in a comment that pairs orderings: a word behind the mark, with a colon behind it.
+fn names(line: &str) -> impl Iterator<Item = &str> {
+    let comment = line.split_once("//").map_or("", |(_, comment)| comment);
+    comment.split("SYNC ").skip(1).filter_map(|after| {
+        let (name, _) = after.split_once(':')?;
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        (!name.is_empty() && name.chars().all(plain)).then_some(name)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_needs_a_second_place_which_may_be_another_file() {
+        let publish = File::made_up("a.rs", "// SYNC made-up: pairs with peek.\n");
+        let peek = File::made_up("b.rs", "load(); // SYNC made-up: pairs with publish.\n");
+        let found = check(&[publish]);
+        assert_eq!(found.len(), 1);
+        assert!(found[0].text.contains("made-up"));
+        let publish = File::made_up("a.rs", "// SYNC made-up: pairs with peek.\n");
+        assert_eq!(check(&[publish, peek]), []);
+    }
+
+    #[test]
+    fn only_comments_with_a_name_count() {
+        let text = "let a = \"SYNC b:\"; // SYNC <name>: the pattern\n// SYNC without a colon\n";
+        assert_eq!(check(&[File::made_up("a.rs", text)]), []);
+    }
+}

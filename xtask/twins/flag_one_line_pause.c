@@ -1,0 +1,3 @@
+#define LINES 1
+#define PAUSE 1
+#include "flag.h"

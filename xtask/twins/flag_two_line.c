@@ -1,0 +1,3 @@
+#define LINES 2
+#define PAUSE 0
+#include "flag.h"

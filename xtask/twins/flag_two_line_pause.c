@@ -1,0 +1,3 @@
+#define LINES 2
+#define PAUSE 1
+#include "flag.h"

@@ -1,0 +1,2 @@
+#define TTAS 0
+#include "spinlock.h"

@@ -1,0 +1,2 @@
+#define TTAS 1
+#include "spinlock.h"
