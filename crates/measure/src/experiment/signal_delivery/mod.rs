@@ -157,7 +157,7 @@ fn placement_of(params: &Params) -> Result<Placement> {
 }
 
 fn unknown(what: &str, found: &str) -> String {
-    format!("expected a {what} of signal-delivery, found `{found}`: see `tontine explain`")
+    format!("expected a {what} of signal-delivery, found `{found}`: see `tontine list`")
 }
 
 #[cfg(test)]
