@@ -1,4 +1,4 @@
-//! A run as one flat table: [`csv`].
+//! A run as one flat table: [`csv()`].
 //!
 //! One line a cell, in the run's order, figures unrounded and in the row's own unit. What does not
 //! fit a flat table (invocations, ratios, what was tried) is in `results.json` only.
