@@ -58,9 +58,11 @@ fn announce(plan: &Plan, launcher: &Launcher, stop: &Stop) {
     let mut out = io::stderr();
     let _ = writeln!(out, "finding out how long this will take, with a pilot of two small sizes …");
     if let Some(seconds) = estimate::seconds(plan, launcher, stop) {
-        let minutes = seconds / 60.0;
-        let _ =
-            writeln!(out, "this will take about {minutes:.0} minutes; Ctrl-C keeps what there is");
+        let time = match seconds {
+            ..600.0 => format!("{seconds:.0} seconds"),
+            _ => format!("{:.0} minutes", seconds / 60.0),
+        };
+        let _ = writeln!(out, "this will take about {time}; Ctrl-C keeps what there is");
     }
 }
 
