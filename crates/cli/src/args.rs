@@ -47,6 +47,7 @@ Examples:
   tontine measure --quick                    everything, a look
   tontine measure round-trip                 one experiment
   tontine measure round-trip/futex liveness-check/kill-0
+  tontine measure --plan --precision 1 round-trip/pipe     how often, for ±1 %
   tontine measure --as-published 000         a source's own program, with its figures beside
   tontine measure --format json | jq '.cells[] | select(.status == \"ok\") | .variant'
 
@@ -64,6 +65,21 @@ pub(crate) struct Measure {
     /// Everything at full size: 20 invocations a cell; says in advance how long.
     #[arg(long)]
     pub(crate) full: bool,
+
+    /// Measure nothing yet: try each cell, and print how often to repeat it at each level for an
+    /// interval of its mean as narrow as --precision, and what that takes.
+    #[arg(long, conflicts_with_all = ["quick", "full", "as_published", "samples", "order_seed"])]
+    pub(crate) plan: bool,
+
+    /// For --plan: how far the interval may reach to either side, in per cent of the mean.
+    #[arg(long, value_name = "PERCENT", default_value_t = 2.0, requires = "plan")]
+    #[arg(value_parser = percent)]
+    pub(crate) precision: f64,
+
+    /// Invocations a cell, in place of the size's own number.
+    #[arg(long, value_name = "N", conflicts_with_all = ["plan", "as_published"])]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    pub(crate) invocations: Option<u16>,
 
     /// Repeat a source's experiment as it was published: 000, 002 or 004.
     #[arg(long, value_name = "SEED")]
@@ -85,6 +101,13 @@ pub(crate) struct Measure {
     /// Repeat an earlier run's random order: `order_seed` in its results.json.
     #[arg(long, value_name = "N")]
     pub(crate) order_seed: Option<u64>,
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(percent) if percent > 0.0 && percent <= 100.0 => Ok(percent),
+        _ => Err("expected a number above 0, at most 100".into()),
+    }
 }
 
 #[derive(Debug, Args)]

@@ -5,6 +5,7 @@ mod doctor;
 mod list;
 mod measure;
 mod progress;
+mod repetitions;
 mod table;
 
 use std::io::{self, Write};
@@ -39,6 +40,11 @@ fn main() -> ExitCode {
         let _ = writeln!(io::stderr(), "tontine: {}", refusal.why);
         ExitCode::from(refusal.status)
     })
+}
+
+/// The exit status of one that a signal ended.
+pub(crate) fn stopped_by(signal: i32) -> ExitCode {
+    ExitCode::from(u8::try_from(128 + signal).unwrap_or(FAILED))
 }
 
 /// Why a command was not carried out, and its exit status.

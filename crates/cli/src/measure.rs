@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tontine_measure::as_published;
 use tontine_measure::engine::launch::Launcher;
+use tontine_measure::engine::pilot::Pilot;
 use tontine_measure::engine::plan::{Plan, select};
 use tontine_measure::engine::stop::Stop;
 use tontine_measure::engine::{self, estimate};
@@ -18,7 +19,7 @@ use tontine_measure::size::Size;
 
 use crate::args::{Format, INVOCATION, Measure};
 use crate::progress::Show;
-use crate::{FAILED, Refusal, print, table};
+use crate::{FAILED, Refusal, print, repetitions, stopped_by, table};
 
 /// Carries out `measure`.
 pub(crate) fn measure(asked: &Measure) -> Result<ExitCode, Refusal> {
@@ -27,15 +28,18 @@ pub(crate) fn measure(asked: &Measure) -> Result<ExitCode, Refusal> {
     }
     let size = size_of(asked);
     let tasks = select(&asked.names, size, &Topology::of_this_machine()).map_err(Refusal::usage)?;
-    let plan = Plan::new(tasks, size, asked.order_seed.unwrap_or_else(engine::plan::fresh_seed));
+    if asked.plan {
+        return repetitions::advise(&tasks, asked, &launcher(size)?);
+    }
+    let mut plan =
+        Plan::new(tasks, size, asked.order_seed.unwrap_or_else(engine::plan::fresh_seed));
+    if let Some(invocations) = asked.invocations {
+        plan.blocks = invocations.into();
+    }
     writable(&asked.out)?;
     let samples = asked.samples.as_deref().map(samples_folder).transpose()?;
     let stop = Stop::on_signals()?;
-    let launcher = Launcher {
-        program: std::env::current_exe()?,
-        arguments: vec![INVOCATION.into()],
-        deadline: deadline(size),
-    };
+    let launcher = launcher(size)?;
     if size == Size::Full {
         announce(&plan, &launcher, &stop);
     }
@@ -43,6 +47,12 @@ pub(crate) fn measure(asked: &Measure) -> Result<ExitCode, Refusal> {
     let results = engine::run(&plan, &launcher, samples.as_ref(), &stop, &mut show);
     publish(&results, asked)?;
     Ok(status(&results, &stop))
+}
+
+/// Starts this very program anew for each invocation.
+fn launcher(size: Size) -> Result<Launcher, Refusal> {
+    let program = std::env::current_exe()?;
+    Ok(Launcher { program, arguments: vec![INVOCATION.into()], deadline: deadline(size) })
 }
 
 fn size_of(asked: &Measure) -> Size {
@@ -56,13 +66,20 @@ fn size_of(asked: &Measure) -> Size {
 /// Says how long a full run will take, after a pilot of a minute or two.
 fn announce(plan: &Plan, launcher: &Launcher, stop: &Stop) {
     let mut out = io::stderr();
-    let _ = writeln!(out, "finding out how long this will take, with a pilot of two small sizes …");
-    if let Some(seconds) = estimate::seconds(plan, launcher, stop) {
-        let time = match seconds {
-            ..600.0 => format!("{seconds:.0} seconds"),
-            _ => format!("{:.0} minutes", seconds / 60.0),
-        };
+    let _ = writeln!(out, "finding out how long this will take, with a pilot …");
+    if let Some(seconds) = estimate::seconds(plan, Pilot { launcher, stop }) {
+        let time = duration(seconds);
         let _ = writeln!(out, "this will take about {time}; Ctrl-C keeps what there is");
+    }
+}
+
+/// Seconds, as one says them.
+pub(crate) fn duration(seconds: f64) -> String {
+    match seconds {
+        ..0.95 => format!("{:.0} ms", seconds * 1e3),
+        ..600.0 => format!("{seconds:.0} seconds"),
+        ..36_000.0 => format!("{:.0} minutes", seconds / 60.0),
+        _ => format!("{:.0} hours", seconds / 3_600.0),
     }
 }
 
@@ -114,7 +131,7 @@ fn publish(results: &Results, asked: &Measure) -> Result<(), Refusal> {
 
 fn status(results: &Results, stop: &Stop) -> ExitCode {
     if let Some(signal) = stop.signal() {
-        return ExitCode::from(u8::try_from(128 + signal).unwrap_or(FAILED));
+        return stopped_by(signal);
     }
     let failed = results.cells.iter().any(|cell| cell.status == Status::Failed);
     if failed { ExitCode::from(FAILED) } else { ExitCode::SUCCESS }

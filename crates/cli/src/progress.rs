@@ -45,12 +45,12 @@ impl Progress for Show {
     }
 
     fn invoking(&mut self, task: &Task, _block: usize) {
-        self.bar.set_message(name(task));
+        self.bar.set_message(task.to_string());
     }
 
     fn invoked(&mut self, task: &Task, outcome: &Outcome, left_out: usize) {
         self.bar.inc(1 + left_out as u64);
-        let name = name(task);
+        let name = task.to_string();
         let left = self.left.entry(name.clone()).or_insert(self.blocks);
         *left = left.saturating_sub(1 + left_out);
         let left = *left;
@@ -67,9 +67,4 @@ impl Progress for Show {
     fn ended(&mut self) {
         self.bar.finish_and_clear();
     }
-}
-
-fn name(task: &Task) -> String {
-    let params: Vec<&str> = task.params.values().map(String::as_str).collect();
-    format!("{}/{} {}", task.experiment, task.variant, params.join(" ")).trim_end().to_owned()
 }

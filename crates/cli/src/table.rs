@@ -11,7 +11,7 @@ use tontine_measure::report::schema::Results;
 use tontine_measure::report::text::{TextRow, rows};
 
 /// A line under the header and none elsewhere: rows are what is read.
-const STYLE: TableStyle =
+pub(crate) const STYLE: TableStyle =
     TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 
 /// One column.

@@ -205,6 +205,27 @@ fn help_manual_and_completions_name_every_command() {
 }
 
 #[test]
+fn a_plan_says_how_often_to_repeat_and_measures_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let planned = |more: &[&str]| {
+        let arguments = ["measure", "--plan", "round-trip/pipe"].iter().chain(more);
+        tontine().args(arguments).current_dir(folder.path()).output().expect("tontine runs")
+    };
+    let [wide, narrow] = ["5", "0.5"].map(|percent| {
+        let output = planned(&["--format", "json", "--precision", percent]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let advice: Value = serde_json::from_slice(&output.stdout).expect("valid JSON");
+        assert!(advice[0]["iterations"].as_u64() > Some(0), "{advice}");
+        // None where more than any run would make.
+        advice[0]["invocations"].as_u64().unwrap_or(u64::MAX)
+    });
+    assert!(narrow > wide, "±0.5 % takes {narrow} invocations, ±5 % takes {wide}");
+    assert!(text(&planned(&[]).stdout).contains("operations × invocations"));
+    assert_eq!(planned(&["--precision", "0"]).status.code(), Some(2));
+    assert!(fs::read_dir(folder.path()).expect("a folder").next().is_none(), "nothing is written");
+}
+
+#[test]
 fn samples_are_written_whole_and_in_order() {
     let folder = tempfile::tempdir().expect("a folder");
     let samples = folder.path().join("samples");

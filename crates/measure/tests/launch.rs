@@ -94,7 +94,7 @@ fn what_succeeds_when_repeated_counts_and_says_so() {
             "trimmed_mean": 5.0, "trimmed_half_width": 0.0,
             "mild_outliers": 0, "extreme_outliers": 0,
             "autocorrelation": 0.0, "effective_count": 1.0,
-            "unstable": [], "histogram": ""}}],
+            "unstable": [], "histogram": ""}, "stretches": []}],
         "ratios": [], "tried": [], "notes": []}},
         "empty_pair_ns": 1.0, "clock_drift": 0.0, "stolen_ms": 0.0}"#;
     let script = format!(

@@ -380,6 +380,7 @@ mod tests {
             unit: series.unit.clone(),
             statistic: series.statistic,
             summary: summarise(&series),
+            stretches: Vec::new(),
         };
         let (figures, tried, notes) = (vec![figure], vec![tried], vec![note.to_owned()]);
         let measured = Measured { figures, ratios: Vec::new(), tried, notes };

@@ -1,49 +1,43 @@
 //! How long a run will take on this machine: [`seconds`].
 //!
-//! A pilot runs every task once at the two smaller sizes. Time grows linearly with the number of
-//! operations, so two points give each task's fixed cost and its cost an operation, and with them
-//! its cost at any size.
+//! A pilot runs every task at growing sizes. Where an invocation as the run wants it is short, the
+//! pilot makes one of those and needs no theory. Where it is long, time grows linearly with the
+//! number of operations, and two smaller sizes give the line.
 
-use std::time::Instant;
-
-use crate::engine::invoked::{Order, Outcome};
-use crate::engine::launch::{Ended, Launcher};
+use crate::engine::pilot::{Pilot, Without};
 use crate::engine::plan::Plan;
-use crate::engine::stop::Stop;
 use crate::experiment::{self, Task};
 use crate::size::Size;
+
+/// An invocation expected to be shorter is tried as it is, a longer one is extrapolated. It is more
+/// than the budgets that experiments give themselves: one that ends with its samples, long before
+/// its budget, grows along no line.
+const SHORT_SECONDS: f64 = 20.0;
+
+/// What a run takes besides its invocations: the machine is looked at, the files are written.
+const AROUND_SECONDS: f64 = 1.0;
 
 /// Predicts the seconds that `plan` will take. `None` where the pilot was stopped.
 ///
 /// Tasks that are skipped or fail in the pilot count as nothing: the run will leave them out.
-pub fn seconds(plan: &Plan, launcher: &Launcher, stop: &Stop) -> Option<f64> {
-    let mut total = 0.0;
+pub fn seconds(plan: &Plan, pilot: Pilot<'_>) -> Option<f64> {
+    let mut total = AROUND_SECONDS;
     for task in &plan.tasks {
-        let (Some(small), Some(large)) =
-            (cost(task, Size::Quick, launcher, stop)?, cost(task, Size::Default, launcher, stop)?)
-        else {
-            continue;
-        };
-        total += extrapolate(small, large, operations(task, plan.size)) * plan.blocks as f64;
+        match invocation(task, plan.size, pilot) {
+            Ok(seconds) => total += seconds * plan.blocks as f64,
+            Err(Without::Unmeasurable(_)) => {}
+            Err(Without::Stopped) => return None,
+        }
     }
     Some(total)
 }
 
-/// Operations and seconds of one invocation at `size`; the outer `None` where the run was stopped,
-/// the inner one where the task cannot be measured here.
-#[allow(clippy::option_option)]
-fn cost(task: &Task, size: Size, by: &Launcher, stop: &Stop) -> Option<Option<(f64, f64)>> {
-    let task = Task { size, ..task.clone() };
-    let operations = operations(&task, size);
-    let began = Instant::now();
-    match by.launch(&Order { task, block: 0, samples: None }, stop) {
-        Ended::Stopped => None,
-        Ended::Broken(_) => Some(None),
-        Ended::Replied(reply) => Some(match reply.outcome {
-            Outcome::Measured(_) => Some((operations, began.elapsed().as_secs_f64())),
-            Outcome::Skipped(_) | Outcome::Failed(_) => None,
-        }),
-    }
+/// Seconds of one invocation at `size`.
+fn invocation(task: &Task, size: Size, pilot: Pilot<'_>) -> Result<f64, Without> {
+    let at = |size| Ok((operations(task, size), pilot.try_at(task, size)?.seconds));
+    let (small, large) = (at(Size::Quick)?, at(Size::Default)?);
+    let expected = extrapolate(small, large, operations(task, size));
+    if expected < SHORT_SECONDS { at(size).map(|(_, seconds)| seconds) } else { Ok(expected) }
 }
 
 fn operations(task: &Task, size: Size) -> f64 {

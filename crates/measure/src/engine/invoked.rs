@@ -78,7 +78,14 @@ pub struct Figure {
     pub statistic: Statistic,
     /// The summary.
     pub summary: Summary,
+    /// Means of [`STRETCHES`] equally long stretches, in order: what a pilot is judged by. Empty
+    /// where there are fewer samples than stretches.
+    pub stretches: Vec<f64>,
 }
+
+/// Stretches into which an invocation's samples are cut. Each is far longer than neighbouring
+/// samples depend on each other, and there are enough to tell how much they vary.
+pub const STRETCHES: usize = 10;
 
 impl Reply {
     /// A reply made up by the engine for an invocation that could not give one.
@@ -151,10 +158,20 @@ fn sum_up(order: &Order, observed: Observed) -> Result<Measured, Trouble> {
             unit: series.unit.clone(),
             statistic: series.statistic,
             summary: summarise(series),
+            stretches: stretches(&series.samples),
         })
         .collect();
     let Observed { ratios, tried, notes, .. } = observed;
     Ok(Measured { figures, ratios, tried, notes })
+}
+
+fn stretches(samples: &[f64]) -> Vec<f64> {
+    let length = samples.len() / STRETCHES;
+    if length == 0 {
+        return Vec::new();
+    }
+    let mean = |stretch: &[f64]| stretch.iter().sum::<f64>() / length as f64;
+    samples.chunks_exact(length).take(STRETCHES).map(mean).collect()
 }
 
 /// One number a line, in the order in which they were taken.

@@ -5,12 +5,17 @@
 //! cells alike. Each invocation is a new process ([`launch`]) that receives a task, runs it
 //! ([`invoked`]) and replies with summaries. [`collect`] turns the replies into cells. [`stop`]
 //! lets Ctrl-C end it all cleanly.
+//!
+//! Before a run, [`pilot`] makes a few small invocations; from them [`estimate`] tells how long the
+//! run will take and [`repetitions`] how often to repeat.
 
 pub mod collect;
 pub mod estimate;
 pub mod invoked;
 pub mod launch;
+pub mod pilot;
 pub mod plan;
+pub mod repetitions;
 pub mod stop;
 
 use std::path::PathBuf;

@@ -12,6 +12,7 @@ pub mod round_trip;
 pub mod signal_delivery;
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -73,6 +74,14 @@ pub struct Task {
     pub params: Params,
     /// How much to measure.
     pub size: Size,
+}
+
+/// `experiment/variant` and the values of its parameters.
+impl fmt::Display for Task {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.experiment, self.variant)?;
+        self.params.values().try_for_each(|value| write!(f, " {value}"))
+    }
 }
 
 /// All experiments, in the order in which they are listed.

@@ -62,6 +62,14 @@ impl Components {
         let between = (deviation.powi(2) - within / iterations as f64).max(0.0);
         Some(Self { mean, within, between })
     }
+
+    /// Half width of the mean's 95 % interval after so many iterations in each of so many
+    /// invocations. `None` for fewer than two invocations.
+    pub fn half_width(&self, iterations: f64, invocations: usize) -> Option<f64> {
+        let variance = self.between + self.within / iterations;
+        let factor = student_factor(invocations, super::interval::CONFIDENCE)?;
+        Some(factor * (variance / invocations as f64).sqrt())
+    }
 }
 
 impl Plan {
@@ -80,10 +88,8 @@ impl Plan {
             1.0
         };
         let iterations = ideal.clamp(1.0, MOST_ITERATIONS as f64) as usize;
-        let variance = components.between + components.within / iterations as f64;
         let invocations = (2..=MOST_INVOCATIONS).find(|&count| {
-            student_factor(count, super::interval::CONFIDENCE)
-                .is_some_and(|factor| factor * (variance / count as f64).sqrt() <= half_width)
+            components.half_width(iterations as f64, count).is_some_and(|half| half <= half_width)
         });
         Some(Self { iterations, invocations })
     }

@@ -1,0 +1,87 @@
+//! `tontine measure --plan`: how often to repeat each cell, from a pilot.
+
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use comfy_table::{CellAlignment, Table};
+use tontine_measure::engine::launch::Launcher;
+use tontine_measure::engine::pilot::{Pilot, Without};
+use tontine_measure::engine::repetitions::{self, Advice};
+use tontine_measure::engine::stop::Stop;
+use tontine_measure::experiment::Task;
+use tontine_measure::report::format::Shown;
+
+use crate::args::{Format, Measure};
+use crate::measure::duration;
+use crate::{Refusal, print, table};
+
+const COLUMNS: [&str; 7] =
+    ["cell", "mean", "within", "between", "operations × invocations", "takes", "default reaches"];
+
+/// Tries every task and prints what to do.
+pub(crate) fn advise(
+    tasks: &[Task],
+    asked: &Measure,
+    launcher: &Launcher,
+) -> Result<ExitCode, Refusal> {
+    let stop = Stop::on_signals()?;
+    let mut found = Vec::new();
+    let mut out = io::stderr();
+    for task in tasks {
+        match repetitions::advise(task, asked.precision / 100.0, Pilot { launcher, stop: &stop }) {
+            Ok(advice) => found.push(advice),
+            Err(Without::Unmeasurable(why)) => {
+                let _ = writeln!(out, "{task}: skipped: {why}");
+            }
+            Err(Without::Stopped) => break,
+        }
+    }
+    match asked.format {
+        Format::Text => print(text(&found, asked.precision).as_bytes())?,
+        Format::Json => {
+            let mut json = serde_json::to_vec_pretty(&found).map_err(Refusal::failed)?;
+            json.push(b'\n');
+            print(&json)?;
+        }
+    }
+    Ok(stop.signal().map_or(ExitCode::SUCCESS, crate::stopped_by))
+}
+
+fn text(found: &[Advice], precision: f64) -> String {
+    let mut text = format!(
+        "\nFor a 95 % interval of the mean within ±{precision} %, at the least cost \
+         (Kalibera and Jones, 2013):\n\n"
+    );
+    let mut table = Table::new();
+    table.load_style(table::STYLE);
+    table.set_header(COLUMNS);
+    for advice in found {
+        table.add_row(row(advice));
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    let _ = writeln!(text, "{table}");
+    text.push_str(
+        "\nwithin: how much stretches of an invocation differ; between: how much invocations do \
+         beyond that,\nboth as deviation ÷ mean. Operations are chosen by --quick, --full or \
+         neither, invocations by\n--invocations N.\n",
+    );
+    text
+}
+
+fn row(advice: &Advice) -> [String; 7] {
+    let percent = |share: f64| format!("{:.1} %", share * 100.0);
+    let invocations =
+        advice.invocations.map_or_else(|| "more than 10,000".into(), |count| count.to_string());
+    [
+        advice.task.to_string(),
+        Shown::new(&advice.unit, advice.mean, None).value,
+        percent(advice.within),
+        percent(advice.between),
+        format!("{} × {invocations}", advice.iterations),
+        advice.seconds.map_or_else(|| "–".into(), duration),
+        format!("±{}", percent(advice.reached.default)),
+    ]
+}

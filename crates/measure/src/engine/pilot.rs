@@ -1,0 +1,67 @@
+//! Trying a task before the run that matters: [`Pilot`] makes single invocations and says what
+//! each took.
+
+use std::time::Instant;
+
+use crate::engine::invoked::{Figure, Order, Outcome};
+use crate::engine::launch::{Ended, Launcher};
+use crate::engine::stop::Stop;
+use crate::experiment::Task;
+use crate::size::Size;
+
+/// Makes invocations that no result is made of.
+#[derive(Debug, Clone, Copy)]
+pub struct Pilot<'a> {
+    /// How they are started.
+    pub launcher: &'a Launcher,
+    /// The wish to stop.
+    pub stop: &'a Stop,
+}
+
+/// One invocation that a pilot made.
+#[derive(Debug, Clone)]
+pub struct Trial {
+    /// From its start to its end.
+    pub seconds: f64,
+    /// What it found: never empty.
+    pub figures: Vec<Figure>,
+}
+
+/// Why a pilot has nothing to say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Without {
+    /// The run was stopped.
+    Stopped,
+    /// The task cannot be measured on this machine; the text says why.
+    Unmeasurable(String),
+}
+
+impl Pilot<'_> {
+    /// One invocation of `task` at `size`.
+    ///
+    /// # Errors
+    /// [`Without`]: stopped, or nothing was measured.
+    pub fn try_at(&self, task: &Task, size: Size) -> Result<Trial, Without> {
+        let task = Task { size, ..task.clone() };
+        let began = Instant::now();
+        match self.launcher.launch(&Order { task, block: 0, samples: None }, self.stop) {
+            Ended::Stopped => Err(Without::Stopped),
+            Ended::Broken(why) => Err(Without::Unmeasurable(why)),
+            Ended::Replied(reply) => match reply.outcome {
+                Outcome::Measured(measured) => {
+                    let seconds = began.elapsed().as_secs_f64();
+                    Ok(Trial { seconds, figures: measured.figures })
+                }
+                Outcome::Skipped(why) | Outcome::Failed(why) => Err(Without::Unmeasurable(why)),
+            },
+        }
+    }
+
+    /// `count` invocations, one after another.
+    ///
+    /// # Errors
+    /// As [`Pilot::try_at`], for the first that fails.
+    pub fn repeat_at(&self, task: &Task, size: Size, count: usize) -> Result<Vec<Trial>, Without> {
+        (0..count).map(|_| self.try_at(task, size)).collect()
+    }
+}

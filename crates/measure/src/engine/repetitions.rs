@@ -1,0 +1,193 @@
+//! How often to repeat a task for an interval as narrow as one wants: [`advise`].
+//!
+//! A pilot of small invocations gives the two components of the variance, within and between
+//! invocations; two sizes give what an iteration and an invocation cost; the formula of Kalibera
+//! and Jones ([`crate::stats::plan`]) makes repetitions of them. Iterations are counted in
+//! stretches ([`STRETCHES`] an invocation of the pilot), whose means are as good as independent.
+//!
+//! With ten invocations the component between them is known to about a quarter: the advice is a
+//! plan, and the run that follows it still prints the interval that it reached.
+
+use serde::Serialize;
+
+use crate::engine::invoked::{Figure, STRETCHES};
+use crate::engine::pilot::{Pilot, Trial, Without};
+use crate::experiment::Task;
+use crate::size::Size;
+use crate::stats::order;
+use crate::stats::plan::{Components, Costs, Plan};
+
+/// Small invocations of a pilot: for the variance.
+const SMALL: usize = 10;
+/// Larger ones: for what an iteration costs.
+const LARGE: usize = 2;
+/// An invocation costs at least this to start, however the line falls.
+const LEAST_INVOCATION_SECONDS: f64 = 1e-3;
+
+/// What a pilot advises for a task's first metric.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Advice {
+    /// What was tried.
+    pub task: Task,
+    /// Name of the metric.
+    pub metric: String,
+    /// Unit of `mean`.
+    pub unit: String,
+    /// Mean of the pilot.
+    pub mean: f64,
+    /// Standard deviation of a stretch inside its invocation, as a share of the mean.
+    pub within: f64,
+    /// Standard deviation between invocations, as a share of the mean; 0 where none was resolved.
+    pub between: f64,
+    /// Operations of a stretch.
+    pub stretch: usize,
+    /// Seconds that one more operation costs.
+    pub iteration_seconds: f64,
+    /// Seconds that one more invocation costs, without its operations.
+    pub invocation_seconds: f64,
+    /// Operations in each invocation.
+    pub iterations: usize,
+    /// Invocations; `None` where more than [`crate::stats::plan::MOST_INVOCATIONS`] are needed.
+    pub invocations: Option<usize>,
+    /// Seconds that all of them take.
+    pub seconds: Option<f64>,
+    /// Half width of the mean's 95 % interval that a run of each size would reach, as a share.
+    pub reached: Reached,
+}
+
+/// Half widths by size.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Reached {
+    /// At `--quick`.
+    pub quick: f64,
+    /// At the default size.
+    pub default: f64,
+    /// At `--full`, whose invocations are taken to be as long as the default's.
+    pub full: f64,
+}
+
+/// Tries `task` and says how often to repeat it for an interval of the mean that reaches at most
+/// `precision`, a share of the mean, to either side.
+///
+/// # Errors
+/// [`Without`]: stopped, or the task cannot be measured here.
+pub fn advise(task: &Task, precision: f64, pilot: Pilot<'_>) -> Result<Advice, Without> {
+    let small = pilot.repeat_at(task, Size::Quick, SMALL)?;
+    let large = pilot.repeat_at(task, Size::Default, LARGE)?;
+    judge(task, precision, &small, &large)
+        .ok_or_else(|| Without::Unmeasurable("too few samples for a plan".into()))
+}
+
+fn judge(task: &Task, precision: f64, small: &[Trial], large: &[Trial]) -> Option<Advice> {
+    let figure = small.first()?.figures.first()?;
+    let stretches: Vec<Vec<f64>> =
+        small.iter().filter_map(|trial| Some(trial.figures.first()?.stretches.clone())).collect();
+    let components = Components::of(&stretches)?;
+    let at_default = operations(large.first()?.figures.first()?);
+    let line = line((operations(figure), middle(small)?), (at_default, middle(large)?));
+    let stretch = (operations(figure) / STRETCHES as f64).max(1.0);
+    let costs = Costs { iteration: line.iteration * stretch, invocation: line.invocation };
+    let plan = Plan::new(components, costs, precision * components.mean.abs())?;
+    let iterations = plan.iterations as f64 * stretch;
+    let each = line.invocation + iterations * line.iteration;
+    let share = |variance: f64| variance.sqrt() / components.mean.abs();
+    let reached = |size: Size, operations: f64| {
+        components
+            .half_width(operations / stretch, size.invocations())
+            .map_or(f64::NAN, |width| width / components.mean.abs())
+    };
+    Some(Advice {
+        task: task.clone(),
+        metric: figure.metric.clone(),
+        unit: figure.unit.clone(),
+        mean: components.mean,
+        within: share(components.within),
+        between: share(components.between),
+        stretch: stretch as usize,
+        iteration_seconds: line.iteration,
+        invocation_seconds: line.invocation,
+        iterations: iterations as usize,
+        invocations: plan.invocations,
+        seconds: plan.invocations.map(|count| count as f64 * each),
+        reached: Reached {
+            quick: reached(Size::Quick, operations(figure)),
+            default: reached(Size::Default, at_default),
+            full: reached(Size::Full, at_default),
+        },
+    })
+}
+
+/// Operations that a figure's samples stand for.
+fn operations(figure: &Figure) -> f64 {
+    (figure.summary.count * figure.summary.batch) as f64
+}
+
+fn middle(trials: &[Trial]) -> Option<f64> {
+    order::median(&trials.iter().map(|trial| trial.seconds).collect::<Vec<_>>())
+}
+
+/// Seconds through two points of (operations, seconds).
+fn line(small: (f64, f64), large: (f64, f64)) -> Costs {
+    let steep = (large.1 - small.1) / (large.0 - small.0);
+    // Where both made as many operations, or noise makes the line fall, all time is theirs.
+    let iteration = if steep.is_finite() && steep > 0.0 { steep } else { large.1 / large.0 };
+    let invocation = (small.1 - iteration * small.0).max(LEAST_INVOCATION_SECONDS);
+    Costs { iteration, invocation }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observe::Series;
+    use crate::stats::summary::summarise;
+
+    fn trial(seconds: f64, samples: usize, level: f64) -> Trial {
+        // Two values in turn: the same spread in each stretch, whatever the level.
+        let stretches = (0..STRETCHES).map(|i| level + (i % 2) as f64).collect();
+        let series = Series::ns("one_way", vec![level; samples]);
+        let figure = Figure {
+            metric: series.metric.clone(),
+            unit: series.unit.clone(),
+            statistic: series.statistic,
+            summary: summarise(&series),
+            stretches,
+        };
+        Trial { seconds, figures: vec![figure] }
+    }
+
+    fn task() -> Task {
+        Task {
+            experiment: "round-trip".into(),
+            variant: "pipe".into(),
+            params: crate::experiment::Params::new(),
+            size: Size::Default,
+        }
+    }
+
+    #[test]
+    fn costs_are_the_line_and_stretches_count_as_iterations() {
+        let small: Vec<Trial> = (0..10).map(|i| trial(0.2, 1_000, 100.0 + f64::from(i))).collect();
+        let large = [trial(0.3, 11_000, 100.0), trial(0.3, 11_000, 100.0)];
+        let advice = judge(&task(), 0.02, &small, &large).expect("enough samples");
+        assert!((advice.iteration_seconds - 1e-5).abs() < 1e-12, "{advice:?}");
+        assert!((advice.invocation_seconds - 0.19).abs() < 1e-9, "{advice:?}");
+        assert_eq!(advice.stretch, 100);
+        // √(0.19/0.001 · 0.278/9.14) = 2.4: 3 stretches.
+        assert_eq!(advice.iterations, 300, "{advice:?}");
+        assert!(advice.invocations.is_some_and(|count| (10..20).contains(&count)), "{advice:?}");
+        assert!(advice.reached.full < advice.reached.default);
+    }
+
+    #[test]
+    fn a_falling_line_charges_all_time_to_the_operations() {
+        let costs = line((100.0, 2.0), (100.0, 2.0));
+        assert_eq!((costs.iteration, costs.invocation), (0.02, LEAST_INVOCATION_SECONDS));
+    }
+
+    #[test]
+    fn too_few_samples_give_no_plan() {
+        let mut bare = trial(0.1, 5, 1.0);
+        bare.figures[0].stretches.clear();
+        assert_eq!(judge(&task(), 0.02, &[bare.clone(), bare.clone()], &[bare]), None);
+    }
+}
