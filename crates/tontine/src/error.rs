@@ -1,0 +1,281 @@
+//! What can go wrong, and who is to blame: [`Error`], [`Peer`].
+//!
+//! Each variant corresponds to one error number, so that a caller in C can be told the same by
+//! [`Error::errno`]. [`Error::System`] passes on what a system call answered. Neighbours: every
+//! module of the crate returns these; none keeps an error of its own, except for what a region of a
+//! peer's lacks, which becomes [`Error::Protocol`] where the peer is known.
+
+use std::fmt;
+
+use rustix::io::Errno;
+
+/// What this crate's functions return.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// The process at the other end, as far as the kernel vouches for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Peer {
+    /// Its process id in *this* process's PID namespace; none where it cannot be seen from here.
+    pub pid: Option<u32>,
+    /// Its user.
+    pub uid: u32,
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.pid {
+            Some(pid) => write!(f, "pid {pid} (uid {})", self.uid),
+            None => write!(f, "a process of uid {}", self.uid),
+        }
+    }
+}
+
+/// Why an operation was not done. [`Error::errno`] gives each variant's number.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The other end died. What it had not acknowledged is still the sender's.
+    #[error("{peer} died; take the unread messages back, or connect to its successor")]
+    OwnerDied {
+        /// Who died.
+        peer: Peer,
+    },
+
+    /// The other end closed the mailbox or the connection, alive and on purpose.
+    #[error("{peer} has closed its mailbox and takes no more messages; take the unread ones back")]
+    Closed {
+        /// Who closed it.
+        peer: Peer,
+    },
+
+    /// Nothing to receive, or no room to send, and the caller does not want to wait.
+    #[error("would have to wait; wait for the descriptor, or use the call that waits")]
+    WouldBlock,
+
+    /// The caller's deadline passed first. Nothing was sent, nothing was received.
+    #[error("the deadline passed first; nothing was sent or received")]
+    TimedOut,
+
+    /// A message that can never fit.
+    #[error(
+        "a message of {len} bytes was to be sent and the lane takes {most} at most; \
+         split it, or raise the lane's cap at both ends"
+    )]
+    TooLarge {
+        /// The message's bytes.
+        len: u64,
+        /// The most that the lane will ever take.
+        most: u64,
+    },
+
+    /// The handle was made by the process that forked this one, and stays that one's.
+    #[error(
+        "this handle belongs to the process that forked this one; \
+         make a new one in the child (and let it join by Life::join first)"
+    )]
+    Forked,
+
+    /// The address has a living owner.
+    #[error(
+        "{address} is in use{}; wait for its owner's end, or choose another address",
+        HeldBy(*.holder)
+    )]
+    InUse {
+        /// The address.
+        address: String,
+        /// Who holds it, where the kernel tells.
+        holder: Option<u32>,
+    },
+
+    /// Nobody listens at the address.
+    #[error("nobody has a mailbox at {address}; start its owner, or wait for one")]
+    NoMailbox {
+        /// The address.
+        address: String,
+    },
+
+    /// The other end runs as a user that is not allowed.
+    #[error("{peer} was refused: uid {allowed} was expected; allow its uid where that is meant")]
+    Denied {
+        /// Who was refused.
+        peer: Peer,
+        /// Whose processes are allowed.
+        allowed: u32,
+    },
+
+    /// The receiver did not take the lane.
+    #[error("the mailbox refused the lane: {}", std::io::Error::from_raw_os_error(*.errno))]
+    Refused {
+        /// The error number that it gave.
+        errno: i32,
+    },
+
+    /// The other end speaks another version of the protocol.
+    #[error(
+        "the peer speaks version {theirs} of the protocol and this program version {ours}; \
+         build both from releases with the same version"
+    )]
+    Version {
+        /// This program's.
+        ours: u32,
+        /// The other's.
+        theirs: u32,
+    },
+
+    /// The other end broke the protocol, by mistake or on purpose. Only its own lane is closed.
+    #[error("{peer} broke the protocol: {what}; its lane is closed")]
+    Protocol {
+        /// Who broke it.
+        peer: Peer,
+        /// What was expected, and what was found.
+        what: &'static str,
+    },
+
+    /// [`Life::join`](crate::life::Life::join) was called on another thread than the main one.
+    #[error(
+        "Life::join was called off the main thread, and a life ends with the thread that holds \
+         it; call Life::with_anchor_thread for one that lasts as long as the process, \
+         or Life::join_thread for one that ends with this thread"
+    )]
+    NotMainThread,
+
+    /// The kernel would never mark the death of this thread.
+    #[error("this thread cannot hold a life: {why}")]
+    NoLife {
+        /// What is wrong with it, and what to do.
+        why: &'static str,
+    },
+
+    /// An address that no mailbox can have.
+    #[error("{address} cannot be an address: {why}")]
+    BadAddress {
+        /// The address.
+        address: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+
+    /// A fixed number of something is used up in this process.
+    #[error("all {most} {what} of this process are taken; give one back first")]
+    Full {
+        /// What there is a fixed number of.
+        what: &'static str,
+        /// How many.
+        most: u64,
+    },
+
+    /// A system call failed for a reason of its own.
+    #[error("{call} failed: {}", std::io::Error::from(*.errno))]
+    System {
+        /// The call.
+        call: &'static str,
+        /// What it answered.
+        errno: Errno,
+    },
+}
+
+impl Error {
+    /// A system call's error.
+    pub fn system(call: &'static str, errno: Errno) -> Self {
+        Self::System { call, errno }
+    }
+
+    /// The calling thread's `errno` as the error of the C library's function `call`.
+    pub(crate) fn last(call: &'static str) -> Self {
+        let code = std::io::Error::last_os_error().raw_os_error().unwrap_or(0);
+        Self::System { call, errno: Errno::from_raw_os_error(code) }
+    }
+
+    /// The error number: one for each variant; [`Error::System`] has the call's.
+    pub fn errno(&self) -> i32 {
+        match self {
+            Self::OwnerDied { .. } => libc::EOWNERDEAD,
+            Self::Closed { .. } => libc::EPIPE,
+            Self::WouldBlock => libc::EAGAIN,
+            Self::TimedOut => libc::ETIMEDOUT,
+            Self::TooLarge { .. } => libc::EMSGSIZE,
+            Self::Forked => libc::ESTALE,
+            Self::InUse { .. } => libc::EADDRINUSE,
+            Self::NoMailbox { .. } => libc::ECONNREFUSED,
+            Self::Denied { .. } => libc::EACCES,
+            Self::Refused { .. } => libc::ECONNABORTED,
+            Self::Version { .. } => libc::EPROTONOSUPPORT,
+            Self::Protocol { .. } => libc::EPROTO,
+            Self::NotMainThread => libc::EPERM,
+            Self::NoLife { .. } => libc::EOPNOTSUPP,
+            Self::BadAddress { .. } => libc::EINVAL,
+            Self::Full { .. } => libc::ENOBUFS,
+            Self::System { errno, .. } => errno.raw_os_error(),
+        }
+    }
+}
+
+/// "by pid 4711", where that is known.
+struct HeldBy(Option<u32>);
+
+impl fmt::Display for HeldBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(pid) => write!(f, " by pid {pid}"),
+            None => write!(f, " by a process that cannot be seen from here"),
+        }
+    }
+}
+
+// Errors travel through every hot function's return value.
+const _: () = assert!(size_of::<Error>() <= 48);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PEER: Peer = Peer { pid: Some(4711), uid: 1000 };
+
+    fn each() -> Vec<Error> {
+        vec![
+            Error::OwnerDied { peer: PEER },
+            Error::Closed { peer: PEER },
+            Error::WouldBlock,
+            Error::TimedOut,
+            Error::TooLarge { len: 70, most: 64 },
+            Error::Forked,
+            Error::InUse { address: "/run/a".into(), holder: Some(4711) },
+            Error::NoMailbox { address: "@a".into() },
+            Error::Denied { peer: PEER, allowed: 0 },
+            Error::Refused { errno: libc::ENOSPC },
+            Error::Version { ours: 1, theirs: 2 },
+            Error::Protocol { peer: PEER, what: "expected a, found b" },
+            Error::NotMainThread,
+            Error::NoLife { why: "made by a bare clone" },
+            Error::BadAddress { address: "/x".into(), why: "too long" },
+            Error::Full { what: "desks", most: 62 },
+        ]
+    }
+
+    #[test]
+    fn no_two_variants_share_an_errno() {
+        let mut seen = std::collections::BTreeMap::new();
+        for error in each() {
+            assert!(error.errno() > 0, "{error:?}");
+            if let Some(other) = seen.insert(error.errno(), error.clone()) {
+                panic!("{other:?} and {error:?} have the same number");
+            }
+        }
+        assert_eq!(Error::system("mmap", Errno::NOMEM).errno(), libc::ENOMEM);
+    }
+
+    #[test]
+    fn errors_name_the_culprit() {
+        for error in each() {
+            let text = error.to_string();
+            assert!(!text.is_empty() && !text.contains("  "), "{text:?}");
+        }
+        let text = Error::InUse { address: "/run/a".into(), holder: Some(4711) }.to_string();
+        assert!(text.starts_with("/run/a is in use by pid 4711;"), "{text}");
+        let text = Error::Protocol { peer: PEER, what: "expected a, found b" }.to_string();
+        assert!(text.contains("pid 4711 (uid 1000)") && text.contains("expected a"), "{text}");
+        let text = Error::NotMainThread.to_string();
+        assert!(text.contains("join_thread") && text.contains("with_anchor_thread"), "{text}");
+        assert_eq!(Peer { pid: None, uid: 7 }.to_string(), "a process of uid 7");
+    }
+}

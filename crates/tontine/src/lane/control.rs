@@ -1,0 +1,96 @@
+//! The receiver's half of a lane's conversation: [`Control`] writes the page, [`Controlled`] reads
+//! it on the sender's side.
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use super::mapped::{half_of_own, half_of_peer};
+use super::page::{
+    CLOSED, CONTROL_MAGIC, CONTROL_SIZE, GIVE_BACK, GRANTED_AT, MAGIC_AT, POSITION_AT, STATE_AT,
+    VERSION, VERSION_AT,
+};
+use super::region::Region;
+use crate::error::Result;
+use crate::sync::Ordering;
+use crate::sys::region::{OwnRegion, PeerRegion, Unfit};
+
+/// The receiver's handle.
+pub(crate) struct Control(OwnRegion);
+
+impl Control {
+    /// A page for a lane that begins at `position`, and the descriptor to pass.
+    ///
+    /// # Errors
+    /// No memory or no descriptor is to be had.
+    pub(crate) fn new(position: u64, granted: u64) -> Result<(Self, OwnedFd)> {
+        let (region, descriptor) = OwnRegion::new("tontine-lane", CONTROL_SIZE)?;
+        region.word(MAGIC_AT).store(CONTROL_MAGIC, Ordering::Relaxed);
+        half_of_own(&region, VERSION_AT).store(VERSION, Ordering::Relaxed);
+        region.word(POSITION_AT).store(position, Ordering::Relaxed);
+        region.word(GRANTED_AT).store(granted, Ordering::Relaxed);
+        Ok((Self(region), descriptor))
+    }
+
+    /// Says that everything before `position` is read and acknowledged.
+    #[inline(always)]
+    pub(crate) fn acknowledge(&self, position: u64) {
+        // SYNC room: pairs with `Controlled::position`; our reads come before the sender's reuse.
+        self.0.word(POSITION_AT).store(position, Ordering::Release);
+    }
+
+    /// Lets the sender have so many bytes of chunks.
+    pub(crate) fn grant(&self, bytes: u64) {
+        self.0.word(GRANTED_AT).store(bytes, Ordering::Relaxed);
+    }
+
+    /// Says that nothing more is taken.
+    pub(crate) fn close(&self) {
+        half_of_own(&self.0, STATE_AT).fetch_or(CLOSED, Ordering::Relaxed);
+    }
+
+    /// Asks for the large chunk back, or no longer.
+    pub(crate) fn give_back(&self, wanted: bool) {
+        let state = half_of_own(&self.0, STATE_AT);
+        if wanted {
+            state.fetch_or(GIVE_BACK, Ordering::Relaxed);
+        } else {
+            state.fetch_and(!GIVE_BACK, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The sender's view.
+pub(crate) struct Controlled(PeerRegion);
+
+impl Controlled {
+    /// Maps a page that a receiver passed.
+    ///
+    /// # Errors
+    /// It is no control page of this version.
+    pub(crate) fn map(descriptor: BorrowedFd<'_>) -> Result<Self, &'static str> {
+        let region = PeerRegion::map(descriptor, CONTROL_SIZE).map_err(Unfit::what)?;
+        if region.word(MAGIC_AT).load(Ordering::Relaxed) != CONTROL_MAGIC {
+            return Err("expected a control page, found other bytes at its start");
+        }
+        if half_of_peer(&region, VERSION_AT).load(Ordering::Relaxed) != VERSION {
+            return Err("expected a control page of this version, found another");
+        }
+        Ok(Self(region))
+    }
+
+    /// `CLOSED`, `GIVE_BACK`, or 0.
+    #[inline(always)]
+    pub(crate) fn state(&self) -> u32 {
+        half_of_peer(&self.0, STATE_AT).load(Ordering::Relaxed)
+    }
+
+    /// Bytes of chunks that we may have.
+    pub(crate) fn granted(&self) -> u64 {
+        self.0.word(GRANTED_AT).load(Ordering::Relaxed)
+    }
+
+    /// How far the receiver has read: a claim.
+    pub(crate) fn position(&self) -> u64 {
+        // SYNC room: pairs with `Control::acknowledge`.
+        self.0.word(POSITION_AT).load(Ordering::Acquire)
+    }
+}

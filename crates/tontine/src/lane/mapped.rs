@@ -1,0 +1,138 @@
+//! Real shared memory as a lane's [`Region`].
+//!
+//! Bytes that another process may be writing are copied by atomic loads, or by an instruction that
+//! the language does not look into; no reference to them is ever made.
+
+#![allow(unsafe_code, reason = "views of memory that another process writes")]
+
+use super::region::Region;
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sys::region::{OwnRegion, PeerRegion};
+
+/// Copies of at most this are made word by word; a string instruction takes long to start.
+const SHORT: usize = 512;
+
+impl Region for OwnRegion {
+    #[inline(always)]
+    fn word(&self, at: usize) -> &AtomicU64 {
+        debug_assert!(at + 8 <= self.size() && at.is_multiple_of(8));
+        // SAFETY: inside the mapping (callers keep within the size they made it with), aligned, and
+        // as long-lived as `self`; all access to shared words is atomic.
+        unsafe { self.base().add(at).cast::<AtomicU64>().as_ref() }
+    }
+
+    #[inline(always)]
+    fn copy_in(&self, at: usize, bytes: &[u8]) {
+        debug_assert!(at + bytes.len() <= self.size());
+        // SAFETY: inside the mapping, which only this process writes, and only through this handle;
+        // a slice of the program's cannot overlap it, for nobody has a reference into it but a
+        // `Reservation`, which borrows the sender.
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                bytes.as_ptr(),
+                self.base().add(at).as_ptr(),
+                bytes.len(),
+            );
+        }
+    }
+
+    fn copy_out(&self, at: usize, length: usize, into: &mut Vec<u8>) {
+        debug_assert!(at + length <= self.size());
+        // SAFETY: inside the mapping; nobody else writes it, and we do not while this borrows it.
+        into.extend_from_slice(unsafe {
+            std::slice::from_raw_parts(self.base().add(at).as_ptr(), length)
+        });
+    }
+}
+
+impl Region for PeerRegion {
+    #[inline(always)]
+    fn word(&self, at: usize) -> &AtomicU64 {
+        debug_assert!(at + 8 <= self.size() && at.is_multiple_of(8));
+        // SAFETY: inside the mapping (callers check what a peer claims against the size), aligned,
+        // as long-lived as `self`. It is mapped read-only: callers only load.
+        unsafe { self.base().add(at).cast::<AtomicU64>().as_ref() }
+    }
+
+    fn copy_in(&self, _: usize, _: &[u8]) {
+        unreachable!("a peer's region is never written");
+    }
+
+    #[inline]
+    fn copy_out(&self, at: usize, length: usize, into: &mut Vec<u8>) {
+        debug_assert!(at + length.next_multiple_of(8) <= self.size());
+        into.reserve(length.next_multiple_of(8));
+        let start = into.len();
+        if length <= SHORT {
+            for offset in (0..length).step_by(8) {
+                let word = self.word(at + offset).load(Ordering::Relaxed);
+                // SAFETY: room for whole words was reserved above.
+                unsafe { into.as_mut_ptr().add(start + offset).cast::<u64>().write_unaligned(word) }
+            }
+        } else {
+            // SAFETY: `length` bytes are inside the mapping and inside what was reserved.
+            unsafe { copy_long(self.base().add(at).as_ptr(), into.as_mut_ptr().add(start), length) }
+        }
+        // SAFETY: that many bytes were just written behind `start`.
+        unsafe { into.set_len(start + length) }
+    }
+}
+
+impl PeerRegion {
+    /// Where the byte at `at` is, which must lie inside.
+    pub(crate) fn place(&self, at: usize) -> std::ptr::NonNull<u8> {
+        assert!(at <= self.size());
+        // SAFETY: inside the mapping, or one behind it.
+        unsafe { self.base().add(at) }
+    }
+}
+
+/// Copies bytes that somebody may be changing.
+///
+/// # Safety
+/// `from` is readable and `to` writable for `length` bytes, and they do not overlap.
+#[cfg(target_arch = "x86_64")]
+unsafe fn copy_long(from: *const u8, to: *mut u8, length: usize) {
+    // SAFETY: the caller's contract; the direction flag is clear by the ABI. To the language this
+    // is one opaque operation, so a concurrent change makes the bytes unspecified and no more.
+    unsafe {
+        std::arch::asm!(
+            "rep movsb",
+            inout("rcx") length => _,
+            inout("rsi") from => _,
+            inout("rdi") to => _,
+            options(nostack, preserves_flags)
+        );
+    }
+}
+
+/// As above, for processors without a string instruction.
+///
+/// # Safety
+/// As above; `from` is aligned to 8, and both have room for whole words.
+#[cfg(not(target_arch = "x86_64"))]
+unsafe fn copy_long(from: *const u8, to: *mut u8, length: usize) {
+    for offset in (0..length).step_by(8) {
+        // SAFETY: the caller's contract.
+        unsafe {
+            let word = (*from.add(offset).cast::<AtomicU64>()).load(Ordering::Relaxed);
+            to.add(offset).cast::<u64>().write_unaligned(word);
+        }
+    }
+}
+
+/// The 32-bit word at `at` of our own region: a multiple of 4, inside.
+#[inline(always)]
+pub(crate) fn half_of_own(region: &OwnRegion, at: usize) -> &AtomicU32 {
+    assert!(at + 4 <= region.size() && at.is_multiple_of(4));
+    // SAFETY: inside, aligned, as long-lived as the region.
+    unsafe { region.base().add(at).cast::<AtomicU32>().as_ref() }
+}
+
+/// The 32-bit word at `at` of a peer's region: a multiple of 4, inside. Only to be loaded.
+#[inline(always)]
+pub(crate) fn half_of_peer(region: &PeerRegion, at: usize) -> &AtomicU32 {
+    assert!(at + 4 <= region.size() && at.is_multiple_of(4));
+    // SAFETY: inside, aligned, as long-lived as the region; it is mapped read-only.
+    unsafe { region.base().add(at).cast::<AtomicU32>().as_ref() }
+}

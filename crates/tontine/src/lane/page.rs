@@ -1,0 +1,91 @@
+//! Where things stand in a control page and in a chunk: the offsets of `docs/layout.md`, once.
+
+/// Bytes of a control page.
+pub(crate) const CONTROL_SIZE: usize = 4096;
+/// First word of a control page.
+pub(crate) const CONTROL_MAGIC: u64 = u64::from_le_bytes(*b"TONTLANE");
+/// First word of a chunk.
+pub(crate) const CHUNK_MAGIC: u64 = u64::from_le_bytes(*b"TONTCHNK");
+/// Version of everything that two processes share; in the low half of a region's second word.
+pub(crate) const VERSION: u32 = 1;
+
+/// `magic: u64` of either.
+pub(crate) const MAGIC_AT: usize = 0;
+/// `version: u32` of either.
+pub(crate) const VERSION_AT: usize = 8;
+
+/// `state: u32`.
+pub(crate) const STATE_AT: usize = 64;
+/// `granted: u64`.
+pub(crate) const GRANTED_AT: usize = 72;
+/// `position: u64`, in a cache line of its own.
+pub(crate) const POSITION_AT: usize = 128;
+
+/// `state`: the receiver takes nothing more.
+pub(crate) const CLOSED: u32 = 1;
+/// `state`: the lane has been empty for a while and its chunk is large.
+pub(crate) const GIVE_BACK: u32 = 2;
+
+/// `log2_size: u32` of a chunk.
+pub(crate) const LOG2_AT: usize = 12;
+/// `sequence: u64`.
+pub(crate) const SEQUENCE_AT: usize = 16;
+/// `base: u64`.
+pub(crate) const BASE_AT: usize = 24;
+/// `waiting: u32`.
+pub(crate) const WAITING_AT: usize = 64;
+/// The first record of a chunk.
+pub(crate) const RING_AT: usize = 128;
+
+/// Smallest chunk, as a power of two: a page.
+pub(crate) const LEAST_LOG2: u32 = 12;
+/// Largest chunk: lengths and offsets stay within 32 bits.
+pub(crate) const MOST_LOG2: u32 = 30;
+
+/// Bytes of the ring in a chunk of `size` bytes.
+pub(crate) const fn ring(size: usize) -> usize {
+    size - RING_AT
+}
+
+/// The longest message for a chunk of `size` bytes.
+///
+/// Half of the ring: a record never wraps, so in the worst case almost as much padding goes before
+/// it, and it must fit into an empty chunk wherever the last one ended.
+pub(crate) const fn longest_message(size: usize) -> usize {
+    (ring(size) - 2 * super::record::HEADER) / 2 / 8 * 8 - super::record::HEADER
+}
+
+/// The smallest chunk, as a power of two, for messages of `length` bytes; `None` for none.
+pub(crate) fn log2_for(length: usize) -> Option<u32> {
+    (LEAST_LOG2..=MOST_LOG2).find(|&log2| longest_message(1 << log2) >= length)
+}
+
+const _: () = {
+    assert!(WAITING_AT / 64 != RING_AT / 64, "waiting is polled, records are written");
+    assert!(STATE_AT / 64 != POSITION_AT / 64, "state is loaded at each send");
+    assert!(RING_AT.is_multiple_of(64) && GRANTED_AT.is_multiple_of(8));
+    assert!(ring(1 << LEAST_LOG2).is_multiple_of(8));
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_message_fits_wherever_the_ring_stands() {
+        for log2 in LEAST_LOG2..=MOST_LOG2 {
+            let size = 1 << log2;
+            let record = super::super::record::size_of_message(longest_message(size));
+            // Padding is shorter than record and header together, or the record had fitted.
+            assert!((record + 8 - 8) + record + 8 <= ring(size), "2^{log2}");
+        }
+    }
+
+    #[test]
+    fn a_chunk_is_found_for_each_length() {
+        assert_eq!(log2_for(0), Some(LEAST_LOG2));
+        assert_eq!(log2_for(longest_message(1 << 20)), Some(20));
+        assert_eq!(log2_for(longest_message(1 << 20) + 1), Some(21));
+        assert_eq!(log2_for(longest_message(1 << MOST_LOG2) + 1), None);
+    }
+}

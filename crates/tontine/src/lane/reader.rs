@@ -1,0 +1,149 @@
+//! The receiver's end of a lane: [`Reader`].
+//!
+//! Whatever stands in the memory is a claim of the sender's, which may be hostile: each header is
+//! read once, into a local, and checked against the size that the receiver itself mapped.
+//!
+//! Neighbours: [`super::writer`] is the other end; [`super::control`] tells it how far we are.
+
+use super::page::{RING_AT, ring};
+use super::record::{HEADER, Header, NOTHING, size_of_message};
+use super::region::Region;
+use crate::sync::Ordering;
+
+/// The receiver's end.
+pub(crate) struct Reader<R> {
+    region: R,
+    /// Where the next header is looked for: bytes from the start of the chunk, 8-aligned, at least
+    /// one word before `ring_end`.
+    at: usize,
+    ring_end: usize,
+    /// Bytes of the lane up to `at`.
+    position: u64,
+    /// The record before `at` was padding.
+    padded: bool,
+}
+
+/// What a look found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// Nothing new.
+    Nothing,
+    /// A message whose payload lies at [`Reader::payload_at`].
+    Message(usize),
+    /// The lane goes on in a chunk of two to this power bytes.
+    Next(u32),
+}
+
+/// A sender broke the rules; the text says which.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Broken(pub(crate) &'static str);
+
+impl<R: Region> Reader<R> {
+    /// Reads on in `region`, two to the power `log2` bytes, at `position`; the chunk's first record
+    /// stands at `base`.
+    ///
+    /// # Errors
+    /// A position that no record of the chunk can have.
+    pub(crate) fn new(region: R, log2: u32, base: u64, position: u64) -> Result<Self, Broken> {
+        let size = 1_usize << log2;
+        let ahead = position.checked_sub(base).ok_or(Broken("a position before the chunk's"))?;
+        if !ahead.is_multiple_of(HEADER as u64) {
+            return Err(Broken("a position that is no multiple of 8"));
+        }
+        let at = RING_AT + (ahead % ring(size) as u64) as usize;
+        Ok(Self { region, at, ring_end: size, position, padded: false })
+    }
+
+    /// Bytes of the lane that lie before the record that is looked at.
+    #[inline(always)]
+    pub(crate) fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// The chunk.
+    pub(crate) fn region(&self) -> &R {
+        &self.region
+    }
+
+    /// Bytes of the chunk.
+    pub(crate) fn size(&self) -> usize {
+        self.ring_end
+    }
+
+    /// Whether something stands there: the shortest look, at one word.
+    #[inline(always)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.region.word(self.at).load(Ordering::Relaxed) == NOTHING
+    }
+
+    /// Looks at the next record, past one padding at most.
+    ///
+    /// # Errors
+    /// A header that no honest sender writes.
+    #[inline(always)]
+    pub(crate) fn look(&mut self) -> Result<Found, Broken> {
+        // SYNC publish: pairs with the header stores in `Writer`.
+        let word = self.region.word(self.at).load(Ordering::Acquire);
+        if word == NOTHING {
+            return Ok(Found::Nothing);
+        }
+        match Header::claimed(word) {
+            Some(Header::Message(length)) if self.holds(length) => Ok(Found::Message(length)),
+            claimed => self.look_closer(claimed),
+        }
+    }
+
+    /// Whether a message of a claimed length lies inside the ring.
+    #[inline(always)]
+    fn holds(&self, length: usize) -> bool {
+        size_of_message(length) <= self.ring_end - self.at
+    }
+
+    /// Everything but a sound message.
+    #[cold]
+    fn look_closer(&mut self, claimed: Option<Header>) -> Result<Found, Broken> {
+        match claimed {
+            None => Err(Broken("a header that is none")),
+            Some(Header::Message(_)) => Err(Broken("a message longer than the ring")),
+            Some(Header::Next(log2)) => Ok(Found::Next(log2)),
+            Some(Header::Padding(_)) if self.padded => Err(Broken("padding after padding")),
+            Some(Header::Padding(length)) => {
+                if HEADER + length != self.ring_end - self.at {
+                    return Err(Broken("padding that does not reach the end of the ring"));
+                }
+                self.position += (HEADER + length) as u64;
+                self.at = RING_AT;
+                self.padded = true;
+                // `padded` is set: this cannot come here for padding again.
+                self.look()
+            }
+        }
+    }
+
+    /// Where the payload of the message just found begins.
+    #[inline(always)]
+    pub(crate) fn payload_at(&self) -> usize {
+        self.at + HEADER
+    }
+
+    /// Goes behind the message just found.
+    #[inline(always)]
+    pub(crate) fn advance(&mut self, length: usize) {
+        let size = size_of_message(length);
+        self.at += size;
+        self.position += size as u64;
+        self.padded = false;
+        if self.at == self.ring_end {
+            self.at = RING_AT;
+        }
+    }
+
+    /// Goes on in the chunk that a [`Found::Next`] announced; gives the old one back.
+    pub(crate) fn follow(&mut self, region: R, log2: u32) -> R {
+        self.position += HEADER as u64;
+        self.at = RING_AT;
+        self.ring_end = 1 << log2;
+        self.padded = false;
+        std::mem::replace(&mut self.region, region)
+    }
+}

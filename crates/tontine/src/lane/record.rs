@@ -1,0 +1,88 @@
+//! The header word of a record: [`Header`].
+//!
+//! ```text
+//!  63            40 39    32 31                             0
+//! +----------------+--------+--------------------------------+
+//! |       0        |  kind  |             length             |
+//! +----------------+--------+--------------------------------+
+//! ```
+
+/// Bytes of a header, and the alignment of every record.
+pub(crate) const HEADER: usize = 8;
+
+/// A header that says nothing yet.
+pub(crate) const NOTHING: u64 = 0;
+
+const KIND_SHIFT: u32 = 32;
+const LENGTH_MASK: u64 = 0xffff_ffff;
+const MESSAGE: u64 = 1;
+const PADDING: u64 = 2;
+const NEXT: u64 = 3;
+
+/// What a header word says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Header {
+    /// A message of so many bytes follows.
+    Message(usize),
+    /// So many bytes behind the header are skipped, to the end of the ring.
+    Padding(usize),
+    /// The lane goes on in the next chunk, of two to this power bytes.
+    Next(u32),
+}
+
+impl Header {
+    /// The word to store.
+    #[inline(always)]
+    pub(crate) const fn word(self) -> u64 {
+        let (kind, length) = match self {
+            Self::Message(length) => (MESSAGE, length as u64),
+            Self::Padding(length) => (PADDING, length as u64),
+            Self::Next(log2) => (NEXT, log2 as u64),
+        };
+        kind << KIND_SHIFT | length
+    }
+
+    /// What a peer's word claims; `None` for one that no honest peer writes. Not for [`NOTHING`].
+    #[inline(always)]
+    pub(crate) const fn claimed(word: u64) -> Option<Self> {
+        let length = word & LENGTH_MASK;
+        match word >> KIND_SHIFT {
+            MESSAGE => Some(Self::Message(length as usize)),
+            PADDING => Some(Self::Padding(length as usize)),
+            NEXT => Some(Self::Next(length as u32)),
+            _ => None,
+        }
+    }
+}
+
+/// Bytes of the record of a message of `length` bytes.
+#[inline(always)]
+pub(crate) const fn size_of_message(length: usize) -> usize {
+    HEADER + length.next_multiple_of(HEADER)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_says_what_was_put_into_it() {
+        let all = [
+            Header::Message(0),
+            Header::Message(u32::MAX as usize),
+            Header::Padding(16),
+            Header::Next(30),
+        ];
+        for header in all {
+            assert_ne!(header.word(), NOTHING);
+            assert_eq!(Header::claimed(header.word()), Some(header));
+        }
+    }
+
+    #[test]
+    fn words_that_nobody_writes_say_nothing() {
+        for word in [4 << 32, 1 << 40 | 1 << 32, u64::MAX, 1 << 63, 7] {
+            assert_eq!(Header::claimed(word), None, "{word:#x}");
+        }
+    }
+}

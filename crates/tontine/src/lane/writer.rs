@@ -1,0 +1,289 @@
+//! The sender's end of a lane: [`Writer`].
+//!
+//! A message becomes visible by one store, of its header, after everything that it needs is in
+//! place: its payload, and a zero where the following header will stand. So whoever looks there
+//! finds nothing until it is something, whatever an earlier lap left in the ring.
+//!
+//! Neighbours: [`super::reader`] is the other end. [`crate::mailbox`] decides what happens when
+//! there is no room.
+
+use std::collections::VecDeque;
+
+use super::page::{BASE_AT, CHUNK_MAGIC, LOG2_AT, MAGIC_AT, RING_AT, SEQUENCE_AT, VERSION, ring};
+use super::record::{HEADER, Header, NOTHING, size_of_message};
+use super::region::Region;
+use crate::sync::Ordering;
+
+/// One chunk of the chain.
+pub(crate) struct Link<R> {
+    /// Its memory.
+    pub(crate) region: R,
+    /// Two to this power are its bytes.
+    pub(crate) log2: u32,
+    /// The lane's position at its first record.
+    base: u64,
+    /// The lane's position behind its `next`; `None` for the newest.
+    end: Option<u64>,
+}
+
+/// The sender's end.
+pub(crate) struct Writer<R> {
+    /// Bytes from here on, in the ring of the newest chunk, that are known to be free, without a
+    /// break. The first field that a `send` looks at.
+    room: usize,
+    /// Where the next record goes: bytes from the start of the newest chunk.
+    at: usize,
+    /// The lane's position behind the last record.
+    tail: u64,
+    /// How far the receiver has read, as last believed.
+    position: u64,
+    /// Chunks that still hold something unread, and the newest.
+    chain: VecDeque<Link<R>>,
+    /// The newest's ring ends here.
+    ring_end: usize,
+    sequence: u64,
+}
+
+/// Whether a record finds room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// Yes, at [`Writer::payload_at`].
+    Here,
+    /// Not until the receiver has read more.
+    Later,
+    /// Not in a chunk of this size.
+    Never,
+}
+
+/// A receiver that says it has read what was not written, or has unread what it had read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FalsePosition {
+    /// What was expected: from here …
+    pub(crate) from: u64,
+    /// … to here.
+    pub(crate) to: u64,
+    /// What was found.
+    pub(crate) found: u64,
+}
+
+impl<R: Region> Writer<R> {
+    /// A lane that begins in `first`, zeroed memory of two to the power `log2` bytes.
+    pub(crate) fn new(first: R, log2: u32) -> Self {
+        let mut writer = Self {
+            room: 0,
+            at: RING_AT,
+            tail: 0,
+            position: 0,
+            chain: VecDeque::new(),
+            ring_end: RING_AT,
+            sequence: 0,
+        };
+        writer.enter(first, log2);
+        writer
+    }
+
+    /// Goes on in a chunk that nobody looks at yet.
+    fn enter(&mut self, region: R, log2: u32) {
+        let size = 1_usize << log2;
+        let half = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+        region.word(MAGIC_AT).store(CHUNK_MAGIC, Ordering::Relaxed);
+        region.word(LOG2_AT - 4).store(half(VERSION, log2), Ordering::Relaxed);
+        region.word(SEQUENCE_AT).store(self.sequence, Ordering::Relaxed);
+        region.word(BASE_AT).store(self.tail, Ordering::Relaxed);
+        self.sequence += 1;
+        self.chain.push_back(Link { region, log2, base: self.tail, end: None });
+        self.at = RING_AT;
+        self.ring_end = size;
+        self.room = ring(size);
+    }
+
+    /// The chunk that is being written.
+    #[inline(always)]
+    fn newest(&self) -> &R {
+        // There is one from `new` on, and only older ones are dropped.
+        &self.chain[self.chain.len() - 1].region
+    }
+
+    /// Chunks, the oldest first.
+    pub(crate) fn chain(&self) -> impl ExactSizeIterator<Item = &Link<R>> {
+        self.chain.iter()
+    }
+
+    /// Two to this power are the bytes of the newest chunk.
+    pub(crate) fn log2(&self) -> u32 {
+        self.chain[self.chain.len() - 1].log2
+    }
+
+    /// Bytes of all chunks.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.chain.iter().map(|link| 1_u64 << link.log2).sum()
+    }
+
+    /// Number of the next chunk.
+    pub(crate) fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// Where the oldest chunk's first record stands.
+    pub(crate) fn base(&self) -> u64 {
+        self.chain[0].base
+    }
+
+    /// How far the receiver has read, as last believed.
+    pub(crate) fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Whether everything was read, as last believed.
+    pub(crate) fn is_read(&self) -> bool {
+        self.position == self.tail
+    }
+
+    /// Bytes of the lane that are not read, records' headers included, as last believed.
+    pub(crate) fn unread_bytes(&self) -> u64 {
+        self.tail - self.position
+    }
+
+    /// Whether a message of `length` bytes fits without asking anybody.
+    #[inline(always)]
+    pub(crate) fn fits(&self, length: usize) -> bool {
+        // One header more than the record: what follows must be zeroed.
+        size_of_message(length) + HEADER <= self.room
+    }
+
+    /// Where the payload of the next message goes. Only once it fits.
+    #[inline(always)]
+    pub(crate) fn payload_at(&self) -> usize {
+        self.at + HEADER
+    }
+
+    /// The memory in which [`Writer::payload_at`] lies.
+    pub(crate) fn region(&self) -> &R {
+        self.newest()
+    }
+
+    /// Appends a message that fits.
+    #[inline(always)]
+    pub(crate) fn push(&mut self, message: &[u8]) {
+        self.newest().copy_in(self.at + HEADER, message);
+        self.publish(message.len());
+    }
+
+    /// Makes the payload of `length` bytes at [`Writer::payload_at`] a message.
+    #[inline(always)]
+    pub(crate) fn publish(&mut self, length: usize) {
+        debug_assert!(self.fits(length));
+        let size = size_of_message(length);
+        let newest = self.newest();
+        newest.word(self.at + size).store(NOTHING, Ordering::Relaxed);
+        // SYNC publish: pairs with the load in `Reader::look`.
+        newest.word(self.at).store(Header::Message(length).word(), Ordering::Release);
+        self.at += size;
+        self.tail += size as u64;
+        self.room -= size;
+    }
+
+    /// Believes the receiver's `position`, and frees what lies before it.
+    ///
+    /// # Errors
+    /// It lies outside of what the receiver can have read.
+    pub(crate) fn believe(&mut self, position: u64) -> Result<(), FalsePosition> {
+        let possible = self.position..=self.tail;
+        if !possible.contains(&position) || !position.is_multiple_of(HEADER as u64) {
+            return Err(FalsePosition { from: self.position, to: self.tail, found: position });
+        }
+        self.position = position;
+        while self.chain.front().is_some_and(|link| link.end.is_some_and(|end| end <= position)) {
+            self.chain.pop_front();
+        }
+        Ok(())
+    }
+
+    /// Makes room for a message of `length` bytes from what is known to be read, with padding if it
+    /// must go to the start of the ring.
+    pub(crate) fn make_room(&mut self, length: usize) -> Room {
+        let size = size_of_message(length);
+        let base = self.chain[self.chain.len() - 1].base;
+        let whole = self.ring_end - RING_AT;
+        if size > whole / 2 - HEADER {
+            return Room::Never;
+        }
+        let free = whole - (self.tail - self.position.max(base)) as usize;
+        let to_end = self.ring_end - self.at;
+        if size + HEADER <= to_end {
+            self.room = free.min(to_end);
+        } else if to_end + size + HEADER <= free {
+            self.pad(to_end);
+            self.room = free - to_end;
+        } else {
+            self.room = 0;
+        }
+        if self.fits(length) { Room::Here } else { Room::Later }
+    }
+
+    /// Fills the ring to its end and goes to its start, whose first word is free.
+    fn pad(&mut self, to_end: usize) {
+        let newest = self.newest();
+        newest.word(RING_AT).store(NOTHING, Ordering::Relaxed);
+        // SYNC publish: pairs with the load in `Reader::look`.
+        newest.word(self.at).store(Header::Padding(to_end - HEADER).word(), Ordering::Release);
+        self.at = RING_AT;
+        self.tail += to_end as u64;
+    }
+
+    /// Goes on in `region`, zeroed memory of two to the power `log2` bytes, which the receiver was
+    /// sent before.
+    pub(crate) fn go_on_in(&mut self, region: R, log2: u32) {
+        let at = self.at;
+        let end = self.tail + HEADER as u64;
+        let index = self.chain.len() - 1;
+        self.chain[index].end = Some(end);
+        self.tail = end;
+        self.enter(region, log2);
+        // One header's room is always left for this.
+        // SYNC publish: pairs with the load in `Reader::look`.
+        self.chain[index].region.word(at).store(Header::Next(log2).word(), Ordering::Release);
+    }
+
+    /// Drops all chunks but the newest: for when everything before it is read.
+    pub(crate) fn forget_old(&mut self) {
+        let newest = self.chain.len() - 1;
+        self.chain.drain(..newest);
+    }
+
+    /// What the receiver did not read, in order, and forgets it.
+    ///
+    /// It reads our own memory, but where a hostile receiver says it stopped: in the middle of a
+    /// message there is no header, and the walk ends where it would leave the ring.
+    pub(crate) fn take_back(&mut self) -> Vec<Vec<u8>> {
+        let mut unread = Vec::new();
+        let mut position = self.position;
+        let mut links = self.chain.iter();
+        let Some(mut link) = links.next() else { return unread };
+        let place = |link: &Link<R>, position: u64| {
+            RING_AT + ((position - link.base) % ring(1 << link.log2) as u64) as usize
+        };
+        while position < self.tail {
+            let at = place(link, position);
+            let word = link.region.word(at).load(Ordering::Relaxed);
+            match Header::claimed(word) {
+                Some(Header::Message(length)) if at + size_of_message(length) <= 1 << link.log2 => {
+                    let mut message = Vec::new();
+                    link.region.copy_out(at + HEADER, length, &mut message);
+                    unread.push(message);
+                    position += size_of_message(length) as u64;
+                }
+                Some(Header::Padding(length)) => position += (HEADER + length) as u64,
+                Some(Header::Next(_)) => {
+                    position += HEADER as u64;
+                    let Some(next) = links.next() else { break };
+                    link = next;
+                }
+                Some(Header::Message(_)) | None => break,
+            }
+        }
+        self.position = self.tail;
+        self.forget_old();
+        unread
+    }
+}

@@ -1,0 +1,106 @@
+//! The words of a process page that tell senders whether a mailbox's receiver sleeps: [`Desk`].
+//!
+//! A page has 62, one for each mailbox of the process. Which are taken is noted in private
+//! memory: no peer needs to know. Neighbours: [`super::Life::desk`] gives them out,
+//! [`super::Watch::sleeping`] reads a peer's. What the word means is the mailbox's to keep.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use super::Life;
+use super::word::DESKS;
+use crate::error::{Error, Result};
+
+/// Which desks of a page are taken: bit n for desk n.
+#[derive(Debug, Default)]
+pub(super) struct Desks(AtomicU64);
+
+/// One desk of this process's page, free again when it is dropped.
+#[derive(Debug)]
+#[allow(dead_code, reason = "for the mailbox")]
+pub(crate) struct Desk {
+    /// Which: what the peer is told, for [`super::Watch::sleeping`].
+    pub(crate) index: u32,
+    life: &'static Life,
+}
+
+#[allow(dead_code, reason = "for the mailbox")]
+impl Desk {
+    pub(super) fn take(life: &'static Life) -> Result<Self> {
+        let first_free = |taken: u64| {
+            let free = taken.trailing_ones();
+            (free < DESKS).then(|| taken | 1 << free)
+        };
+        // SYNC desk: pairs with `drop`, so that the word of a free desk is zero.
+        match life.desks.0.fetch_update(Ordering::Acquire, Ordering::Relaxed, first_free) {
+            Ok(taken) => Ok(Self { index: taken.trailing_ones(), life }),
+            Err(_) => Err(Error::Full { what: "mailboxes", most: u64::from(DESKS) }),
+        }
+    }
+
+    /// 1 while the receiver sleeps, or is about to. Not to be touched in a forked child: the page
+    /// is not mapped there.
+    #[inline]
+    pub(crate) fn sleeping(&self) -> &AtomicU32 {
+        &self.life.page.layout().desks[self.index as usize].sleeping
+    }
+
+    /// The life whose page it is in.
+    pub(crate) fn life(&self) -> &'static Life {
+        self.life
+    }
+}
+
+impl Drop for Desk {
+    fn drop(&mut self) {
+        if self.life.is_forked() {
+            return;
+        }
+        self.life.page.layout().desks[self.index as usize].sleeping.store(0, Ordering::Relaxed);
+        // SYNC desk: pairs with `take`.
+        self.life.desks.0.fetch_and(!(1 << self.index), Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::life::Watch;
+    use crate::sys::child::in_child;
+
+    #[test]
+    fn there_are_62_and_each_is_seen_by_peers() {
+        // In a child: other tests want desks too.
+        assert!(in_child(|| {
+            let life = Life::join().expect("life");
+            let watch = Watch::from_descriptor(life.page_descriptor()).expect("watch");
+            let mut desks: Vec<Desk> = (0..DESKS).map(|_| life.desk().expect("free")).collect();
+            let full = life.desk().expect_err("all are taken");
+            assert_eq!(full, Error::Full { what: "mailboxes", most: 62 });
+            for desk in &desks {
+                let seen = watch.sleeping(desk.index).expect("in the page");
+                assert_eq!(seen.load(Ordering::Relaxed), 0);
+                desk.sleeping().store(1, Ordering::Relaxed);
+                assert_eq!(seen.load(Ordering::Relaxed), 1);
+            }
+            assert!(watch.sleeping(DESKS).is_none() && watch.sleeping(u32::MAX).is_none());
+            let freed = desks.swap_remove(7).index;
+            assert_eq!(watch.sleeping(freed).map(|word| word.load(Ordering::Relaxed)), Some(0));
+            life.desk().expect("free again").index == freed && watch.is_alive()
+        }));
+    }
+
+    #[test]
+    fn a_forked_child_neither_takes_nor_frees_its_parents() {
+        assert!(in_child(|| {
+            let life = Life::join().expect("life");
+            let desk = life.desk().expect("free");
+            let inherited = &desk;
+            let childs = in_child(move || {
+                let refused = life.desk().is_err_and(|error| error == Error::Forked);
+                let anew = Life::join().expect("life of its own");
+                refused && anew.desk().is_ok_and(|own| own.index == inherited.index)
+            });
+            childs && life.desk().is_ok_and(|next| next.index != desk.index)
+        }));
+    }
+}

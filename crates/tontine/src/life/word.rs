@@ -1,0 +1,299 @@
+//! The process page and the word in it that the kernel marks: [`Page`].
+//!
+//! The word is the lock word of a robust, process-shared pthread mutex. Where it lies inside the
+//! mutex is the C library's business; it is found once, through the list of robust mutexes that
+//! the library registered with the kernel (`get_robust_list`). Why one test of it is enough:
+//! `docs/decisions/0003-one-test-liveness.md`. The layout: `docs/layout.md`, "Process page".
+//!
+//! Neighbours: [`super::Life`] owns a page for ever, [`super::watch`] reads a peer's,
+//! [`super::desk`] uses the words behind the mutex. Nothing here waits for the mutex.
+//!
+//! Sources: Linux `Documentation/locking/robust-futexes.rst`, `kernel/futex/core.c`
+//! (`handle_futex_death`); `get_robust_list(2)`.
+
+#![allow(unsafe_code, reason = "a robust mutex in shared memory, and the list it stands in")]
+
+use std::cell::UnsafeCell;
+use std::ffi::c_void;
+use std::mem::{MaybeUninit, offset_of};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::error::{Error, Result};
+use crate::sys::region::OwnRegion;
+
+/// Bytes of a process page.
+pub(super) const PAGE_SIZE: usize = 4096;
+/// `TONTPROC`, as its bytes stand in memory.
+pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"TONTPROC");
+/// Of the protocol.
+pub(super) const VERSION: u32 = 1;
+/// Desks in a page.
+pub(super) const DESKS: u32 = 62;
+
+/// The part of a lock word that names the owning thread. 0 when unlocked, and 0 again when the
+/// kernel has marked the owner's death.
+const FUTEX_TID_MASK: u32 = 0x3fff_ffff;
+
+/// The kernel walks no more entries of a robust list than this (`ROBUST_LIST_LIMIT`).
+const LIST_LIMIT: usize = 2048;
+
+/// Room for any C library's mutex.
+const MUTEX_ROOM: usize = 64;
+
+/// The page, as its owner and its peers see it. All of it may be written by its owner at any time.
+#[repr(C, align(64))]
+pub(super) struct Layout {
+    pub(super) magic: AtomicU64,
+    pub(super) version: AtomicU32,
+    /// Bytes from the page's start to the life word.
+    pub(super) life: AtomicU32,
+    /// For people: identifies nobody in another PID namespace.
+    pub(super) pid: AtomicU32,
+    unused: [AtomicU32; 11],
+    mutex: UnsafeCell<[u64; MUTEX_ROOM / 8]>,
+    pub(super) desks: [DeskLayout; DESKS as usize],
+}
+
+/// What one mailbox of the process shows to its senders.
+#[repr(C, align(64))]
+pub(super) struct DeskLayout {
+    /// 1 while the mailbox's receiver sleeps, or is about to.
+    pub(super) sleeping: AtomicU32,
+}
+
+/// Where the mutex lies, and with it the life word.
+pub(super) const MUTEX_AT: usize = offset_of!(Layout, mutex);
+/// The first byte behind it.
+pub(super) const MUTEX_END: usize = MUTEX_AT + MUTEX_ROOM;
+
+const _: () = {
+    assert!(offset_of!(Layout, magic) == 0);
+    assert!(offset_of!(Layout, version) == 8);
+    assert!(offset_of!(Layout, life) == 12);
+    assert!(offset_of!(Layout, pid) == 16);
+    assert!(offset_of!(Layout, mutex) == 64);
+    assert!(offset_of!(Layout, desks) == 128);
+    assert!(offset_of!(DeskLayout, sleeping) == 0);
+    assert!(size_of::<DeskLayout>() == 64);
+    assert!(size_of::<Layout>() == PAGE_SIZE);
+    assert!(size_of::<libc::pthread_mutex_t>() <= MUTEX_ROOM);
+    assert!(align_of::<libc::pthread_mutex_t>() <= 64);
+};
+
+/// Whether a life word has a living owner: one load, one test.
+#[inline(always)]
+pub(super) fn is_held(word: &AtomicU32) -> bool {
+    word.load(Ordering::Relaxed) & FUTEX_TID_MASK != 0
+}
+
+/// This process's page, its word held by the thread that made it.
+#[derive(Debug)]
+pub(super) struct Page {
+    region: OwnRegion,
+    fd: OwnedFd,
+    /// Bytes from the page's start to the life word.
+    word_at: usize,
+}
+
+// SAFETY: what is shared through `&Page` is atomics in memory that stays mapped as long as the
+// page; the mutex is touched while the page is made, by one thread.
+unsafe impl Sync for Page {}
+
+impl Page {
+    /// Makes a page and lets the calling thread hold its word, for ever: dropping a page that is
+    /// held would leave a dangling entry in the thread's list, so [`super::Life`] leaks it.
+    ///
+    /// # Errors
+    /// [`Error::NoLife`], where the kernel would never mark the word; [`Error::System`].
+    pub(super) fn hold() -> Result<Self> {
+        // Before the C library touches its list: a bare clone inherits a list whose entries it has
+        // not got mapped.
+        if cfg!(target_env = "gnu") && own_list()?.is_none() {
+            return Err(NOT_REGISTERED);
+        }
+        let (region, fd) = OwnRegion::new("tontine-life", PAGE_SIZE)?;
+        let mut page = Self { region, fd, word_at: MUTEX_AT };
+        page.make_mutex()?;
+        // SAFETY: the mutex was just initialised, and nobody else knows it.
+        zero_is_ok("pthread_mutex_lock", unsafe { libc::pthread_mutex_lock(page.mutex()) })?;
+        match page.find_word() {
+            Ok(at) => page.word_at = at,
+            Err(error) => {
+                // SAFETY: locked above, by this thread; out of the list before it is unmapped.
+                unsafe { libc::pthread_mutex_unlock(page.mutex()) };
+                return Err(error);
+            }
+        }
+        let layout = page.layout();
+        layout.version.store(VERSION, Ordering::Relaxed);
+        layout.life.store(page.word_at as u32, Ordering::Relaxed);
+        layout.pid.store(std::process::id(), Ordering::Relaxed);
+        // The descriptor is passed after this, by a system call: nobody sees half a page.
+        layout.magic.store(MAGIC, Ordering::Relaxed);
+        Ok(page)
+    }
+
+    /// Whether the thread that made the page is still there.
+    pub(super) fn is_held(&self) -> bool {
+        is_held(self.word())
+    }
+
+    pub(super) fn layout(&self) -> &Layout {
+        // SAFETY: the mapping is as large as the layout, aligned to a page, lives as long as
+        // `self`; all fields are atomics, cells or unused.
+        unsafe { self.region.base().cast().as_ref() }
+    }
+
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    fn word(&self) -> &AtomicU32 {
+        // SAFETY: `word_at` lies inside the mutex and is aligned (`find_word`); C library, kernel
+        // and we all access the word by atomic instructions.
+        unsafe { self.region.base().add(self.word_at).cast().as_ref() }
+    }
+
+    fn mutex(&self) -> *mut libc::pthread_mutex_t {
+        self.layout().mutex.get().cast()
+    }
+
+    fn make_mutex(&self) -> Result<()> {
+        let mut attributes = MaybeUninit::<libc::pthread_mutexattr_t>::uninit();
+        let attributes = attributes.as_mut_ptr();
+        // SAFETY: the attributes are initialised first and destroyed last; nobody uses the mutex
+        // yet, and its room is large and aligned enough (asserted above).
+        let code = unsafe {
+            libc::pthread_mutexattr_init(attributes);
+            let mut code =
+                libc::pthread_mutexattr_setpshared(attributes, libc::PTHREAD_PROCESS_SHARED);
+            if code == 0 {
+                code = libc::pthread_mutexattr_setrobust(attributes, libc::PTHREAD_MUTEX_ROBUST);
+            }
+            if code == 0 {
+                code = libc::pthread_mutex_init(self.mutex(), attributes);
+            }
+            libc::pthread_mutexattr_destroy(attributes);
+            code
+        };
+        zero_is_ok("pthread_mutex_init", code)
+    }
+
+    /// Bytes from the page's start to the lock word of the mutex, which the calling thread holds.
+    fn find_word(&self) -> Result<usize> {
+        let head = own_list()?.ok_or(NOT_REGISTERED)?;
+        let start = self.region.base().as_ptr() as usize;
+        // SAFETY: the head is this thread's, registered by the C library, and nobody changes it
+        // while this thread is here.
+        let Head { mut next, futex_offset, .. } = unsafe { *head };
+        for _ in 0..LIST_LIMIT {
+            if next.cast_const().cast() == head {
+                break;
+            }
+            // The lowest bit tells priority-inheritance mutexes from plain ones.
+            let node = next as usize & !1;
+            let word = node.wrapping_add_signed(futex_offset as isize);
+            let at = word.wrapping_sub(start);
+            if (MUTEX_AT..=MUTEX_END - size_of::<u32>()).contains(&at) && at.is_multiple_of(4) {
+                return self.names_this_thread(at).then_some(at).ok_or(NOT_THIS_THREAD);
+            }
+            // SAFETY: an entry of this thread's list is the node of a mutex that it holds; the link
+            // is the node's first field.
+            next = unsafe { *(node as *const *mut c_void) };
+        }
+        Err(NOT_LISTED)
+    }
+
+    /// A process made by a bare `clone` keeps its parent's thread id in the C library. The kernel
+    /// marks no word with a stranger's id.
+    fn names_this_thread(&self, at: usize) -> bool {
+        // SAFETY: `at` lies inside the mutex and is aligned, as the caller checked.
+        let word: &AtomicU32 = unsafe { self.region.base().add(at).cast().as_ref() };
+        let owner = word.load(Ordering::Relaxed) & FUTEX_TID_MASK;
+        owner == rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned()
+    }
+}
+
+const NOT_REGISTERED: Error = Error::NoLife {
+    why: "the C library has registered no list of robust mutexes for it, as in a process or thread \
+          made by a bare clone; make it by fork, or by pthread_create",
+};
+const NOT_LISTED: Error = Error::NoLife {
+    why: "the mutex that it locked is not in its list of robust mutexes; use a C library that \
+          keeps one, such as glibc or musl",
+};
+const NOT_THIS_THREAD: Error = Error::NoLife {
+    why: "the C library takes it for another thread, as in a process made by a bare clone; make \
+          it by fork",
+};
+
+/// `struct robust_list_head`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Head {
+    next: *mut c_void,
+    futex_offset: libc::c_long,
+    pending: *mut c_void,
+}
+
+/// The calling thread's robust list, if it has one of the expected shape.
+fn own_list() -> Result<Option<*const Head>> {
+    let mut head: *const Head = std::ptr::null();
+    let mut length = 0_usize;
+    // SAFETY: the call writes one pointer and one length to where these point.
+    let code =
+        unsafe { libc::syscall(libc::SYS_get_robust_list, 0, &raw mut head, &raw mut length) };
+    if code != 0 {
+        return Err(Error::last("get_robust_list"));
+    }
+    Ok((!head.is_null() && length == size_of::<Head>()).then_some(head))
+}
+
+fn zero_is_ok(call: &'static str, code: i32) -> Result<()> {
+    match code {
+        0 => Ok(()),
+        code => Err(Error::system(call, rustix::io::Errno::from_raw_os_error(code))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_test_is_right_in_every_state_of_the_word() {
+        const WAITERS: u32 = 1 << 31;
+        const OWNER_DIED: u32 = 1 << 30;
+        for (word, held) in [
+            (0, false),
+            (WAITERS, false),
+            (4711, true),
+            (4711 | WAITERS, true),
+            (OWNER_DIED, false),
+            (OWNER_DIED | WAITERS, false),
+            (FUTEX_TID_MASK, true),
+        ] {
+            assert_eq!(is_held(&AtomicU32::new(word)), held, "{word:#x}");
+        }
+    }
+
+    #[test]
+    fn a_page_is_held_until_its_thread_ends() {
+        let page = std::thread::spawn(|| {
+            let page = Page::hold().expect("page");
+            assert!(page.is_held());
+            page
+        });
+        let page = page.join().expect("thread");
+        // `join` returns when the thread has ended for the C library; the kernel may be at it
+        // still.
+        for _ in 0..5_000 {
+            if !page.is_held() {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        panic!("the word says alive five seconds after its thread's end");
+    }
+}

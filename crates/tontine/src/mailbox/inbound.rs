@@ -1,0 +1,294 @@
+//! One lane as its receiver keeps it: [`Inbound`].
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Instant;
+
+use super::wire::{FenceMode, MOST_CHUNKS, Note};
+use super::{SenderId, wire};
+use crate::error::Peer;
+use crate::lane::control::Control;
+use crate::lane::mapped::half_of_peer;
+use crate::lane::page::{LEAST_LOG2, MOST_LOG2, WAITING_AT};
+use crate::lane::reader::Broken;
+use crate::lane::region::Region;
+use crate::lane::{Found, Reader};
+use crate::life::Watch;
+use crate::sync::{Ordering, fence};
+use crate::sys::region::PeerRegion;
+use crate::sys::{limits, membarrier, socket};
+
+/// One lane, with everything that the receiver holds for it.
+pub(super) struct Inbound {
+    reader: Reader<PeerRegion>,
+    control: Control,
+    /// Something was acknowledged since the sender was last told of room.
+    moved: bool,
+    symmetric: bool,
+    /// Bytes acknowledged since then.
+    since_room: usize,
+    /// Looks that found something; to tell busy lanes from idle ones.
+    pub(super) found: u32,
+    /// `found` when it was last looked at.
+    pub(super) found_before: u32,
+    /// The connection hung up, or the process ended: what is there is read, then the lane goes.
+    pub(super) ended: bool,
+    /// Chunks passed and not yet announced, the oldest first.
+    passed: VecDeque<(PeerRegion, u32)>,
+    /// Since when it has been empty, with a chunk larger than it began with.
+    pub(super) idle_since: Option<Instant>,
+    asked_back: bool,
+    first_size: usize,
+    /// Bytes of chunks that it may have.
+    pub(super) granted: u64,
+    /// What the sender would take at most.
+    pub(super) cap: u64,
+    pub(super) socket: OwnedFd,
+    pub(super) doorbell: OwnedFd,
+    pub(super) pidfd: Option<OwnedFd>,
+    pub(super) watch: Watch,
+    pub(super) peer: Peer,
+    pub(super) id: SenderId,
+}
+
+/// What a lane begins with.
+pub(super) struct Beginning {
+    pub(super) reader: Reader<PeerRegion>,
+    pub(super) passed: VecDeque<(PeerRegion, u32)>,
+    pub(super) control: Control,
+    pub(super) fences: FenceMode,
+    pub(super) granted: u64,
+    pub(super) cap: u64,
+    pub(super) doorbell: OwnedFd,
+    pub(super) pidfd: Option<OwnedFd>,
+    pub(super) watch: Watch,
+    pub(super) peer: Peer,
+    pub(super) id: SenderId,
+}
+
+impl Inbound {
+    pub(super) fn new(beginning: Beginning, socket: OwnedFd) -> Self {
+        let first_size = beginning.reader.size();
+        Self {
+            reader: beginning.reader,
+            control: beginning.control,
+            moved: false,
+            symmetric: beginning.fences == FenceMode::Symmetric,
+            since_room: 0,
+            found: 0,
+            found_before: 0,
+            ended: false,
+            passed: beginning.passed,
+            idle_since: None,
+            asked_back: false,
+            first_size,
+            granted: beginning.granted,
+            cap: beginning.cap,
+            socket,
+            doorbell: beginning.doorbell,
+            pidfd: beginning.pidfd,
+            watch: beginning.watch,
+            peer: beginning.peer,
+            id: beginning.id,
+        }
+    }
+
+    pub(super) fn is_symmetric(&self) -> bool {
+        self.symmetric
+    }
+
+    /// Looks at the next record, through one change of chunks at most.
+    ///
+    /// # Errors
+    /// The sender broke the protocol.
+    #[inline(always)]
+    pub(super) fn look(&mut self) -> Result<Option<usize>, Broken> {
+        match self.reader.look()? {
+            Found::Message(length) => {
+                self.found = self.found.wrapping_add(1);
+                Ok(Some(length))
+            }
+            Found::Nothing => {
+                if self.moved {
+                    self.tell_of_room();
+                }
+                Ok(None)
+            }
+            Found::Next(log2) => self.follow(log2),
+        }
+    }
+
+    /// Whether nothing stands there: for lanes that are probably idle.
+    #[inline(always)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.reader.is_empty()
+    }
+
+    /// Goes on in the chunk that `next` announced. The sender passed it before.
+    #[cold]
+    fn follow(&mut self, log2: u32) -> Result<Option<usize>, Broken> {
+        if self.passed.is_empty() {
+            self.read_notes()?;
+        }
+        let (region, passed) =
+            self.passed.pop_front().ok_or(Broken("`next`, and no chunk was passed"))?;
+        if passed != log2 {
+            return Err(Broken("`next` names another size than the chunk that was passed"));
+        }
+        drop(self.reader.follow(region, log2));
+        if self.asked_back {
+            self.control.give_back(false);
+            self.asked_back = false;
+        }
+        self.idle_since = None;
+        // What comes before is acknowledged: `look` is called only then. It frees the old chunk.
+        self.acknowledge_position(0);
+        match self.reader.look()? {
+            Found::Message(length) => {
+                self.found = self.found.wrapping_add(1);
+                Ok(Some(length))
+            }
+            // A chunk a look: a chain of empty ones takes as many turns.
+            Found::Nothing | Found::Next(_) => Ok(None),
+        }
+    }
+
+    /// Copies the message just found.
+    #[inline(always)]
+    pub(super) fn copy(&self, length: usize, into: &mut Vec<u8>) {
+        self.reader.region().copy_out(self.reader.payload_at(), length, into);
+    }
+
+    /// Where the message just found lies.
+    pub(super) fn payload(&self) -> std::ptr::NonNull<u8> {
+        self.reader.region().place(self.reader.payload_at())
+    }
+
+    /// Acknowledges the message just found.
+    #[inline(always)]
+    pub(super) fn acknowledge(&mut self, length: usize) {
+        self.reader.advance(length);
+        self.acknowledge_position(length);
+        if self.since_room >= self.reader.size() / 4 {
+            self.tell_of_room();
+        }
+    }
+
+    #[inline(always)]
+    fn acknowledge_position(&mut self, length: usize) {
+        self.control.acknowledge(self.reader.position());
+        self.moved = true;
+        self.since_room += length + 8;
+    }
+
+    /// Wakes the sender if it waits for room, or for everything to be read.
+    #[cold]
+    fn tell_of_room(&mut self) {
+        self.moved = false;
+        self.since_room = 0;
+        // The mirror of the doorbell: our position is stored, now we load `waiting`; the sender
+        // stores `waiting`, then looks at the position once more.
+        // SYNC room-waiting: pairs with the barrier in `Sender::wait_for_room`.
+        if self.symmetric {
+            fence(Ordering::SeqCst);
+        } else {
+            membarrier::light();
+        }
+        if half_of_peer(self.reader.region(), WAITING_AT).load(Ordering::Relaxed) != 0 {
+            // A full queue already holds one; a sender that is gone needs none.
+            let _ = socket::send(&self.socket, &wire::write(Note::Room), &[]);
+        }
+    }
+
+    /// Takes what the sender says on the socket; bounded, so that one sender cannot hold us.
+    ///
+    /// # Errors
+    /// It said what no honest sender says.
+    pub(super) fn read_notes(&mut self) -> Result<(), Broken> {
+        let mut bytes = [0; wire::LONGEST];
+        for _ in 0..2 * MOST_CHUNKS {
+            let received = match socket::receive(&self.socket, &mut bytes) {
+                Ok(Some(received)) => received,
+                // Nothing there, or no descriptor free for what is: later.
+                Ok(None) | Err(_) => return Ok(()),
+            };
+            if received.hung_up {
+                self.ended = true;
+                return Ok(());
+            }
+            if received.truncated {
+                // It stays in the queue until there are descriptors for it.
+                limits::raise_descriptors();
+                return Ok(());
+            }
+            let note = wire::read(&bytes[..received.len]);
+            match (note, received.fds.len()) {
+                (Ok(Note::Chunk(log2, _)), 1) => self.pass(&received.fds[0], log2)?,
+                (Ok(Note::Want(bytes)), 0) => self.cap = self.cap.max(bytes),
+                _ => {
+                    socket::close_hostile(received.fds);
+                    return Err(Broken("a message that a sender does not send"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn pass(&mut self, descriptor: &OwnedFd, log2: u32) -> Result<(), Broken> {
+        if self.passed.len() == MOST_CHUNKS {
+            return Err(Broken("more chunks passed than used"));
+        }
+        let region = map_chunk(descriptor, log2)?;
+        let passed: u64 = self.passed.iter().map(|(_, log2)| 1_u64 << log2).sum();
+        if self.reader.size() as u64 + passed + (1 << log2) > self.granted {
+            return Err(Broken("a chunk larger than what was granted"));
+        }
+        self.passed.push_back((region, log2));
+        Ok(())
+    }
+
+    /// Lets the sender have more.
+    pub(super) fn grant(&mut self, bytes: u64) {
+        self.granted = bytes;
+        self.control.grant(bytes);
+        self.moved = true;
+        self.tell_of_room();
+    }
+
+    /// Asks for a chunk back that is larger than the first and has been empty since `before`.
+    /// Returns whether there is still something to ask for, later.
+    pub(super) fn ask_back(&mut self, now: Instant, before: Instant) -> bool {
+        if self.asked_back || self.reader.size() <= self.first_size.max(4096) || !self.is_empty() {
+            self.idle_since = None;
+            return false;
+        }
+        match self.idle_since {
+            Some(since) if since <= before => {
+                self.control.give_back(true);
+                self.asked_back = true;
+                self.idle_since = None;
+                false
+            }
+            Some(_) => true,
+            None => {
+                self.idle_since = Some(now);
+                true
+            }
+        }
+    }
+
+    /// Says that nothing more is taken.
+    pub(super) fn close(&mut self) {
+        self.control.close();
+        let _ = socket::send(&self.socket, &wire::write(Note::Room), &[]);
+    }
+}
+
+/// Maps a chunk that a sender passed.
+pub(super) fn map_chunk(descriptor: &OwnedFd, log2: u32) -> Result<PeerRegion, Broken> {
+    if !(LEAST_LOG2..=MOST_LOG2).contains(&log2) {
+        return Err(Broken("a chunk of impossible size"));
+    }
+    let size = 1_usize << log2;
+    PeerRegion::map(descriptor.as_fd(), size).map_err(|unfit| Broken(unfit.what()))
+}

@@ -1,0 +1,233 @@
+//! All lanes of a mailbox, and whose turn it is: [`Lanes`].
+//!
+//! Busy lanes are looked at in each pass, idle ones a few at a time: a thousand idle senders cost a
+//! busy one's messages little. A lane that yields something becomes busy; one that has yielded
+//! nothing between two visits of [`Lanes::settle`] becomes idle.
+
+use super::SenderId;
+use super::inbound::Inbound;
+use crate::error::Error;
+
+/// Messages of one lane before the others get a turn.
+const TURN: u32 = 64;
+
+/// Idle lanes that are looked at in each pass.
+const IDLE_A_PASS: usize = 2;
+
+/// Errors of lanes that are kept until somebody asks.
+const MOST_FAULTS: usize = 64;
+
+/// The lanes.
+#[derive(Default)]
+pub(super) struct Lanes {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    busy: Vec<u32>,
+    idle: Vec<u32>,
+    /// Whose turn it is, and how many messages it may still yield.
+    turn: u32,
+    left: u32,
+    next_busy: usize,
+    next_idle: usize,
+    symmetric: usize,
+    /// Bytes of chunks that all lanes together may have.
+    granted: u64,
+    /// Lanes that are gone, until somebody has taken them out of the epoll set.
+    departed: Vec<Box<Inbound>>,
+    faults: Vec<Error>,
+}
+
+#[derive(Default)]
+struct Slot {
+    generation: u32,
+    lane: Option<Box<Inbound>>,
+}
+
+/// A message that was found and not yet acknowledged.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Taken {
+    pub(super) slot: u32,
+    pub(super) length: usize,
+}
+
+impl Lanes {
+    /// The name of the lane that will be added next.
+    pub(super) fn next_id(&self) -> SenderId {
+        let slot = self.free.last().copied().unwrap_or(self.slots.len() as u32);
+        let generation = self.slots.get(slot as usize).map_or(0, |slot| slot.generation);
+        SenderId { slot, generation }
+    }
+
+    /// Adds a lane whose name is [`Lanes::next_id`].
+    pub(super) fn add(&mut self, lane: Inbound) {
+        let slot = lane.id.slot as usize;
+        if self.free.pop().is_none() {
+            self.slots.push(Slot::default());
+        }
+        self.symmetric += usize::from(lane.is_symmetric());
+        self.granted += lane.granted;
+        self.slots[slot].lane = Some(Box::new(lane));
+        self.busy.push(slot as u32);
+    }
+
+    /// The lane of that name, if it still is.
+    pub(super) fn named(&mut self, id: SenderId) -> Option<&mut Inbound> {
+        let slot = self.slots.get_mut(id.slot as usize)?;
+        if slot.generation == id.generation { slot.lane.as_deref_mut() } else { None }
+    }
+
+    #[inline(always)]
+    pub(super) fn at(&mut self, slot: u32) -> Option<&mut Inbound> {
+        self.slots.get_mut(slot as usize)?.lane.as_deref_mut()
+    }
+
+    pub(super) fn all(&mut self) -> impl Iterator<Item = &mut Inbound> {
+        self.slots.iter_mut().filter_map(|slot| slot.lane.as_deref_mut())
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.busy.len() + self.idle.len()
+    }
+
+    /// Whether some lane relies on the sleeper's interrupting others.
+    pub(super) fn any_asymmetric(&self) -> bool {
+        self.symmetric < self.len()
+    }
+
+    /// The errors of lanes that were closed for them, the oldest first.
+    pub(super) fn take_faults(&mut self) -> Vec<Error> {
+        std::mem::take(&mut self.faults)
+    }
+
+    pub(super) fn fault(&mut self, error: Error) {
+        if self.faults.len() == MOST_FAULTS {
+            self.faults.remove(0);
+        }
+        self.faults.push(error);
+    }
+
+    /// The next message of the lane whose turn it is.
+    #[inline(always)]
+    pub(super) fn next_of_turn(&mut self) -> Option<Taken> {
+        let slot = self.turn;
+        if self.left == 0 {
+            return None;
+        }
+        let lane = self.slots.get_mut(slot as usize)?.lane.as_deref_mut()?;
+        if let Ok(Some(length)) = lane.look() {
+            self.left -= 1;
+            return Some(Taken { slot, length });
+        }
+        // What was wrong is found again by `pass`, which deals with it.
+        None
+    }
+
+    /// One pass: every busy lane, and a few idle ones or all.
+    #[inline]
+    pub(super) fn pass(&mut self, all: bool) -> Option<Taken> {
+        for _ in 0..self.busy.len() {
+            self.next_busy =
+                if self.next_busy + 1 < self.busy.len() { self.next_busy + 1 } else { 0 };
+            let Some(&slot) = self.busy.get(self.next_busy) else { break };
+            if let Some(taken) = self.look_at(slot) {
+                return Some(taken);
+            }
+        }
+        let idle = if all { self.idle.len() } else { self.idle.len().min(IDLE_A_PASS) };
+        for _ in 0..idle {
+            self.next_idle =
+                if self.next_idle + 1 < self.idle.len() { self.next_idle + 1 } else { 0 };
+            let Some(&slot) = self.idle.get(self.next_idle) else { break };
+            if self.at(slot).is_some_and(|lane| !lane.is_empty() || lane.ended) {
+                self.wake(slot);
+                if let Some(taken) = self.look_at(slot) {
+                    return Some(taken);
+                }
+            }
+        }
+        None
+    }
+
+    #[inline]
+    fn look_at(&mut self, slot: u32) -> Option<Taken> {
+        let lane = self.at(slot)?;
+        match lane.look() {
+            Ok(Some(length)) => {
+                self.turn = slot;
+                self.left = TURN - 1;
+                Some(Taken { slot, length })
+            }
+            // An ended sender writes no more: what `look` did not find will not come.
+            Ok(None) if lane.ended && lane.is_empty() => {
+                self.remove(slot);
+                None
+            }
+            Ok(None) => None,
+            Err(broken) => {
+                let peer = lane.peer;
+                self.fault(Error::Protocol { peer, what: broken.0 });
+                self.remove(slot);
+                None
+            }
+        }
+    }
+
+    /// Counts a lane among the busy ones.
+    pub(super) fn wake(&mut self, slot: u32) {
+        if let Some(place) = self.idle.iter().position(|&other| other == slot) {
+            self.idle.swap_remove(place);
+            self.busy.push(slot);
+        }
+    }
+
+    /// Lets lanes that yielded nothing since the last visit be idle.
+    pub(super) fn settle(&mut self) {
+        let mut place = 0;
+        while place < self.busy.len() {
+            let slot = self.busy[place];
+            let idle = self.at(slot).is_none_or(|lane| {
+                let idle = lane.found == lane.found_before && !lane.ended;
+                lane.found_before = lane.found;
+                idle
+            });
+            // One that is looked at in each pass costs nothing where it is the only one.
+            if idle && self.len() > 1 {
+                self.busy.swap_remove(place);
+                self.idle.push(slot);
+            } else {
+                place += 1;
+            }
+        }
+    }
+
+    /// Bytes of chunks that all lanes together may have.
+    pub(super) fn granted(&self) -> u64 {
+        self.granted
+    }
+
+    /// Lets a lane have so many bytes more.
+    pub(super) fn grant(&mut self, slot: u32, more: u64) {
+        if let Some(lane) = self.at(slot) {
+            lane.grant(lane.granted + more);
+            self.granted += more;
+        }
+    }
+
+    /// Lanes that are gone since the last time.
+    pub(super) fn take_departed(&mut self) -> Vec<Box<Inbound>> {
+        std::mem::take(&mut self.departed)
+    }
+
+    /// Takes a lane out.
+    pub(super) fn remove(&mut self, slot: u32) {
+        let Some(gone) = self.slots.get_mut(slot as usize) else { return };
+        let Some(lane) = gone.lane.take() else { return };
+        gone.generation = gone.generation.wrapping_add(1);
+        self.symmetric -= usize::from(lane.is_symmetric());
+        self.granted -= lane.granted;
+        self.departed.push(lane);
+        self.busy.retain(|&other| other != slot);
+        self.idle.retain(|&other| other != slot);
+        self.free.push(slot);
+    }
+}

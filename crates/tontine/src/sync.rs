@@ -1,0 +1,7 @@
+//! The atomics that the protocols are written with: the processor's, or loom's when they are
+//! checked as a model (`RUSTFLAGS="--cfg loom"`).
+
+#[cfg(loom)]
+pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};
+#[cfg(not(loom))]
+pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};

@@ -1,0 +1,177 @@
+//! Telling a forked child from the process that made a handle: [`Guard`], [`PerProcess`].
+//!
+//! A guard is a word in a page that the kernel empties in every forked child (`MADV_WIPEONFORK`):
+//! 1 in the process that made it, 0 in each of its descendants, whatever made them: `fork`, a
+//! bare `clone`, or a library. A child that asks for a guard of its own finds the inherited word
+//! empty and makes a new page, so that handles inherited stay dead and handles made anew work.
+//!
+//! Not noticed: a child that shares its parent's memory (`vfork`, threads). Neighbours:
+//! [`super::region`] keeps a guard in each region that is not inherited; `life` and the claims keep
+//! their process-wide state in a [`PerProcess`].
+
+#![allow(unsafe_code, reason = "an anonymous mapping, and pointers that are never freed")]
+
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+
+use crate::error::{Error, Result};
+
+/// What a page is at most: the kernel rounds up the length of a mapping.
+const PAGE_SIZE: usize = 4096;
+
+/// The word of the process that last asked; in a child, its parent's until it asks.
+static NEWEST: AtomicPtr<AtomicU32> = AtomicPtr::new(ptr::null_mut());
+
+/// Tells whether this process is the one that made it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Guard(&'static AtomicU32);
+
+impl Guard {
+    /// The guard of the calling process; the same word for all that ask in one process, except
+    /// for those that ask for the first time at the same time.
+    ///
+    /// # Errors
+    /// [`Error::System`], where no page can be mapped.
+    pub(crate) fn here() -> Result<Self> {
+        // SYNC newest-guard: pairs with the exchange below, so that the word is seen set.
+        let newest = NEWEST.load(Ordering::Acquire);
+        // SAFETY: a word that was published is never unmapped.
+        if let Some(word) = unsafe { newest.as_ref() }
+            && word.load(Ordering::Relaxed) != 0
+        {
+            return Ok(Self(word));
+        }
+        let word = wiped_on_fork()?;
+        word.store(1, Ordering::Relaxed);
+        // Losing against another thread is no loss: its word and this one are both this process's.
+        // SYNC newest-guard: pairs with the load above.
+        let _ = NEWEST.compare_exchange(
+            newest,
+            ptr::from_ref(word).cast_mut(),
+            Ordering::Release,
+            Ordering::Relaxed,
+        );
+        Ok(Self(word))
+    }
+
+    /// Whether this process is a forked descendant of the one that made the guard: one load.
+    #[inline(always)]
+    pub(crate) fn is_forked(self) -> bool {
+        self.0.load(Ordering::Relaxed) == 0
+    }
+}
+
+/// One `T` a process, made when first asked for, and made anew in a forked child that asks: the
+/// child's locks are nobody's who did not survive the fork.
+#[derive(Debug)]
+pub(crate) struct PerProcess<T: 'static> {
+    newest: AtomicPtr<Made<T>>,
+    make: fn() -> T,
+}
+
+#[derive(Debug)]
+struct Made<T> {
+    guard: Guard,
+    value: T,
+}
+
+impl<T: Sync> PerProcess<T> {
+    pub(crate) const fn new(make: fn() -> T) -> Self {
+        Self { newest: AtomicPtr::new(ptr::null_mut()), make }
+    }
+
+    /// This process's, if it was asked for already.
+    #[inline]
+    pub(crate) fn peek(&'static self) -> Option<&'static T> {
+        // SYNC per-process: pairs with the exchange in `get`.
+        let newest = self.newest.load(Ordering::Acquire);
+        // SAFETY: what was published is never freed; `T: Sync` makes it fit to be shared.
+        let made = unsafe { newest.as_ref() }?;
+        (!made.guard.is_forked()).then_some(&made.value)
+    }
+
+    /// This process's.
+    ///
+    /// # Errors
+    /// As [`Guard::here`].
+    pub(crate) fn get(&'static self) -> Result<&'static T> {
+        if let Some(value) = self.peek() {
+            return Ok(value);
+        }
+        let stale = self.newest.load(Ordering::Relaxed);
+        if let Some(value) = self.peek() {
+            return Ok(value);
+        }
+        let made = Box::into_raw(Box::new(Made { guard: Guard::here()?, value: (self.make)() }));
+        // SYNC per-process: pairs with the load in `peek`, and with itself in another thread.
+        match self.newest.compare_exchange(stale, made, Ordering::AcqRel, Ordering::Acquire) {
+            // SAFETY: just made by `Box::into_raw`, published, and never freed.
+            Ok(_) => Ok(unsafe { &(*made).value }),
+            Err(newer) => {
+                // SAFETY: `made` was shown to nobody. `newer` replaced what was there a moment
+                // ago, so another thread of this process published it; it is never freed.
+                unsafe {
+                    drop(Box::from_raw(made));
+                    Ok(&(*newer).value)
+                }
+            }
+        }
+    }
+}
+
+fn wiped_on_fork() -> Result<&'static AtomicU32> {
+    let flags = MapFlags::PRIVATE;
+    // SAFETY: a new mapping where the kernel finds room; nothing else is touched.
+    unsafe {
+        let page = rustix::mm::mmap_anonymous(
+            ptr::null_mut(),
+            PAGE_SIZE,
+            ProtFlags::READ | ProtFlags::WRITE,
+            flags,
+        )
+        .map_err(|errno| Error::system("mmap", errno))?;
+        if let Err(errno) = rustix::mm::madvise(page, PAGE_SIZE, Advice::LinuxWipeOnFork) {
+            let _ = rustix::mm::munmap(page, PAGE_SIZE);
+            return Err(Error::system("madvise(MADV_WIPEONFORK)", errno));
+        }
+        Ok(&*page.cast::<AtomicU32>())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::child::in_child;
+
+    static COUNTED: PerProcess<AtomicU32> = PerProcess::new(|| AtomicU32::new(0));
+
+    #[test]
+    fn a_guard_tells_each_generation_apart() {
+        let ours = Guard::here().expect("guard");
+        assert!(!ours.is_forked());
+        assert!(in_child(|| {
+            let inherited_is_dead = ours.is_forked();
+            let Ok(childs) = Guard::here() else { return false };
+            let grandchild = in_child(|| {
+                let both_dead = ours.is_forked() && childs.is_forked();
+                both_dead && Guard::here().is_ok_and(|own| !own.is_forked())
+            });
+            inherited_is_dead && !childs.is_forked() && ours.is_forked() && grandchild
+        }));
+        assert!(!ours.is_forked());
+        assert!(!Guard::here().expect("guard").is_forked());
+    }
+
+    #[test]
+    fn a_child_gets_a_value_of_its_own() {
+        COUNTED.get().expect("value").store(5, Ordering::Relaxed);
+        assert!(in_child(|| {
+            COUNTED.peek().is_none()
+                && COUNTED.get().is_ok_and(|value| value.load(Ordering::Relaxed) == 0)
+                && COUNTED.peek().is_some()
+        }));
+        assert_eq!(COUNTED.peek().expect("value").load(Ordering::Relaxed), 5);
+    }
+}

@@ -1,0 +1,16 @@
+//! What is asked of the kernel, in one place: memory that one process writes and others read
+//! ([`region`]), who was forked ([`fork`]), datagrams with descriptors ([`socket`]), the end of
+//! another process ([`pidfd`]), a fence for others ([`membarrier`]), a thread without signals
+//! ([`thread`]).
+//!
+//! Nothing here knows of lives, lanes or mailboxes. Every descriptor is made close-on-exec.
+
+#[cfg(test)]
+pub(crate) mod child;
+pub(crate) mod fork;
+pub(crate) mod limits;
+pub(crate) mod membarrier;
+pub(crate) mod pidfd;
+pub(crate) mod region;
+pub(crate) mod socket;
+pub(crate) mod thread;

@@ -1,0 +1,50 @@
+//! The end of another process, as a descriptor: [`open`], [`has_ended`].
+//!
+//! A pidfd becomes readable when the whole process has ended, by whatever way, and works where no
+//! life word was passed. It does not fire when the process calls `exec`; the life word does.
+//! Neighbours: [`super::socket`] receives pidfds that the kernel attached to a message, which need
+//! no pid and cannot mean a stranger.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use crate::error::{Error, Result};
+
+/// A descriptor for the process that has this id *now*.
+///
+/// # Errors
+/// [`Error::System`]: ESRCH where there is none, EINVAL where the id is a thread's or 0.
+pub(crate) fn open(pid: u32) -> Result<OwnedFd> {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let pid = pid.ok_or(Error::system("pidfd_open", Errno::INVAL))?;
+    pidfd_open(pid, PidfdFlags::empty()).map_err(|errno| Error::system("pidfd_open", errno))
+}
+
+/// Whether its process has ended (it may not be reaped yet). False if the kernel does not tell.
+pub(crate) fn has_ended(pidfd: impl AsFd) -> bool {
+    let mut wanted = [PollFd::new(&pidfd, PollFlags::IN)];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    // A poll that does not wait is not interrupted.
+    poll(&mut wanted, Some(&at_once)).is_ok_and(|ready| ready > 0)
+        && wanted[0].revents().intersects(PollFlags::IN | PollFlags::HUP)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fires_at_the_end_and_not_before() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("sleep");
+        let pidfd = open(child.id()).expect("pidfd");
+        assert!(!has_ended(&pidfd));
+        child.kill().expect("kill");
+        child.wait().expect("wait");
+        assert!(has_ended(&pidfd));
+        assert_eq!(open(child.id()).expect_err("reaped").errno(), libc::ESRCH);
+        assert_eq!(open(0).expect_err("nobody").errno(), libc::EINVAL);
+    }
+}

@@ -1,0 +1,48 @@
+//! A small thread that no signal of the program's reaches: [`start`].
+//!
+//! The crate starts threads for two purposes only: to hold a life (`life::anchor`), and to close
+//! what a hostile peer passed ([`super::socket`]).
+
+#![allow(unsafe_code, reason = "a signal mask")]
+
+use std::mem::MaybeUninit;
+
+use rustix::io::Errno;
+
+use crate::error::{Error, Result};
+
+/// Address space, of which a page or two are touched. Less would do, but the first allocation of a
+/// thread may be the program's own allocator setting itself up.
+const STACK_BYTES: usize = 64 * 1024;
+
+/// Runs `body` on a new thread. All signals are blocked before it starts.
+///
+/// # Errors
+/// [`Error::System`], where the system refuses a thread.
+pub(crate) fn start(name: &str, body: impl FnOnce() + Send + 'static) -> Result<()> {
+    let thread = std::thread::Builder::new().name(name.into()).stack_size(STACK_BYTES);
+    let started = with_signals_blocked(|| thread.spawn(body))?;
+    started.map(drop).map_err(|error| {
+        Error::system("pthread_create", Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))
+    })
+}
+
+/// A new thread inherits its maker's mask: no signal can reach it before it has set its own.
+fn with_signals_blocked<T>(body: impl FnOnce() -> T) -> Result<T> {
+    let mut all = MaybeUninit::<libc::sigset_t>::uninit();
+    let mut before = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: both sets are writable; `sigfillset` initialises the first, the call the second.
+    let code = unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr())
+    };
+    if code != 0 {
+        return Err(Error::system("pthread_sigmask", Errno::from_raw_os_error(code)));
+    }
+    let answer = body();
+    // SAFETY: `before` was initialised by the call that succeeded.
+    unsafe {
+        libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut());
+    }
+    Ok(answer)
+}

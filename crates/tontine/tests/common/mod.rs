@@ -1,0 +1,91 @@
+//! What the tests of the mailbox share: a place for one, and forked processes.
+
+#![allow(unsafe_code, reason = "fork")]
+#![allow(dead_code, reason = "no test uses all of it")]
+#![allow(missing_docs, unreachable_pub, reason = "a module of each test")]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tontine::Error;
+use tontine::life::Life;
+use tontine::mailbox::{Options, Sender};
+
+/// Longer than anything takes that works.
+pub const AMPLE: Duration = Duration::from_secs(20);
+
+/// A folder with a path for a mailbox.
+pub struct Place {
+    _folder: tempfile::TempDir,
+    pub path: PathBuf,
+}
+
+/// A new place, in a process that has a life.
+pub fn place() -> Place {
+    Life::with_anchor_thread().expect("a life");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("mailbox");
+    Place { _folder: folder, path }
+}
+
+/// Runs `child` in a forked process, with a life, and returns its pid.
+pub fn fork(child: impl FnOnce()) -> i32 {
+    // SAFETY: the child calls `_exit` and never returns into the harness; what it uses takes no
+    // lock that another thread may hold at the fork but the allocator's, which the C library makes
+    // good in the child.
+    match unsafe { libc::fork() } {
+        0 => {
+            let child = || {
+                Life::join().expect("the child's main thread");
+                child();
+            };
+            let done = catch_unwind(AssertUnwindSafe(child));
+            // SAFETY: ends this process.
+            unsafe { libc::_exit(if done.is_ok() { 0 } else { 101 }) }
+        }
+        pid => {
+            assert!(pid > 0, "fork failed");
+            pid
+        }
+    }
+}
+
+/// Kills a forked process that was not reaped, and reaps it.
+pub fn kill(pid: i32) {
+    // SAFETY: a child that was not reaped.
+    assert_eq!(unsafe { libc::kill(pid, libc::SIGKILL) }, 0);
+    reap(pid);
+}
+
+/// Waits for a forked process and returns its status.
+pub fn reap(pid: i32) -> i32 {
+    let mut status = 0;
+    // SAFETY: our own child, and an integer to write to.
+    assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+    status
+}
+
+/// Connects as soon as somebody listens.
+pub fn connect(options: &Options, path: &Path) -> Sender {
+    let until = Instant::now() + AMPLE;
+    loop {
+        match options.connect(path) {
+            Ok(sender) => return sender,
+            Err(Error::NoMailbox { .. }) if Instant::now() < until => {
+                thread::sleep(Duration::from_millis(1));
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// Waits until `done`.
+pub fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let until = Instant::now() + AMPLE;
+    while !done() {
+        assert!(Instant::now() < until, "waited in vain until {what}");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
