@@ -262,7 +262,7 @@ fn what_is_reserved_is_sent_when_committed() {
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
     let mut sender = Sender::connect(&place.path).expect("connects");
-    drop(sender.reserve(100).expect("room"));
+    let _ = sender.reserve(100).expect("room");
     let mut reserved = sender.reserve(5).expect("room");
     reserved.copy_from_slice(b"later");
     reserved.commit().expect("sent");

@@ -33,7 +33,7 @@ pub(super) struct Lanes {
     /// Bytes of chunks that all lanes together may have.
     granted: u64,
     /// Lanes that are gone, until somebody has taken them out of the epoll set.
-    departed: Vec<Box<Inbound>>,
+    departed: Vec<Inbound>,
     faults: Vec<Error>,
 }
 
@@ -214,7 +214,7 @@ impl Lanes {
     }
 
     /// Lanes that are gone since the last time.
-    pub(super) fn take_departed(&mut self) -> Vec<Box<Inbound>> {
+    pub(super) fn take_departed(&mut self) -> Vec<Inbound> {
         std::mem::take(&mut self.departed)
     }
 
@@ -225,7 +225,7 @@ impl Lanes {
         gone.generation = gone.generation.wrapping_add(1);
         self.symmetric -= usize::from(lane.is_symmetric());
         self.granted -= lane.granted;
-        self.departed.push(lane);
+        self.departed.push(*lane);
         self.busy.retain(|&other| other != slot);
         self.idle.retain(|&other| other != slot);
         self.free.push(slot);

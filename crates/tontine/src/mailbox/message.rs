@@ -1,5 +1,7 @@
 //! What a receiver gets: [`Message`], [`InPlace`].
 
+#![allow(unsafe_code, reason = "the view that `recv_in_place` promises")]
+
 use std::fmt;
 use std::ops::Deref;
 use std::ptr::NonNull;
@@ -73,7 +75,6 @@ impl InPlace<'_> {
 impl Deref for InPlace<'_> {
     type Target = [u8];
 
-    #[allow(unsafe_code, reason = "the view that `recv_in_place` promises")]
     fn deref(&self) -> &[u8] {
         // SAFETY: the bytes lie in a mapping that the borrowed mailbox holds, checked when found;
         // that the sender changes them no more is what the caller of `recv_in_place` vouched for.

@@ -1,8 +1,9 @@
 //! Messages from many processes to one, which survive `kill -9`: [`Mailbox`], [`Sender`].
 //!
-//! A sender appends to memory that it alone may write; the receiver reads it and writes down how far
-//! it has come in memory that *it* alone may write. No lock is shared, so nobody who is killed holds
-//! one. Whether the reader is alive is one load of a word that the kernel marks when the reader ends.
+//! A sender appends to memory that it alone may write; the receiver reads it and writes down how
+//! far it has come in memory that *it* alone may write. No lock is shared, so nobody who is killed
+//! holds one. Whether the reader is alive is one load of a word that the kernel marks when the
+//! reader ends.
 //!
 //! ```
 //! use tontine::life::Life;
@@ -21,24 +22,30 @@
 //! # }
 //! ```
 //!
-//! The guarantees, in plain words, are in `docs/mailbox.md`; the shared bytes in `docs/layout.md`; what
-//! is left after each death in `docs/recovery.md`. Source: seed 002, which set out to build such a
-//! queue.
+//! The guarantees, in plain words, are in `docs/mailbox.md`; the shared bytes in `docs/layout.md`;
+//! what is left after each death in `docs/recovery.md`. Source: seed 002, which set out to build
+//! such a queue.
 
 mod address;
 mod door;
+mod growth;
 mod inbound;
 mod lanes;
 mod message;
 mod options;
 mod outbound;
+mod patience;
 mod receiver;
+mod reservation;
 mod sender;
+mod service;
 mod succession;
+mod welcome;
 mod wire;
 
 pub use address::Address;
 pub use message::{InPlace, Message, SenderId};
 pub use options::{Fences, OnDeath, Options, Waiting};
 pub use receiver::Mailbox;
-pub use sender::{Reservation, Sender};
+pub use reservation::Reservation;
+pub use sender::Sender;

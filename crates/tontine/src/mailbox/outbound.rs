@@ -89,8 +89,8 @@ impl Joined {
         membarrier::light();
     }
 
-    /// The other side's barrier: for when we are about to sleep. `false` where the kernel forbids by
-    /// now what makes it sure that we are woken.
+    /// The other side's barrier: for when we are about to sleep. `false` where the kernel forbids
+    /// by now what makes it sure that we are woken.
     // SYNC room-waiting: pairs with `membarrier::light` or the fence in `Inbound::tell_of_room`.
     pub(super) fn separate_heavily(&self) -> bool {
         fence(Ordering::SeqCst);

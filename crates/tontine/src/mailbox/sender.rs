@@ -1,48 +1,23 @@
 //! The sending end: [`Sender`].
 
-use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
-
 use super::address::Address;
-use super::options::{Fences, OnDeath, Options, Waiting};
+use super::growth::first_log2;
+use super::options::{Fences, OnDeath, Options};
 use super::outbound::{Connection, Heard, Joined};
+use super::patience::Patience;
+use super::reservation::Reservation;
 use super::succession;
-use super::wire::{self, FenceMode, MOST_CHUNKS, Note};
+use super::wire::FenceMode;
 use crate::error::{Error, Peer, Result};
-use crate::lane::mapped::half_of_own;
-use crate::lane::page::{
-    CLOSED, GIVE_BACK, LEAST_LOG2, MOST_LOG2, WAITING_AT, log2_for, longest_message,
-};
-use crate::lane::{Room, Writer};
+use crate::lane::Writer;
+use crate::lane::page::{CLOSED, GIVE_BACK, LEAST_LOG2, MOST_LOG2, longest_message};
 use crate::life::Life;
-use crate::sync::Ordering;
 use crate::sys::fork::Guard;
-use crate::sys::membarrier;
 use crate::sys::region::OwnRegion;
-use crate::sys::socket::{self, Sent};
-
-/// Chunks of this size or more fill before they grow: 64 KiB.
-const COMFORTABLE_LOG2: u32 = 16;
-
-/// An awake reader that makes no room for so long does not keep up.
-const KEEPING_UP: Duration = Duration::from_micros(100);
-
-/// Looks for room before the clock is asked.
-const LOOKS: u32 = 32;
-
-/// A sender that waits for its reader's successor looks this often for one.
-const LOOK_FOR_SUCCESSOR: Duration = Duration::from_millis(10);
-
-/// How long a sleep may be that nobody is sure to interrupt.
-const UNSURE_SLEEP: Duration = Duration::from_millis(1);
-
-/// The longest sleep without a look at the life word: only an exec of a reader with forked children
-/// passes pidfd and hang-up by.
-const LONGEST_SLEEP: Duration = Duration::from_millis(500);
+use crate::sys::{membarrier, pidfd, socket};
 
 /// One sender's lane to a mailbox.
 ///
@@ -61,7 +36,7 @@ pub struct Sender {
     /// When a successor was last looked for.
     pub(super) looked: Option<Instant>,
     /// Since when a message has waited for room that an awake reader may make.
-    full_since: Option<Instant>,
+    pub(super) full_since: Option<Instant>,
 }
 
 impl std::fmt::Debug for Sender {
@@ -216,8 +191,8 @@ impl Sender {
     /// Waits until everything is read and acknowledged, for at most `timeout` where there is one.
     ///
     /// # Errors
-    /// [`Error::TimedOut`]; [`Error::OwnerDied`] or [`Error::Closed`] where the reader will not read
-    /// it; with [`OnDeath::WaitForSuccessor`] a death is waited out.
+    /// [`Error::TimedOut`]; [`Error::OwnerDied`] or [`Error::Closed`] where the reader will not
+    /// read it; with [`OnDeath::WaitForSuccessor`] a death is waited out.
     pub fn wait_read(&mut self, timeout: Option<Duration>) -> Result<()> {
         let patience = timeout.map_or(Patience::Endless, Patience::until);
         self.wait_until(&patience, |sender, thorough| {
@@ -230,8 +205,8 @@ impl Sender {
     }
 
     /// Does what there is to do between messages: takes word of room, gives a large chunk back that
-    /// the lane no longer needs, looks for a successor. There is no thread that would do it: call it
-    /// when the descriptor is readable, or now and then.
+    /// the lane no longer needs, looks for a successor. There is no thread that would do it: call
+    /// it when the descriptor is readable, or now and then.
     ///
     /// # Errors
     /// As [`Sender::send`].
@@ -285,7 +260,7 @@ impl Sender {
     }
 
     /// After a header store: wakes a receiver that sleeps.
-    fn published(&mut self) {
+    pub(super) fn published(&mut self) {
         if self.connection.joined.is_none() {
             // It may have welcomed us and gone to sleep since we last looked. Either it saw our
             // store in its look before sleeping, or its WELCOME was sent before that and is here:
@@ -312,91 +287,9 @@ impl Sender {
         })
     }
 
-    /// Calls `done` until it says so; spins, then sleeps, as the options say. Told to be thorough,
-    /// it looks for more than room.
-    fn wait_until(
-        &mut self,
-        patience: &Patience,
-        mut done: impl FnMut(&mut Self, bool) -> Result<bool>,
-    ) -> Result<()> {
-        if done(self, true)? {
-            return Ok(());
-        }
-        let spin_until = match self.options.waiting {
-            _ if self.ended.is_some() => Some(Instant::now()),
-            Waiting::Spin => None,
-            Waiting::Sleep => Some(Instant::now()),
-            Waiting::SpinThenSleep(time) => Instant::now().checked_add(time),
-        };
-        loop {
-            if patience.is_over() {
-                return Err(Error::TimedOut);
-            }
-            for look in 0..LOOKS {
-                if done(self, look == 0)? {
-                    return Ok(());
-                }
-                std::hint::spin_loop();
-            }
-            if spin_until.is_some_and(|until| Instant::now() >= until)
-                && self.sleep(patience, &mut done)?
-            {
-                return Ok(());
-            }
-        }
-    }
-
-    /// Waits in the kernel for word from the receiver, or its end. Returns whether it is done.
-    fn sleep(
-        &mut self,
-        patience: &Patience,
-        done: &mut impl FnMut(&mut Self, bool) -> Result<bool>,
-    ) -> Result<bool> {
-        self.say_waiting(1);
-        let sure = self.connection.joined.as_ref().is_none_or(Joined::separate_heavily);
-        let slept = match done(self, true) {
-            Ok(false) => {
-                let longest = match (sure, &self.ended) {
-                    (true, None) => LONGEST_SLEEP,
-                    (true, Some(_)) => LOOK_FOR_SUCCESSOR,
-                    (false, _) => UNSURE_SLEEP,
-                };
-                self.poll(patience.left(longest)).map(|()| false)
-            }
-            other => other,
-        };
-        self.say_waiting(0);
-        slept
-    }
-
-    /// Tells the receiver, in every chunk that it may be reading, whether we wait.
-    fn say_waiting(&self, waiting: u32) {
-        for link in self.writer.chain() {
-            half_of_own(&link.region, WAITING_AT).store(waiting, Ordering::Relaxed);
-        }
-    }
-
-    fn poll(&self, timeout: Duration) -> Result<()> {
-        let (socket, process) = self.connection.waits();
-        let mut watched: Vec<PollFd<'_>> = Vec::with_capacity(2);
-        // A socket that hung up is readable for ever; then only time passes.
-        if self.ended.is_none() {
-            watched.push(PollFd::from_borrowed_fd(socket, PollFlags::IN));
-            watched.extend(process.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
-        }
-        let timeout = Timespec {
-            tv_sec: timeout.as_secs().cast_signed(),
-            tv_nsec: timeout.subsec_nanos().into(),
-        };
-        match poll(&mut watched, Some(&timeout)) {
-            Ok(_) | Err(Errno::INTR) => Ok(()),
-            Err(errno) => Err(Error::system("poll", errno)),
-        }
-    }
-
     /// Whether anything may be sent: listens, and sees whether the reader is dead, closed, or wants
     /// its memory back.
-    fn ready(&mut self) -> Result<()> {
+    pub(super) fn ready(&mut self) -> Result<()> {
         self.check()?;
         self.listen();
         if self.ended.is_none() {
@@ -424,12 +317,20 @@ impl Sender {
         }
     }
 
+    /// After a sleep: whether the reader's process has ended, whatever its life word says.
+    pub(super) fn look_at_process(&mut self) {
+        let Some(joined) = &self.connection.joined else { return };
+        if self.ended.is_none() && joined.process.as_ref().is_some_and(pidfd::has_ended) {
+            self.ended = Some(Error::OwnerDied { peer: joined.peer });
+        }
+    }
+
     fn is_open_or_unknown(&self) -> bool {
         self.connection.joined.as_ref().is_none_or(Joined::is_open)
     }
 
     /// Takes what the receiver said on the socket.
-    fn listen(&mut self) {
+    pub(super) fn listen(&mut self) {
         while self.ended.is_none() {
             let options = &self.options;
             match self.connection.hear(|uid| options.admits(uid)) {
@@ -465,198 +366,9 @@ impl Sender {
         Ok(())
     }
 
-    /// Whether a message of `length` bytes has room now, in this chunk or in a new one.
-    fn find_room(&mut self, length: usize, at_once: bool) -> Result<bool> {
-        if length > self.longest_message() {
-            let most = self.longest_message() as u64;
-            return Err(Error::TooLarge { len: length as u64, most });
-        }
-        if self.writer.fits(length) {
-            return Ok(true);
-        }
-        self.refresh()?;
-        match self.writer.make_room(length) {
-            Room::Here => Ok(true),
-            Room::Never => Ok(self.grow(length)? && self.writer.make_room(length) == Room::Here),
-            Room::Later if !at_once && self.reader_keeps_up() => Ok(false),
-            Room::Later => Ok(self.grow(length)? && self.writer.make_room(length) == Room::Here),
-        }
-    }
-
-    /// Whether the lane is better left as it is: a reader that is at work makes room soon, and a
-    /// chunk that stays in the cache is worth more than one that never fills.
-    fn reader_keeps_up(&mut self) -> bool {
-        let Some(joined) = &self.connection.joined else { return false };
-        if self.writer.log2() < COMFORTABLE_LOG2 || self.ended.is_some() || joined.is_asleep() {
-            return false;
-        }
-        let since = *self.full_since.get_or_insert_with(Instant::now);
-        since.elapsed() < KEEPING_UP
-    }
-
-    /// Goes on in a larger chunk. `false` where caps or memory do not allow it now.
-    fn grow(&mut self, length: usize) -> Result<bool> {
-        let needed = log2_for(length).unwrap_or(MOST_LOG2);
-        let log2 = (self.writer.log2() + 1).max(needed).min(MOST_LOG2);
-        let granted = match &self.connection.joined {
-            Some(joined) => joined.granted(),
-            None if self.ended.is_some() => self.writer.bytes().max(self.options.lane_cap),
-            // Nothing is granted yet but what it was brought.
-            None => 0,
-        };
-        let cap = self.options.lane_cap;
-        if self.writer.chain().len() == MOST_CHUNKS {
-            return Ok(false);
-        }
-        let fits = |log2: u32, cap: u64| self.writer.bytes() + (1 << log2) <= cap;
-        // Doubling is a habit, not a need: what is left of the cap may hold a smaller one.
-        let left = cap.saturating_sub(self.writer.bytes()).max(1).ilog2();
-        let log2 = log2.min(left);
-        if log2 < needed.max(LEAST_LOG2) {
-            return Ok(false);
-        }
-        if !fits(log2, granted) {
-            if self.connection.joined.is_none() {
-                return Ok(false);
-            }
-            let wanted = wire::write(Note::Want(cap));
-            socket::send(&self.connection.socket, &wanted, &[])?;
-            return Ok(false);
-        }
-        self.go_on_in(log2)
-    }
-
-    /// Returns to a small chunk, if everything in the large one is read.
-    fn give_back(&mut self) {
-        let small = first_log2(&self.options);
-        if self.refresh().is_ok() && self.writer.is_read() && self.writer.log2() > small {
-            // Should there be no memory for the small one, the large one stays.
-            if let Ok(true) = self.go_on_in(small) {
-                self.writer.forget_old();
-                self.kept.drain(..self.kept.len().saturating_sub(1));
-            }
-        }
-    }
-
-    /// Passes a new chunk, then publishes that it is the next.
-    fn go_on_in(&mut self, log2: u32) -> Result<bool> {
-        let (region, descriptor) = match OwnRegion::new("tontine-chunk", 1 << log2) {
-            Ok(made) => made,
-            // No memory, no descriptor: as if the cap were reached.
-            Err(error) if is_shortage(&error) => return Ok(false),
-            Err(error) => return Err(error),
-        };
-        // A dead reader takes no more chunks: its successor gets them all at once.
-        if self.ended.is_none() {
-            let note = wire::write(Note::Chunk(log2, self.writer.sequence()));
-            match socket::send(&self.connection.socket, &note, &[descriptor.as_fd()])? {
-                Sent::Yes => {}
-                Sent::Full => return Ok(false),
-                Sent::Gone => {
-                    let peer = self.connection.peer();
-                    self.ended = Some(Error::OwnerDied { peer });
-                    return Ok(false);
-                }
-            }
-        }
-        self.writer.go_on_in(region, log2);
-        if self.options.on_death == OnDeath::WaitForSuccessor {
-            self.kept.push(descriptor);
-        }
-        self.published();
-        Ok(true)
-    }
-
     /// What we can, and what we bring.
     pub(super) fn fences(&self) -> FenceMode {
         let asymmetric = self.options.fences == Fences::Asymmetric && membarrier::register();
         if asymmetric { FenceMode::Asymmetric } else { FenceMode::Symmetric }
-    }
-}
-
-/// Two to this power are the bytes of a lane's first chunk.
-fn first_log2(options: &Options) -> u32 {
-    options.first_chunk.min(options.lane_cap).ilog2()
-}
-
-fn is_shortage(error: &Error) -> bool {
-    [libc::ENOMEM, libc::ENOSPC, libc::EMFILE, libc::ENFILE].contains(&error.errno())
-}
-
-/// How long a call may wait.
-enum Patience {
-    None,
-    Until(Instant),
-    Endless,
-}
-
-impl Patience {
-    fn until(timeout: Duration) -> Self {
-        Instant::now().checked_add(timeout).map_or(Self::Endless, Self::Until)
-    }
-
-    fn is_over(&self) -> bool {
-        match self {
-            Self::None => true,
-            Self::Until(until) => Instant::now() >= *until,
-            Self::Endless => false,
-        }
-    }
-
-    fn left(&self, most: Duration) -> Duration {
-        match self {
-            Self::None => Duration::ZERO,
-            Self::Until(until) => until.saturating_duration_since(Instant::now()).min(most),
-            Self::Endless => most,
-        }
-    }
-}
-
-/// Room for one message, written in place. Dropped without [`Reservation::commit`], nothing was sent.
-#[derive(Debug)]
-pub struct Reservation<'a> {
-    sender: &'a mut Sender,
-    length: usize,
-}
-
-impl Reservation<'_> {
-    /// Sends what stands in it.
-    ///
-    /// # Errors
-    /// The reader died or closed meanwhile, and nothing was sent.
-    pub fn commit(self) -> Result<()> {
-        if !self.sender.connection.joined.as_ref().is_none_or(Joined::is_alive) {
-            self.sender.ready()?;
-        }
-        self.sender.writer.publish(self.length);
-        self.sender.published();
-        Ok(())
-    }
-}
-
-impl Deref for Reservation<'_> {
-    type Target = [u8];
-
-    #[allow(unsafe_code, reason = "a view of our own memory")]
-    fn deref(&self) -> &[u8] {
-        let writer = &self.sender.writer;
-        // SAFETY: the room was found to fit; nobody else writes it, and nobody publishes it while
-        // the sender is borrowed. What an earlier lap left there are initialised bytes.
-        unsafe {
-            let start = writer.region().base().add(writer.payload_at());
-            std::slice::from_raw_parts(start.as_ptr(), self.length)
-        }
-    }
-}
-
-impl DerefMut for Reservation<'_> {
-    #[allow(unsafe_code, reason = "a view of our own memory")]
-    fn deref_mut(&mut self) -> &mut [u8] {
-        let writer = &self.sender.writer;
-        // SAFETY: as above; `self` is borrowed mutably.
-        unsafe {
-            let start = writer.region().base().add(writer.payload_at());
-            std::slice::from_raw_parts_mut(start.as_ptr(), self.length)
-        }
     }
 }

@@ -70,6 +70,7 @@ pub(crate) fn seqpacket() -> Result<OwnedFd> {
 ///
 /// # Errors
 /// [`Error::System`].
+#[cfg(test)]
 pub(crate) fn pair() -> Result<(OwnedFd, OwnedFd)> {
     rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
         .map_err(|errno| Error::system("socketpair", errno))

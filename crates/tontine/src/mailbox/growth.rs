@@ -1,0 +1,134 @@
+//! Where a sender finds room: in its chunk, or in a new one.
+//!
+//! Every step is in `docs/recovery.md`: the new chunk is passed first and announced by `next` then.
+
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use super::options::{OnDeath, Options};
+use super::sender::Sender;
+use super::wire::{self, MOST_CHUNKS, Note};
+use crate::error::{Error, Result};
+use crate::lane::Room;
+use crate::lane::page::{LEAST_LOG2, MOST_LOG2, log2_for};
+use crate::sys::region::OwnRegion;
+use crate::sys::socket::{self, Sent};
+
+/// Chunks of this size or more fill before they grow: 64 KiB.
+const COMFORTABLE_LOG2: u32 = 16;
+
+/// An awake reader that makes no room for so long does not keep up.
+const KEEPING_UP: Duration = Duration::from_micros(100);
+
+impl Sender {
+    /// Whether a message of `length` bytes has room now, in this chunk or in a new one.
+    pub(super) fn find_room(&mut self, length: usize, at_once: bool) -> Result<bool> {
+        if length > self.longest_message() {
+            let most = self.longest_message() as u64;
+            return Err(Error::TooLarge { len: length as u64, most });
+        }
+        if self.writer.fits(length) {
+            return Ok(true);
+        }
+        self.refresh()?;
+        match self.writer.make_room(length) {
+            Room::Here => Ok(true),
+            Room::Never => Ok(self.grow(length)? && self.writer.make_room(length) == Room::Here),
+            Room::Later if !at_once && self.reader_keeps_up() => Ok(false),
+            Room::Later => Ok(self.grow(length)? && self.writer.make_room(length) == Room::Here),
+        }
+    }
+
+    /// Whether the lane is better left as it is: a reader that is at work makes room soon, and a
+    /// chunk that stays in the cache is worth more than one that never fills.
+    pub(super) fn reader_keeps_up(&mut self) -> bool {
+        let Some(joined) = &self.connection.joined else { return false };
+        if self.writer.log2() < COMFORTABLE_LOG2 || self.ended.is_some() || joined.is_asleep() {
+            return false;
+        }
+        let since = *self.full_since.get_or_insert_with(Instant::now);
+        since.elapsed() < KEEPING_UP
+    }
+
+    /// Goes on in a larger chunk. `false` where caps or memory do not allow it now.
+    pub(super) fn grow(&mut self, length: usize) -> Result<bool> {
+        let needed = log2_for(length).unwrap_or(MOST_LOG2);
+        let log2 = (self.writer.log2() + 1).max(needed).min(MOST_LOG2);
+        let granted = match &self.connection.joined {
+            Some(joined) => joined.granted(),
+            None if self.ended.is_some() => self.writer.bytes().max(self.options.lane_cap),
+            // Nothing is granted yet but what it was brought.
+            None => 0,
+        };
+        let cap = self.options.lane_cap;
+        if self.writer.chain().len() == MOST_CHUNKS {
+            return Ok(false);
+        }
+        let fits = |log2: u32, cap: u64| self.writer.bytes() + (1 << log2) <= cap;
+        // Doubling is a habit, not a need: what is left of the cap may hold a smaller one.
+        let left = cap.saturating_sub(self.writer.bytes()).max(1).ilog2();
+        let log2 = log2.min(left);
+        if log2 < needed.max(LEAST_LOG2) {
+            return Ok(false);
+        }
+        if !fits(log2, granted) {
+            if self.connection.joined.is_none() {
+                return Ok(false);
+            }
+            let wanted = wire::write(Note::Want(cap));
+            socket::send(&self.connection.socket, &wanted, &[])?;
+            return Ok(false);
+        }
+        self.go_on_in(log2)
+    }
+
+    /// Returns to a small chunk, if everything in the large one is read.
+    pub(super) fn give_back(&mut self) {
+        let small = first_log2(&self.options);
+        if self.refresh().is_ok() && self.writer.is_read() && self.writer.log2() > small {
+            // Should there be no memory for the small one, the large one stays.
+            if let Ok(true) = self.go_on_in(small) {
+                self.writer.forget_old();
+                self.kept.drain(..self.kept.len().saturating_sub(1));
+            }
+        }
+    }
+
+    /// Passes a new chunk, then publishes that it is the next.
+    pub(super) fn go_on_in(&mut self, log2: u32) -> Result<bool> {
+        let (region, descriptor) = match OwnRegion::new("tontine-chunk", 1 << log2) {
+            Ok(made) => made,
+            // No memory, no descriptor: as if the cap were reached.
+            Err(error) if is_shortage(&error) => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        // A dead reader takes no more chunks: its successor gets them all at once.
+        if self.ended.is_none() {
+            let note = wire::write(Note::Chunk(log2, self.writer.sequence()));
+            match socket::send(&self.connection.socket, &note, &[descriptor.as_fd()])? {
+                Sent::Yes => {}
+                Sent::Full => return Ok(false),
+                Sent::Gone => {
+                    let peer = self.connection.peer();
+                    self.ended = Some(Error::OwnerDied { peer });
+                    return Ok(false);
+                }
+            }
+        }
+        self.writer.go_on_in(region, log2);
+        if self.options.on_death == OnDeath::WaitForSuccessor {
+            self.kept.push(descriptor);
+        }
+        self.published();
+        Ok(true)
+    }
+}
+
+/// Two to this power are the bytes of a lane's first chunk.
+pub(super) fn first_log2(options: &Options) -> u32 {
+    options.first_chunk.min(options.lane_cap).ilog2()
+}
+
+fn is_shortage(error: &Error) -> bool {
+    [libc::ENOMEM, libc::ENOSPC, libc::EMFILE, libc::ENFILE].contains(&error.errno())
+}

@@ -1,0 +1,93 @@
+//! What a mailbox does besides receiving: it takes connections, hears of ends, and asks for memory
+//! back. There is no thread for it; its methods do it on the way.
+
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use super::door::{About, same_generation};
+use super::inbound::Inbound;
+use super::receiver::Mailbox;
+use crate::error::{Error, Result};
+
+impl Mailbox {
+    /// Asks idle lanes for their large chunks. Returns when to look again.
+    pub(super) fn give_back(&mut self) -> Option<Duration> {
+        let now = Instant::now();
+        let after = self.options.give_back_after;
+        let before = now.checked_sub(after)?;
+        let mut later = false;
+        for lane in self.lanes.all() {
+            later |= lane.ask_back(now, before);
+        }
+        later.then_some(after)
+    }
+
+    /// Deals with connections, hang-ups and ends; waits for them up to `timeout`.
+    pub(super) fn service(&mut self, timeout: Option<Duration>) -> Result<()> {
+        self.since_service = 0;
+        let events = self.door.events(timeout)?;
+        for about in events {
+            match about {
+                About::Listener => self.accept()?,
+                About::Knocker(number) => self.answer(number),
+                About::Doorbell(slot, generation) => {
+                    self.of_lane(slot, generation);
+                }
+                About::Socket(slot, generation) => self.hear(slot, generation),
+                About::Process(slot, generation) => {
+                    if let Some(lane) = self.of_lane(slot, generation) {
+                        lane.ended = true;
+                        if let Some(process) = lane.pidfd.take() {
+                            self.door.unwatch(process.as_fd());
+                        }
+                    }
+                }
+            }
+        }
+        for lane in self.lanes.take_departed() {
+            let process = lane.pidfd.as_ref().map(AsFd::as_fd);
+            let descriptors = [lane.socket.as_fd(), lane.doorbell.as_fd()];
+            // A forked child of ours may hold a copy, and a copy keeps it in the set.
+            descriptors.into_iter().chain(process).for_each(|one| self.door.unwatch(one));
+        }
+        self.door.expire(self.options.handshake_deadline);
+        self.lanes.settle();
+        if timeout == Some(Duration::ZERO) {
+            self.give_back();
+        }
+        Ok(())
+    }
+
+    /// The lane that an event is about, which is busy from now on.
+    pub(super) fn of_lane(&mut self, slot: u32, event: u32) -> Option<&mut Inbound> {
+        self.lanes.wake(slot);
+        self.lanes.at(slot).filter(|lane| same_generation(event, lane.id.generation))
+    }
+
+    /// Reads a lane's notes.
+    pub(super) fn hear(&mut self, slot: u32, generation: u32) {
+        // Never all that is left: somebody else may come.
+        let left = self.options.mailbox_cap.saturating_sub(self.lanes.granted()) / 2;
+        let lane_cap = self.options.lane_cap;
+        self.lanes.wake(slot);
+        let Some(lane) = self.lanes.at(slot) else { return };
+        if !same_generation(generation, lane.id.generation) {
+            return;
+        }
+        let wanted = lane.cap;
+        if let Err(broken) = lane.read_notes() {
+            let peer = lane.peer;
+            self.lanes.fault(Error::Protocol { peer, what: broken.0 });
+            return self.lanes.remove(slot);
+        }
+        if lane.ended {
+            // It would go on telling of its hang-up until the lane is drained.
+            self.door.unwatch(lane.socket.as_fd());
+            return;
+        }
+        let more = lane.cap.min(lane_cap).saturating_sub(lane.granted).min(left);
+        if lane.cap > wanted && more > 0 {
+            self.lanes.grant(slot, more);
+        }
+    }
+}
