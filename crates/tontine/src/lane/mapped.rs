@@ -24,6 +24,10 @@ impl Region for OwnRegion {
     #[inline(always)]
     fn copy_in(&self, at: usize, bytes: &[u8]) {
         debug_assert!(at + bytes.len() <= self.size());
+        if bytes.len() == 8 {
+            let word = u64::from_ne_bytes(bytes.try_into().expect("eight"));
+            return self.word(at).store(word, Ordering::Relaxed);
+        }
         // SAFETY: inside the mapping, which only this process writes, and only through this handle;
         // a slice of the program's cannot overlap it, for nobody has a reference into it but a
         // `Reservation`, which borrows the sender.
@@ -58,16 +62,18 @@ impl Region for PeerRegion {
         unreachable!("a peer's region is never written");
     }
 
-    #[inline]
+    #[inline(always)]
     fn copy_out(&self, at: usize, length: usize, into: &mut Vec<u8>) {
         debug_assert!(at + length.next_multiple_of(8) <= self.size());
         into.reserve(length.next_multiple_of(8));
         let start = into.len();
         if length <= SHORT {
-            for offset in (0..length).step_by(8) {
+            let mut offset = 0;
+            while offset < length {
                 let word = self.word(at + offset).load(Ordering::Relaxed);
                 // SAFETY: room for whole words was reserved above.
                 unsafe { into.as_mut_ptr().add(start + offset).cast::<u64>().write_unaligned(word) }
+                offset += 8;
             }
         } else {
             // SAFETY: `length` bytes are inside the mapping and inside what was reserved.

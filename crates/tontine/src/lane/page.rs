@@ -64,6 +64,7 @@ const _: () = {
     assert!(WAITING_AT / 64 != RING_AT / 64, "waiting is polled, records are written");
     assert!(STATE_AT / 64 != POSITION_AT / 64, "state is loaded at each send");
     assert!(RING_AT.is_multiple_of(64) && GRANTED_AT.is_multiple_of(8));
+    assert!(LOG2_AT == VERSION_AT + 4, "version and size are written as one word");
     assert!(ring(1 << LEAST_LOG2).is_multiple_of(8));
 };
 

@@ -9,7 +9,9 @@
 
 use std::collections::VecDeque;
 
-use super::page::{BASE_AT, CHUNK_MAGIC, LOG2_AT, MAGIC_AT, RING_AT, SEQUENCE_AT, VERSION, ring};
+use super::page::{
+    BASE_AT, CHUNK_MAGIC, MAGIC_AT, RING_AT, SEQUENCE_AT, VERSION, VERSION_AT, ring,
+};
 use super::record::{HEADER, Header, NOTHING, size_of_message};
 use super::region::Region;
 use crate::sync::Ordering;
@@ -37,8 +39,10 @@ pub(crate) struct Writer<R> {
     tail: u64,
     /// How far the receiver has read, as last believed.
     position: u64,
-    /// Chunks that still hold something unread, and the newest.
-    chain: VecDeque<Link<R>>,
+    /// The chunk that is written.
+    newest: Link<R>,
+    /// Chunks before it that still hold something unread, the oldest first.
+    older: VecDeque<Link<R>>,
     /// The newest's ring ends here.
     ring_end: usize,
     sequence: u64,
@@ -69,54 +73,37 @@ pub(crate) struct FalsePosition {
 impl<R: Region> Writer<R> {
     /// A lane that begins in `first`, zeroed memory of two to the power `log2` bytes.
     pub(crate) fn new(first: R, log2: u32) -> Self {
-        let mut writer = Self {
-            room: 0,
+        label(&first, log2, 0, 0);
+        Self {
+            room: ring(1 << log2),
             at: RING_AT,
             tail: 0,
             position: 0,
-            chain: VecDeque::new(),
-            ring_end: RING_AT,
-            sequence: 0,
-        };
-        writer.enter(first, log2);
-        writer
-    }
-
-    /// Goes on in a chunk that nobody looks at yet.
-    fn enter(&mut self, region: R, log2: u32) {
-        let size = 1_usize << log2;
-        let half = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
-        region.word(MAGIC_AT).store(CHUNK_MAGIC, Ordering::Relaxed);
-        region.word(LOG2_AT - 4).store(half(VERSION, log2), Ordering::Relaxed);
-        region.word(SEQUENCE_AT).store(self.sequence, Ordering::Relaxed);
-        region.word(BASE_AT).store(self.tail, Ordering::Relaxed);
-        self.sequence += 1;
-        self.chain.push_back(Link { region, log2, base: self.tail, end: None });
-        self.at = RING_AT;
-        self.ring_end = size;
-        self.room = ring(size);
-    }
-
-    /// The chunk that is being written.
-    #[inline(always)]
-    fn newest(&self) -> &R {
-        // There is one from `new` on, and only older ones are dropped.
-        &self.chain[self.chain.len() - 1].region
+            ring_end: 1 << log2,
+            newest: Link { region: first, log2, base: 0, end: None },
+            older: VecDeque::new(),
+            sequence: 1,
+        }
     }
 
     /// Chunks, the oldest first.
-    pub(crate) fn chain(&self) -> impl ExactSizeIterator<Item = &Link<R>> {
-        self.chain.iter()
+    pub(crate) fn chain(&self) -> impl Iterator<Item = &Link<R>> {
+        self.older.iter().chain(std::iter::once(&self.newest))
+    }
+
+    /// How many chunks there are.
+    pub(crate) fn chunks(&self) -> usize {
+        self.older.len() + 1
     }
 
     /// Two to this power are the bytes of the newest chunk.
     pub(crate) fn log2(&self) -> u32 {
-        self.chain[self.chain.len() - 1].log2
+        self.newest.log2
     }
 
     /// Bytes of all chunks.
     pub(crate) fn bytes(&self) -> u64 {
-        self.chain.iter().map(|link| 1_u64 << link.log2).sum()
+        self.chain().map(|link| 1_u64 << link.log2).sum()
     }
 
     /// Number of the next chunk.
@@ -126,7 +113,7 @@ impl<R: Region> Writer<R> {
 
     /// Where the oldest chunk's first record stands.
     pub(crate) fn base(&self) -> u64 {
-        self.chain[0].base
+        self.older.front().unwrap_or(&self.newest).base
     }
 
     /// How far the receiver has read, as last believed.
@@ -159,13 +146,13 @@ impl<R: Region> Writer<R> {
 
     /// The memory in which [`Writer::payload_at`] lies.
     pub(crate) fn region(&self) -> &R {
-        self.newest()
+        &self.newest.region
     }
 
     /// Appends a message that fits.
     #[inline(always)]
     pub(crate) fn push(&mut self, message: &[u8]) {
-        self.newest().copy_in(self.at + HEADER, message);
+        self.newest.region.copy_in(self.at + HEADER, message);
         self.publish(message.len());
     }
 
@@ -174,7 +161,7 @@ impl<R: Region> Writer<R> {
     pub(crate) fn publish(&mut self, length: usize) {
         debug_assert!(self.fits(length));
         let size = size_of_message(length);
-        let newest = self.newest();
+        let newest = &self.newest.region;
         newest.word(self.at + size).store(NOTHING, Ordering::Relaxed);
         // SYNC publish: pairs with the load in `Reader::look`.
         newest.word(self.at).store(Header::Message(length).word(), Ordering::Release);
@@ -193,8 +180,8 @@ impl<R: Region> Writer<R> {
             return Err(FalsePosition { from: self.position, to: self.tail, found: position });
         }
         self.position = position;
-        while self.chain.front().is_some_and(|link| link.end.is_some_and(|end| end <= position)) {
-            self.chain.pop_front();
+        while self.older.front().is_some_and(|link| link.end.is_some_and(|end| end <= position)) {
+            self.older.pop_front();
         }
         Ok(())
     }
@@ -203,7 +190,7 @@ impl<R: Region> Writer<R> {
     /// must go to the start of the ring.
     pub(crate) fn make_room(&mut self, length: usize) -> Room {
         let size = size_of_message(length);
-        let base = self.chain[self.chain.len() - 1].base;
+        let base = self.newest.base;
         let whole = self.ring_end - RING_AT;
         if size > whole / 2 - HEADER {
             return Room::Never;
@@ -223,7 +210,7 @@ impl<R: Region> Writer<R> {
 
     /// Fills the ring to its end and goes to its start, whose first word is free.
     fn pad(&mut self, to_end: usize) {
-        let newest = self.newest();
+        let newest = &self.newest.region;
         newest.word(RING_AT).store(NOTHING, Ordering::Relaxed);
         // SYNC publish: pairs with the load in `Reader::look`.
         newest.word(self.at).store(Header::Padding(to_end - HEADER).word(), Ordering::Release);
@@ -234,21 +221,24 @@ impl<R: Region> Writer<R> {
     /// Goes on in `region`, zeroed memory of two to the power `log2` bytes, which the receiver was
     /// sent before.
     pub(crate) fn go_on_in(&mut self, region: R, log2: u32) {
-        let at = self.at;
-        let end = self.tail + HEADER as u64;
-        let index = self.chain.len() - 1;
-        self.chain[index].end = Some(end);
-        self.tail = end;
-        self.enter(region, log2);
+        let at = std::mem::replace(&mut self.at, RING_AT);
+        self.tail += HEADER as u64;
+        label(&region, log2, self.sequence, self.tail);
+        self.sequence += 1;
+        self.ring_end = 1 << log2;
+        self.room = ring(1 << log2);
+        let newest = Link { region, log2, base: self.tail, end: None };
+        let mut before = std::mem::replace(&mut self.newest, newest);
+        before.end = Some(self.tail);
         // One header's room is always left for this.
         // SYNC publish: pairs with the load in `Reader::look`.
-        self.chain[index].region.word(at).store(Header::Next(log2).word(), Ordering::Release);
+        before.region.word(at).store(Header::Next(log2).word(), Ordering::Release);
+        self.older.push_back(before);
     }
 
     /// Drops all chunks but the newest: for when everything before it is read.
     pub(crate) fn forget_old(&mut self) {
-        let newest = self.chain.len() - 1;
-        self.chain.drain(..newest);
+        self.older.clear();
     }
 
     /// What the receiver did not read, in order, and forgets it.
@@ -258,7 +248,7 @@ impl<R: Region> Writer<R> {
     pub(crate) fn take_back(&mut self) -> Vec<Vec<u8>> {
         let mut unread = Vec::new();
         let mut position = self.position;
-        let mut links = self.chain.iter();
+        let mut links = self.older.iter().chain(std::iter::once(&self.newest));
         let Some(mut link) = links.next() else { return unread };
         let place = |link: &Link<R>, position: u64| {
             RING_AT + ((position - link.base) % ring(1 << link.log2) as u64) as usize
@@ -286,4 +276,13 @@ impl<R: Region> Writer<R> {
         self.forget_old();
         unread
     }
+}
+
+/// Writes a new chunk's first words. Nobody looks at it yet.
+fn label<R: Region>(region: &R, log2: u32, sequence: u64, base: u64) {
+    region.word(MAGIC_AT).store(CHUNK_MAGIC, Ordering::Relaxed);
+    let halves = u64::from(VERSION) | u64::from(log2) << 32;
+    region.word(VERSION_AT).store(halves, Ordering::Relaxed);
+    region.word(SEQUENCE_AT).store(sequence, Ordering::Relaxed);
+    region.word(BASE_AT).store(base, Ordering::Relaxed);
 }

@@ -61,7 +61,7 @@ impl Sender {
             None => 0,
         };
         let cap = self.options.lane_cap;
-        if self.writer.chain().len() == MOST_CHUNKS {
+        if self.writer.chunks() == MOST_CHUNKS {
             return Ok(false);
         }
         let fits = |log2: u32, cap: u64| self.writer.bytes() + (1 << log2) <= cap;

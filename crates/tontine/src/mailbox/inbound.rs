@@ -97,6 +97,14 @@ impl Inbound {
         self.symmetric
     }
 
+    /// The next message, if it stands there and nothing else has to be done.
+    #[inline(always)]
+    pub(super) fn message(&mut self) -> Option<usize> {
+        let Ok(Found::Message(length)) = self.reader.look() else { return None };
+        self.found = self.found.wrapping_add(1);
+        Some(length)
+    }
+
     /// Looks at the next record, through one change of chunks at most.
     ///
     /// # Errors

@@ -10,14 +10,14 @@ use super::door::Door;
 use super::lanes::{Lanes, Taken};
 use super::message::{InPlace, Message, SenderId};
 use super::options::{Fences, Options, Waiting};
-use crate::error::{Error, Result};
+use crate::error::{Error, Peer, Result};
 use crate::life::{Desk, Life};
 use crate::sync::{Ordering, fence};
 use crate::sys::fork::Guard;
 use crate::sys::membarrier;
 
-/// Messages, or passes without any, between two looks at connections and hang-ups.
-const SERVICE_AFTER: u32 = 4096;
+/// Turns, or passes without a message, between two looks at connections and hang-ups.
+const SERVICE_AFTER: u32 = 1024;
 
 /// Passes without a message between two looks at the clock.
 const CLOCK_AFTER: u32 = 64;
@@ -35,7 +35,7 @@ pub struct Mailbox {
     /// Found and handed out; acknowledged by the next call.
     taken: Option<Taken>,
     copied: Vec<u8>,
-    /// Passes and messages since connections were looked at.
+    /// Passes and turns since connections were looked at.
     pub(super) since_service: u32,
     armed: bool,
     pub(super) door: Door,
@@ -107,7 +107,11 @@ impl Mailbox {
     /// # Errors
     /// [`Error::Forked`], or what the system says when it cannot wait. A sender's death or
     /// misbehaviour is no error of the mailbox: see [`Mailbox::faults`].
+    #[inline]
     pub fn recv(&mut self) -> Result<Message<'_>> {
+        if let Some(from) = self.recv_fast() {
+            return Ok(self.message(from));
+        }
         let taken = self.wait(None)?;
         Ok(self.hand_out(taken))
     }
@@ -116,7 +120,11 @@ impl Mailbox {
     ///
     /// # Errors
     /// [`Error::WouldBlock`] where there is none; else as [`Mailbox::recv`].
+    #[inline]
     pub fn try_recv(&mut self) -> Result<Message<'_>> {
+        if let Some(from) = self.recv_fast() {
+            return Ok(self.message(from));
+        }
         let taken = self.next_or_service()?.ok_or(Error::WouldBlock)?;
         Ok(self.hand_out(taken))
     }
@@ -126,6 +134,9 @@ impl Mailbox {
     /// # Errors
     /// [`Error::TimedOut`]; else as [`Mailbox::recv`].
     pub fn recv_timeout(&mut self, timeout: Duration) -> Result<Message<'_>> {
+        if let Some(from) = self.recv_fast() {
+            return Ok(self.message(from));
+        }
         let taken = self.wait(Instant::now().checked_add(timeout))?;
         Ok(self.hand_out(taken))
     }
@@ -139,14 +150,18 @@ impl Mailbox {
         if most == 0 {
             return Ok(0);
         }
-        let mut taken = Some(self.wait(None)?);
-        let mut count = 0;
-        while let Some(one) = taken {
-            each(&self.hand_out(one));
-            self.acknowledge();
+        each(&self.recv()?);
+        let mut count = 1;
+        while count < most {
+            if let Some(from) = self.recv_fast() {
+                each(&self.message(from));
+            } else {
+                let Some(taken) = self.next()? else { break };
+                each(&self.hand_out(taken));
+            }
             count += 1;
-            taken = if count < most { self.next()? } else { None };
         }
+        self.acknowledge();
         Ok(count)
     }
 
@@ -238,20 +253,37 @@ impl Mailbox {
         if self.guard.is_forked() { Err(Error::Forked) } else { Ok(()) }
     }
 
-    /// The next message that is there.
+    /// The whole of a `recv` from the lane whose turn it is, where a message stands there: no system
+    /// call, no fence, no lock. Acknowledges the one before, copies, and says who sent it.
     #[inline(always)]
+    fn recv_fast(&mut self) -> Option<(SenderId, Peer)> {
+        if self.guard.is_forked() || self.armed {
+            return None;
+        }
+        self.acknowledge();
+        let lane = self.lanes.in_turn()?;
+        let length = lane.message()?;
+        self.copied.clear();
+        lane.copy(length, &mut self.copied);
+        self.taken = Some(Taken { slot: lane.id.slot, length });
+        Some((lane.id, lane.peer))
+    }
+
+    #[inline(always)]
+    fn message(&self, (sender, peer): (SenderId, Peer)) -> Message<'_> {
+        Message { bytes: &self.copied, sender, peer }
+    }
+
+    /// The next message that is there.
     fn next(&mut self) -> Result<Option<Taken>> {
         self.check()?;
         self.acknowledge();
         self.since_service += 1;
-        self.taken = match self.lanes.next_of_turn() {
-            None => self.next_of_others(),
-            found => found,
-        };
+        self.taken = self.next_of_all();
         Ok(self.taken)
     }
 
-    fn next_of_others(&mut self) -> Option<Taken> {
+    fn next_of_all(&mut self) -> Option<Taken> {
         if self.since_service > SERVICE_AFTER {
             // An error here comes again when there is nothing to do but to wait.
             let _ = self.service(Some(Duration::ZERO));
@@ -330,11 +362,11 @@ impl Mailbox {
     #[inline]
     fn spin(&mut self, passes: u32) -> Option<Taken> {
         for _ in 0..passes {
+            self.lanes.wait_for_turn();
             self.taken = self.lanes.pass(false);
             if self.taken.is_some() {
                 return self.taken;
             }
-            std::hint::spin_loop();
         }
         self.since_service += passes;
         None

@@ -12,8 +12,8 @@ use super::reservation::Reservation;
 use super::succession;
 use super::wire::FenceMode;
 use crate::error::{Error, Peer, Result};
-use crate::lane::Writer;
 use crate::lane::page::{CLOSED, GIVE_BACK, LEAST_LOG2, MOST_LOG2, longest_message};
+use crate::lane::{Room, Writer};
 use crate::life::Life;
 use crate::sys::fork::Guard;
 use crate::sys::region::OwnRegion;
@@ -272,7 +272,20 @@ impl Sender {
         }
     }
 
+    /// Whether the reader of an open lane has made room meanwhile: what a full ring needs once a
+    /// lap.
+    fn find_room_read_meanwhile(&mut self, length: usize) -> bool {
+        !self.guard.is_forked()
+            && self.ended.is_none()
+            && self.connection.joined.as_ref().is_some_and(Joined::is_open)
+            && self.refresh().is_ok()
+            && self.writer.make_room(length) == Room::Here
+    }
+
     fn make_room(&mut self, length: usize, patience: &Patience) -> Result<()> {
+        if self.find_room_read_meanwhile(length) {
+            return Ok(());
+        }
         let at_once = matches!(patience, Patience::None);
         self.full_since = None;
         self.wait_until(patience, |sender, thorough| {
@@ -354,14 +367,14 @@ impl Sender {
     /// Believes the receiver's position, if it can be believed.
     pub(super) fn refresh(&mut self) -> Result<()> {
         let Some(joined) = &self.connection.joined else { return Ok(()) };
-        let before = self.writer.chain().len();
+        let before = self.writer.chunks();
         if self.writer.believe(joined.position()).is_err() {
             let what = "it says it has read what was not sent, or has not read what it had";
             let error = Error::Protocol { peer: joined.peer, what };
             self.ended = Some(error.clone());
             return Err(error);
         }
-        let dropped = before - self.writer.chain().len();
+        let dropped = before - self.writer.chunks();
         self.kept.drain(..dropped.min(self.kept.len()));
         Ok(())
     }
