@@ -10,6 +10,9 @@ use super::record::{HEADER, Header, NOTHING, size_of_message};
 use super::region::Region;
 use crate::sync::Ordering;
 
+/// Lines so many bytes ahead are fetched early.
+const AHEAD: usize = 192;
+
 /// The receiver's end.
 pub(crate) struct Reader<R> {
     region: R,
@@ -124,6 +127,13 @@ impl<R: Region> Reader<R> {
     #[inline(always)]
     pub(crate) fn payload_at(&self) -> usize {
         self.at + HEADER
+    }
+
+    /// Fetches what comes next but one: whoever finds a message without waiting lags behind, and the
+    /// processor cannot run ahead of lengths that it has not read.
+    #[inline(always)]
+    pub(crate) fn expect_more(&self) {
+        self.region.expect_reading(self.at + AHEAD);
     }
 
     /// Goes behind the message just found.

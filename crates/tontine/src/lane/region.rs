@@ -11,6 +11,8 @@ pub(crate) trait Region {
     fn word(&self, at: usize) -> &AtomicU64;
     /// Puts `bytes` at `at`; only where [`Region`] is our own to write.
     fn copy_in(&self, at: usize, bytes: &[u8]);
+    /// Fetches the line at `at`, which may lie outside, for reading soon.
+    fn expect_reading(&self, _at: usize) {}
     /// Appends `length` bytes at `at` to `into`.
     fn copy_out(&self, at: usize, length: usize, into: &mut Vec<u8>);
 }

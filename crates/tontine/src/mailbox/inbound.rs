@@ -101,6 +101,7 @@ impl Inbound {
     #[inline(always)]
     pub(super) fn message(&mut self) -> Option<usize> {
         let Ok(Found::Message(length)) = self.reader.look() else { return None };
+        self.reader.expect_more();
         self.found = self.found.wrapping_add(1);
         Some(length)
     }

@@ -15,7 +15,7 @@ const TURN: u32 = 64;
 const IDLE_A_PASS: usize = 2;
 
 /// Looks at the only busy lane before the others get one.
-const LOOKS_AT_ONE: u32 = 16;
+const LOOKS_AT_ONE: u32 = 64;
 
 /// Errors of lanes that are kept until somebody asks.
 const MOST_FAULTS: usize = 64;
@@ -126,10 +126,10 @@ impl Lanes {
         let looks = if self.busy.len() > 1 { 1 } else { LOOKS_AT_ONE };
         let Some(lane) = self.at(self.turn) else { return std::hint::spin_loop() };
         for _ in 0..looks {
-            std::hint::spin_loop();
             if !lane.is_empty() {
                 return;
             }
+            std::hint::spin_loop();
         }
     }
 
