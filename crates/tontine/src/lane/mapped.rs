@@ -75,7 +75,11 @@ impl Region for PeerRegion {
         debug_assert!(at + length.next_multiple_of(8) <= self.size());
         into.reserve(length.next_multiple_of(8));
         let start = into.len();
-        if length <= SHORT {
+        if (1..=8).contains(&length) {
+            let word = self.word(at).load(Ordering::Relaxed);
+            // SAFETY: room for a whole word was reserved above.
+            unsafe { into.as_mut_ptr().add(start).cast::<u64>().write_unaligned(word) }
+        } else if length <= SHORT {
             let mut offset = 0;
             while offset < length {
                 let word = self.word(at + offset).load(Ordering::Relaxed);

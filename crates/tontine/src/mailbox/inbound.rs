@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
 use super::wire::{FenceMode, MOST_CHUNKS, Note};
-use super::{SenderId, wire};
+use super::{Message, SenderId, wire};
 use crate::error::Peer;
 use crate::lane::control::Control;
 use crate::lane::mapped::half_of_peer;
@@ -22,11 +22,9 @@ use crate::sys::{limits, membarrier, socket};
 pub(super) struct Inbound {
     reader: Reader<PeerRegion>,
     control: Control,
-    /// Something was acknowledged since the sender was last told of room.
-    moved: bool,
+    /// The position when the sender was last told of room.
+    told_at: u64,
     symmetric: bool,
-    /// Bytes acknowledged since then.
-    since_room: usize,
     /// Looks that found something; to tell busy lanes from idle ones.
     pub(super) found: u32,
     /// `found` when it was last looked at.
@@ -53,6 +51,7 @@ pub(super) struct Inbound {
 
 /// What a lane begins with.
 pub(super) struct Beginning {
+    pub(super) position: u64,
     pub(super) reader: Reader<PeerRegion>,
     pub(super) passed: VecDeque<(PeerRegion, u32)>,
     pub(super) control: Control,
@@ -72,9 +71,8 @@ impl Inbound {
         Self {
             reader: beginning.reader,
             control: beginning.control,
-            moved: false,
+            told_at: beginning.position,
             symmetric: beginning.fences == FenceMode::Symmetric,
-            since_room: 0,
             found: 0,
             found_before: 0,
             ended: false,
@@ -118,7 +116,7 @@ impl Inbound {
                 Ok(Some(length))
             }
             Found::Nothing => {
-                if self.moved {
+                if self.reader.position() != self.told_at {
                     self.tell_of_room();
                 }
                 Ok(None)
@@ -151,7 +149,7 @@ impl Inbound {
         }
         self.idle_since = None;
         // What comes before is acknowledged: `look` is called only then. It frees the old chunk.
-        self.acknowledge_position(0);
+        self.acknowledge_position();
         match self.reader.look()? {
             Found::Message(length) => {
                 self.found = self.found.wrapping_add(1);
@@ -177,24 +175,40 @@ impl Inbound {
     #[inline(always)]
     pub(super) fn acknowledge(&mut self, length: usize) {
         self.reader.advance(length);
-        self.acknowledge_position(length);
-        if self.since_room >= self.reader.size() / 4 {
+        self.acknowledge_position();
+        if self.reader.position() - self.told_at >= (self.reader.size() / 4) as u64 {
             self.tell_of_room();
         }
     }
 
+    /// Gives the messages that stand there to `each`, at most `most`, and acknowledges each as it
+    /// returns. Returns how many.
     #[inline(always)]
-    fn acknowledge_position(&mut self, length: usize) {
+    pub(super) fn drain(
+        &mut self,
+        most: usize,
+        copied: &mut Vec<u8>,
+        each: &mut impl FnMut(&Message<'_>),
+    ) -> usize {
+        for count in 0..most {
+            let Some(length) = self.message() else { return count };
+            copied.clear();
+            self.copy(length, copied);
+            each(&Message { bytes: copied, sender: self.id, peer: self.peer });
+            self.acknowledge(length);
+        }
+        most
+    }
+
+    #[inline(always)]
+    fn acknowledge_position(&mut self) {
         self.control.acknowledge(self.reader.position());
-        self.moved = true;
-        self.since_room += length + 8;
     }
 
     /// Wakes the sender if it waits for room, or for everything to be read.
     #[cold]
     fn tell_of_room(&mut self) {
-        self.moved = false;
-        self.since_room = 0;
+        self.told_at = self.reader.position();
         // The mirror of the doorbell: our position is stored, now we load `waiting`; the sender
         // stores `waiting`, then looks at the position once more.
         // SYNC room-waiting: pairs with the barrier in `Sender::wait_for_room`.
@@ -260,7 +274,6 @@ impl Inbound {
     pub(super) fn grant(&mut self, bytes: u64) {
         self.granted = bytes;
         self.control.grant(bytes);
-        self.moved = true;
         self.tell_of_room();
     }
 

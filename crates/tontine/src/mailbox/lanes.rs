@@ -119,6 +119,15 @@ impl Lanes {
         self.slots.get_mut(self.turn as usize)?.lane.as_deref_mut()
     }
 
+    /// The lane whose turn it is, and how many messages it may yield: they are taken.
+    #[inline(always)]
+    pub(super) fn whole_turn(&mut self, most: usize) -> Option<(&mut Inbound, usize)> {
+        let taken = self.left.min(u32::try_from(most).unwrap_or(u32::MAX));
+        self.left -= taken;
+        let lane = self.slots.get_mut(self.turn as usize)?.lane.as_deref_mut()?;
+        Some((lane, taken as usize))
+    }
+
     /// Waits a little for the lane that spoke last: it most often speaks next. With several busy
     /// lanes it looks only once.
     #[inline(always)]

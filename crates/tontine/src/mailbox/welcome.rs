@@ -166,6 +166,7 @@ impl Mailbox {
         // To one that is gone nothing needs to be said; what it wrote is read all the same.
         socket::send(socket, &welcome, &passed)?;
         Ok(Beginning {
+            position: hello.position,
             reader,
             passed: chunks,
             control,
