@@ -5,8 +5,8 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 use super::mapped::{half_of_own, half_of_peer};
 use super::page::{
-    CLOSED, CONTROL_MAGIC, CONTROL_SIZE, GIVE_BACK, GRANTED_AT, MAGIC_AT, POSITION_AT, STATE_AT,
-    VERSION, VERSION_AT,
+    CLOSED, CONTROL_MAGIC, CONTROL_SIZE, GIVE_BACK, GRANTED_AT, MAGIC_AT, POSITION_AT, ROOM_AT,
+    STATE_AT, VERSION, VERSION_AT,
 };
 use super::region::Region;
 use crate::error::Result;
@@ -26,6 +26,7 @@ impl Control {
         region.word(MAGIC_AT).store(CONTROL_MAGIC, Ordering::Relaxed);
         half_of_own(&region, VERSION_AT).store(VERSION, Ordering::Relaxed);
         region.word(POSITION_AT).store(position, Ordering::Relaxed);
+        region.word(ROOM_AT).store(position, Ordering::Relaxed);
         region.word(GRANTED_AT).store(granted, Ordering::Relaxed);
         Ok((Self(region), descriptor))
     }
@@ -33,8 +34,15 @@ impl Control {
     /// Says that everything before `position` is read and acknowledged.
     #[inline(always)]
     pub(crate) fn acknowledge(&self, position: u64) {
-        // SYNC room: pairs with `Controlled::position`; our reads come before the sender's reuse.
+        // SYNC acknowledged: pairs with `Controlled::position`.
         self.0.word(POSITION_AT).store(position, Ordering::Release);
+    }
+
+    /// Says that the sender may write again what lies before `position`. Rarer than acknowledging:
+    /// a sender that waits looks here, and each of its looks costs us the line.
+    pub(crate) fn make_room(&self, position: u64) {
+        // SYNC room: pairs with `Controlled::room`; our reads come before the sender's reuse.
+        self.0.word(ROOM_AT).store(position, Ordering::Release);
     }
 
     /// Lets the sender have so many bytes of chunks.
@@ -88,9 +96,15 @@ impl Controlled {
         self.0.word(GRANTED_AT).load(Ordering::Relaxed)
     }
 
-    /// How far the receiver has read: a claim.
+    /// How far the receiver has read, exactly: a claim.
     pub(crate) fn position(&self) -> u64 {
-        // SYNC room: pairs with `Control::acknowledge`.
+        // SYNC acknowledged: pairs with `Control::acknowledge`.
         self.0.word(POSITION_AT).load(Ordering::Acquire)
+    }
+
+    /// How far it had read when it last told of room: a claim.
+    pub(crate) fn room(&self) -> u64 {
+        // SYNC room: pairs with `Control::make_room`.
+        self.0.word(ROOM_AT).load(Ordering::Acquire)
     }
 }

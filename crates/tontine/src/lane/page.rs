@@ -21,6 +21,9 @@ pub(crate) const GRANTED_AT: usize = 72;
 /// `position: u64`, in a cache line of its own.
 pub(crate) const POSITION_AT: usize = 128;
 
+/// `room: u64`, in a cache line of its own.
+pub(crate) const ROOM_AT: usize = 192;
+
 /// `state`: the receiver takes nothing more.
 pub(crate) const CLOSED: u32 = 1;
 /// `state`: the lane has been empty for a while and its chunk is large.
@@ -63,6 +66,7 @@ pub(crate) fn log2_for(length: usize) -> Option<u32> {
 const _: () = {
     assert!(WAITING_AT / 64 != RING_AT / 64, "waiting is polled, records are written");
     assert!(STATE_AT / 64 != POSITION_AT / 64, "state is loaded at each send");
+    assert!(ROOM_AT / 64 != POSITION_AT / 64, "position is stored at each message, room polled");
     assert!(RING_AT.is_multiple_of(64) && GRANTED_AT.is_multiple_of(8));
     assert!(LOG2_AT == VERSION_AT + 4, "version and size are written as one word");
     assert!(ring(1 << LEAST_LOG2).is_multiple_of(8));

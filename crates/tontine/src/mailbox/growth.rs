@@ -22,7 +22,12 @@ const KEEPING_UP: Duration = Duration::from_micros(100);
 
 impl Sender {
     /// Whether a message of `length` bytes has room now, in this chunk or in a new one.
-    pub(super) fn find_room(&mut self, length: usize, at_once: bool) -> Result<bool> {
+    pub(super) fn find_room(
+        &mut self,
+        length: usize,
+        at_once: bool,
+        thorough: bool,
+    ) -> Result<bool> {
         if length > self.longest_message() {
             let most = self.longest_message() as u64;
             return Err(Error::TooLarge { len: length as u64, most });
@@ -30,7 +35,11 @@ impl Sender {
         if self.writer.fits(length) {
             return Ok(true);
         }
-        self.refresh()?;
+        if thorough {
+            self.refresh()?;
+        } else {
+            self.refresh_room()?;
+        }
         match self.writer.make_room(length) {
             Room::Here => Ok(true),
             Room::Never => Ok(self.grow(length)? && self.writer.make_room(length) == Room::Here),

@@ -209,6 +209,7 @@ impl Inbound {
     #[cold]
     fn tell_of_room(&mut self) {
         self.told_at = self.reader.position();
+        self.control.make_room(self.told_at);
         // The mirror of the doorbell: our position is stored, now we load `waiting`; the sender
         // stores `waiting`, then looks at the position once more.
         // SYNC room-waiting: pairs with the barrier in `Sender::wait_for_room`.

@@ -59,6 +59,10 @@ impl Joined {
         self.control.position()
     }
 
+    pub(super) fn room(&self) -> u64 {
+        self.control.room()
+    }
+
     pub(super) fn granted(&self) -> u64 {
         self.control.granted()
     }

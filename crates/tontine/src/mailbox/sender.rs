@@ -278,7 +278,7 @@ impl Sender {
         !self.guard.is_forked()
             && self.ended.is_none()
             && self.connection.joined.as_ref().is_some_and(Joined::is_open)
-            && self.refresh().is_ok()
+            && self.refresh_room().is_ok()
             && self.writer.make_room(length) == Room::Here
     }
 
@@ -292,7 +292,7 @@ impl Sender {
             if thorough {
                 sender.ready()?;
             }
-            sender.find_room(length, at_once)
+            sender.find_room(length, at_once, thorough)
         })
         .map_err(|error| match (error, patience) {
             (Error::TimedOut, Patience::None) => Error::WouldBlock,
@@ -364,13 +364,26 @@ impl Sender {
         }
     }
 
-    /// Believes the receiver's position, if it can be believed.
+    /// Believes how far the receiver has read, exactly, if it can be believed.
     pub(super) fn refresh(&mut self) -> Result<()> {
-        let Some(joined) = &self.connection.joined else { return Ok(()) };
+        let position = self.connection.joined.as_ref().map(Joined::position);
+        position.map_or(Ok(()), |position| self.believe(position))
+    }
+
+    /// The same of what the receiver last told of room: cheaper for both, and a little behind.
+    pub(super) fn refresh_room(&mut self) -> Result<()> {
+        match self.connection.joined.as_ref().map(Joined::room) {
+            // Behind what is known already there is no news.
+            Some(room) if room > self.writer.position() => self.believe(room),
+            _ => Ok(()),
+        }
+    }
+
+    fn believe(&mut self, position: u64) -> Result<()> {
         let before = self.writer.chunks();
-        if self.writer.believe(joined.position()).is_err() {
+        if self.writer.believe(position).is_err() {
             let what = "it says it has read what was not sent, or has not read what it had";
-            let error = Error::Protocol { peer: joined.peer, what };
+            let error = Error::Protocol { peer: self.connection.peer(), what };
             self.ended = Some(error.clone());
             return Err(error);
         }
