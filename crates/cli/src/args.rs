@@ -46,6 +46,7 @@ Examples:
   tontine measure                            everything, in less than 12 minutes
   tontine measure --quick                    everything, a look
   tontine measure round-trip                 one experiment
+  tontine measure survival death-notice      what a kill leaves behind, and who tells of it
   tontine measure round-trip/futex liveness-check/kill-0
   tontine measure --plan --precision 1 round-trip/pipe     how often, for ±1 %
   tontine measure --as-published 000         a source's own program, with its figures beside

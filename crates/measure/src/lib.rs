@@ -11,8 +11,9 @@
 //! 4. [`stats`] turns samples into a summary, and the summaries of the invocations into intervals.
 //! 5. [`report`] writes what came out: `results.json` ([`report::schema`]), a page, tables.
 //!
-//! [`clock`] stamps time, [`os`] wraps the few system calls that the experiments share, [`machine`]
-//! finds out what spoils a measurement here, [`as_published`] repeats the seeds as they were.
+//! [`clock`] stamps time, [`os`] wraps the few system calls that the experiments share, `mechanism`
+//! makes what they send over, [`machine`] finds out what spoils a measurement here,
+//! [`as_published`] repeats the seeds as they were.
 //!
 //! What it does not do: parse a command line or draw a progress bar (`tontine-cli` does), and
 //! measure anything on systems other than Linux.
@@ -22,6 +23,7 @@ pub mod clock;
 pub mod engine;
 pub mod experiment;
 pub mod machine;
+mod mechanism;
 pub mod observe;
 pub mod os;
 pub mod published;

@@ -46,6 +46,21 @@ impl Size {
         self.pick(300, 3_000, 1_000_000 / 20)
     }
 
+    /// Milliseconds for which messages stream in one invocation.
+    pub fn streaming_ms(self) -> usize {
+        self.pick(40, 100, 1_000)
+    }
+
+    /// Random kills in one invocation of one mechanism.
+    pub fn kills(self) -> usize {
+        self.pick(20, 50, 200)
+    }
+
+    /// Deaths that are waited for in one invocation.
+    pub fn deaths(self) -> usize {
+        self.pick(30, 100, 1_000)
+    }
+
     fn pick(self, quick: usize, default: usize, full: usize) -> usize {
         match self {
             Self::Quick => quick,

@@ -229,8 +229,8 @@ impl Gathered {
         cell.achieved = main.map(|interval| interval.achieved);
         cell.mean = mean::kalibera_jones(&of(|summary| summary.mean)).map(estimate);
         cell.trimmed_mean = mean::kalibera_jones(&of(|summary| summary.trimmed_mean)).map(estimate);
-        // Of a rate the smallest is the worst, not the floor.
-        if !cell.unit.ends_with("/s") {
+        // Of a rate the smallest is the worst, not the floor; a share's samples are 0 and 1.
+        if !cell.unit.ends_with("/s") && cell.unit != "share" {
             cell.p99 = order::median_interval(&of(|summary| summary.p99)).map(estimate);
             cell.p999 = order::median_interval(&of(|summary| summary.p999)).map(estimate);
             cell.floor = of(|summary| summary.min).into_iter().reduce(f64::min);

@@ -178,8 +178,8 @@ fn stretches(samples: &[f64]) -> Vec<f64> {
 fn write_samples(folder: &Path, order: &Order, series: &Series) -> io::Result<()> {
     let task = &order.task;
     let mut name = format!("{}-{}", task.experiment, task.variant);
-    for value in task.params.values() {
-        name = format!("{name}-{value}");
+    for word in experiment::short(&task.params) {
+        name = format!("{name}-{}", word.replace(' ', "-"));
     }
     let name = format!("{name}-{}-{:02}.txt", series.metric, order.block);
     let mut file = BufWriter::new(File::create(folder.join(name))?);

@@ -81,7 +81,7 @@ fn tasks_of(
     size: Size,
     on: &Topology,
 ) -> impl Iterator<Item = Task> {
-    experiment.params(variant, on).into_iter().map(move |params| Task {
+    experiment.params(variant, on, size).into_iter().map(move |params| Task {
         experiment: experiment.name().into(),
         variant: variant.into(),
         params,

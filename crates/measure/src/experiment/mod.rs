@@ -6,10 +6,13 @@
 //! Neighbours: [`crate::engine`] runs tasks in fresh processes; [`crate::published`] knows what the
 //! sources found.
 
+pub mod death_notice;
 pub mod liveness_check;
 pub mod queue_with_check;
 pub mod round_trip;
 pub mod signal_delivery;
+pub mod survival;
+pub mod throughput;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,10 +32,10 @@ pub trait Experiment: Sync {
     fn summary(&self) -> &'static str;
     /// The ways in which it is measured.
     fn variants(&self) -> &'static [Variant];
-    /// What `variant` is asked on this machine: one parameter set a cell. A combination that the
-    /// machine lacks is simply not listed; one that every user expects is listed and skips with its
-    /// reason when run.
-    fn params(&self, variant: &str, topology: &Topology) -> Vec<Params>;
+    /// What `variant` is asked on this machine in a run of this size: one parameter set a cell. A
+    /// combination that the machine lacks is simply not listed; one that every user expects is
+    /// listed and skips with its reason when run.
+    fn params(&self, variant: &str, topology: &Topology, size: Size) -> Vec<Params>;
     /// Measures one task, in the process that calls it.
     ///
     /// # Errors
@@ -76,18 +79,30 @@ pub struct Task {
     pub size: Size,
 }
 
-/// `experiment/variant` and the values of its parameters.
+/// `experiment/variant` and its parameters in short.
 impl fmt::Display for Task {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.experiment, self.variant)?;
-        self.params.values().try_for_each(|value| write!(f, " {value}"))
+        short(&self.params).try_for_each(|word| write!(f, " {word}"))
     }
+}
+
+/// Parameters in short: the value alone where it speaks for itself, `cross-core`; with its name
+/// where it is a number, `senders 2`.
+pub fn short(params: &Params) -> impl DoubleEndedIterator<Item = String> {
+    params.iter().map(|(name, value)| match value.parse::<u64>() {
+        Ok(_) => format!("{name} {value}"),
+        Err(_) => value.clone(),
+    })
 }
 
 /// All experiments, in the order in which they are listed.
 pub fn all() -> &'static [&'static dyn Experiment] {
     &[
         &round_trip::RoundTrip,
+        &throughput::Throughput,
+        &survival::Survival,
+        &death_notice::DeathNotice,
         &liveness_check::LivenessCheck,
         &queue_with_check::QueueWithCheck,
         &signal_delivery::SignalDelivery,
@@ -97,4 +112,23 @@ pub fn all() -> &'static [&'static dyn Experiment] {
 /// The experiment of that name.
 pub fn find(name: &str) -> Option<&'static dyn Experiment> {
     all().iter().copied().find(|experiment| experiment.name() == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_among_the_parameters_is_shown_with_its_name() {
+        let task = Task {
+            experiment: "throughput".into(),
+            variant: "pipe".into(),
+            params: Params::from([
+                ("placement".into(), "cross-core".into()),
+                ("senders".into(), "2".into()),
+            ]),
+            size: Size::Quick,
+        };
+        assert_eq!(task.to_string(), "throughput/pipe cross-core senders 2");
+    }
 }

@@ -24,3 +24,27 @@ pub fn allowed() -> Result<Vec<usize>> {
     let set = sched_getaffinity(None).setting_up("sched_getaffinity")?;
     Ok((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
 }
+
+/// The calling thread on one processor; dropped, it gets its old ones back.
+#[derive(Debug)]
+pub(crate) struct Pinned(Option<CpuSet>);
+
+impl Pinned {
+    /// Pins the calling thread to `cpu`.
+    ///
+    /// # Errors
+    /// As [`pin_to`].
+    pub(crate) fn to(cpu: usize) -> Result<Self> {
+        let before = sched_getaffinity(None).ok();
+        pin_to(cpu)?;
+        Ok(Self(before))
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        if let Some(before) = &self.0 {
+            let _ = sched_setaffinity(None, before);
+        }
+    }
+}

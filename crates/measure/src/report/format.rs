@@ -20,8 +20,8 @@ pub struct Scale {
 impl Scale {
     /// The scale for a figure of about `magnitude`, given in `unit`.
     ///
-    /// Nanoseconds become µs, ms, s; a share becomes per cent; rates and counts take k and M. A
-    /// unit that is not known stays as it is.
+    /// Nanoseconds become µs, ms, s; a share becomes per cent; bytes a second become kB/s, MB/s,
+    /// GB/s (powers of ten); other rates take k and M. A unit that is not known stays as it is.
     pub fn of(unit: &str, magnitude: f64) -> Self {
         let size = magnitude.abs();
         let (factor, suffix) = match unit {
@@ -29,6 +29,10 @@ impl Scale {
             "ns" if size >= 1e6 => (1e-6, "ms".into()),
             "ns" if size >= 1e3 => (1e-3, "µs".into()),
             "share" => (100.0, "%".into()),
+            "bytes/s" if size >= 1e9 => (1e-9, "GB/s".into()),
+            "bytes/s" if size >= 1e6 => (1e-6, "MB/s".into()),
+            "bytes/s" if size >= 1e3 => (1e-3, "kB/s".into()),
+            "bytes/s" => (1.0, "B/s".into()),
             _ if unit.ends_with("/s") && size >= 1e6 => (1e-6, format!("M {unit}")),
             _ if unit.ends_with("/s") && size >= 1e4 => (1e-3, format!("k {unit}")),
             _ => (1.0, unit.into()),
@@ -222,6 +226,9 @@ mod tests {
         assert_eq!(single("ns", 2_500_000_000.0), "2.50 s");
         assert_eq!(single("share", 0.2), "20.0 %");
         assert_eq!(single("messages/s", 12_345_678.0), "12.3 M messages/s");
+        assert_eq!(single("bytes/s", 5_213_000_000.0), "5.21 GB/s");
+        assert_eq!(single("bytes/s", 48_000_000.0), "48.0 MB/s");
+        assert_eq!(single("bytes/s", 640.0), "640 B/s");
         assert_eq!(single("cycles", 1_200.0), "1,200 cycles");
         assert_eq!(single("", 7.0), "7.00");
     }
@@ -240,6 +247,7 @@ mod tests {
         assert_eq!(tick("ns", 2_500.0), "2.5 µs");
         assert_eq!(tick("share", 0.0), "0 %");
         assert_eq!(tick("messages/s", 12_500_000.0), "12.5 M");
+        assert_eq!(tick("bytes/s", 2_000_000_000.0), "2 GB/s");
     }
 
     #[test]

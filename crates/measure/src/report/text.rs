@@ -5,6 +5,7 @@
 
 use super::format::{self, NOTHING, Shown};
 use super::schema::{Cell, Results, Status};
+use crate::experiment;
 
 /// One row of a table, all cells formatted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,7 +16,7 @@ pub struct TextRow {
     pub metric: String,
     /// Parameters in words; empty where there are none.
     pub params: String,
-    /// The values of the parameters alone, the most telling first.
+    /// The parameters in short, the most telling first.
     pub place: String,
     /// Name of the variant.
     pub name: String,
@@ -55,7 +56,7 @@ fn row(cell: &Cell, results: &Results) -> TextRow {
         experiment: cell.experiment.clone(),
         metric: cell.metric.clone(),
         params: format::params(&cell.params),
-        place: cell.params.values().rev().cloned().collect::<Vec<_>>().join(" "),
+        place: experiment::short(&cell.params).rev().collect::<Vec<_>>().join(" "),
         name: cell.variant.clone(),
         estimate,
         interval,

@@ -122,6 +122,7 @@ pub fn verdict(results: &Results) -> Vec<Sentence> {
     let checks = Cells::of(results, "liveness-check", "check").commonest_params();
     sentences.extend(cheapest_check(&checks, results));
     sentences.extend(outlived(&Cells::of(results, "signal-delivery", "parent_after")));
+    sentences.extend(survivors(&Cells::of(results, "survival", "wedged"), results));
     sentences
 }
 
@@ -245,6 +246,41 @@ fn outlived(cells: &Cells) -> Vec<Sentence> {
             )
         })
         .collect()
+}
+
+/// Which mechanisms let go of a survivor, how soon, and which leave it wedged.
+fn survivors(wedged: &Cells, results: &Results) -> Option<Sentence> {
+    let never = |cell: &&Cell| cell.invocations.iter().all(|one| one.summary.max == 0.0);
+    let (told, left): (Vec<&Cell>, Vec<&Cell>) = wedged.0.iter().copied().partition(never);
+    let notices = Cells::of(results, "survival", "notice");
+    let told_names: Vec<&str> = told.iter().map(|cell| cell.variant.as_str()).collect();
+    let soonest = notices.cheapest(&told_names);
+    let names = |mut sentence: Sentence, cells: &[&Cell]| {
+        for (at, cell) in cells.iter().enumerate() {
+            sentence = if at > 0 { sentence.words(", ") } else { sentence };
+            sentence = sentence.name(&cell.variant);
+        }
+        sentence
+    };
+    let mut sentence = Sentence::default().words("After random kills of either end ");
+    sentence = match (told.is_empty(), soonest) {
+        (true, _) => sentence.words("every mechanism left survivors wedged"),
+        (false, soonest) => {
+            sentence = names(sentence.words("the survivor was always told by "), &told);
+            match soonest.and_then(|cell| Some((cell, Shown::of_cell(cell)?))) {
+                Some((cell, shown)) => {
+                    let among = if told.len() > 1 { " (soonest by " } else { " (by " };
+                    sentence.words(among).name(&cell.variant).words(": ").figure(&shown).words(")")
+                }
+                None => sentence,
+            }
+        }
+    };
+    match (wedged.0.is_empty(), left.is_empty()) {
+        (true, _) => None,
+        (false, true) => Some(sentence.words(".")),
+        (false, false) => Some(names(sentence.words("; wedged with "), &left).words(".")),
+    }
 }
 
 /// Names the rivals whose intervals overlap the winner's.
@@ -410,6 +446,33 @@ mod tests {
         assert!(all.iter().all(|s| s.contains("still ran when kill had returned")), "{all:?}");
         results.cells.clear();
         assert!(sentences(&results).is_empty());
+    }
+
+    #[test]
+    fn who_wedges_and_who_is_told_is_said() {
+        let mut results = fixture::run();
+        results.cells.retain(|cell| cell.experiment == "signal-delivery");
+        let mut template = results.cells.swap_remove(0);
+        template.experiment = "survival".into();
+        let mut add = |variant: &str, metric: &str, figure: f64| {
+            let mut cell = template.clone();
+            (cell.variant, cell.metric) = (variant.into(), metric.into());
+            (cell.estimate, cell.low, cell.high) = (Some(figure), Some(figure), Some(figure));
+            cell.unit = if metric == "notice" { "ns" } else { "share" }.into();
+            for one in &mut cell.invocations {
+                one.summary.max = figure;
+            }
+            results.cells.push(cell);
+        };
+        add("futex", "wedged", 1.0);
+        add("pipe", "wedged", 0.0);
+        add("pipe", "notice", 100_000.0);
+        let all = sentences(&results).join("\n");
+        assert!(all.contains("always told by pipe (by pipe: 100 µs"), "{all}");
+        assert!(all.contains("; wedged with futex."), "{all}");
+        results.cells.retain(|cell| cell.variant != "pipe");
+        let all = sentences(&results).join("\n");
+        assert!(all.contains("every mechanism left survivors wedged; wedged with futex."), "{all}");
     }
 
     #[test]

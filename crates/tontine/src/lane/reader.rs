@@ -129,8 +129,8 @@ impl<R: Region> Reader<R> {
         self.at + HEADER
     }
 
-    /// Fetches what comes next but one: whoever finds a message without waiting lags behind, and the
-    /// processor cannot run ahead of lengths that it has not read.
+    /// Fetches what comes next but one: whoever finds a message without waiting lags behind, and
+    /// the processor cannot run ahead of lengths that it has not read.
     #[inline(always)]
     pub(crate) fn expect_more(&self) {
         self.region.expect_reading(self.at + AHEAD);

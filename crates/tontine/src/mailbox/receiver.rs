@@ -255,8 +255,8 @@ impl Mailbox {
         if self.guard.is_forked() { Err(Error::Forked) } else { Ok(()) }
     }
 
-    /// The whole of a `recv` from the lane whose turn it is, where a message stands there: no system
-    /// call, no fence, no lock. Acknowledges the one before, copies, and says who sent it.
+    /// The whole of a `recv` from the lane whose turn it is, where a message stands there: no
+    /// system call, no fence, no lock. Acknowledges the one before, copies, and says who sent it.
     #[inline(always)]
     fn recv_fast(&mut self) -> Option<(SenderId, Peer)> {
         if self.guard.is_forked() || self.armed {

@@ -86,7 +86,7 @@ impl Experiment for LivenessCheck {
     }
 
     /// One cell: the watched process idles, so that placement changes nothing.
-    fn params(&self, _: &str, _: &Topology) -> Vec<Params> {
+    fn params(&self, _: &str, _: &Topology, _: Size) -> Vec<Params> {
         vec![Params::new()]
     }
 

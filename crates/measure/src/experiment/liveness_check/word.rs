@@ -7,7 +7,7 @@
 //! enough is recorded in `docs/decisions/0003-one-test-liveness.md`.
 //!
 //! Neighbours: [`super::monitored`] calls the owner's half in the monitored process,
-//! [`super::check`] the monitor's half. Nothing here waits for a word.
+//! [`super::check`] the monitor's half. [`Page::lock`] alone waits for a word.
 //!
 //! Sources: Linux `Documentation/locking/robust-futexes.rst`, `kernel/futex/core.c`
 //! (`handle_futex_death`); `get_robust_list(2)`.
@@ -161,6 +161,12 @@ impl Page {
     pub fn let_go(&self) {
         // SAFETY: the mutex is initialised; robust ones check the owner and refuse strangers.
         unsafe { libc::pthread_mutex_unlock(self.mutex.get()) };
+    }
+
+    /// `pthread_mutex_lock`: its error number, or 0. Sleeps while the owner lives.
+    pub fn lock(&self) -> i32 {
+        // SAFETY: `prepare` initialised the mutex.
+        unsafe { libc::pthread_mutex_lock(self.mutex.get()) }
     }
 
     /// `pthread_mutex_trylock`: its error number, or 0.

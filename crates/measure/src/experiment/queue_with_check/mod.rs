@@ -105,7 +105,7 @@ impl Experiment for QueueWithCheck {
     }
 
     /// Two processes that spin need two processors; where there is one, the cell says so when run.
-    fn params(&self, _: &str, topology: &Topology) -> Vec<Params> {
+    fn params(&self, _: &str, topology: &Topology, _: Size) -> Vec<Params> {
         let apart =
             topology.placements().iter().find(|placement| placement.here != placement.there);
         let name = apart.map_or("cross-core", |placement| placement.name);

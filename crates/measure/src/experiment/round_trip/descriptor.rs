@@ -3,55 +3,44 @@
 //! Both ends are made before the fork; each process then closes the other's, so that an end of file
 //! tells of a death.
 
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::net::SocketType;
 
 use super::harness::{self, End, Plan, Timed};
-use super::peer::Peer;
+use crate::mechanism::descriptor::{again, pipe, tcp_pair, unix_pair};
+use crate::mechanism::peer::Peer;
 use crate::trouble::{During, Result, Trouble};
 
 /// Two eventfds, eight bytes a message.
 pub(super) fn eventfds(plan: &Plan) -> Result<Timed> {
     let make = || eventfd(0, EventfdFlags::CLOEXEC).setting_up("eventfd2");
     let (ask, answer) = (make()?, make()?);
-    let again = |fd: &OwnedFd| fd.try_clone().setting_up("fcntl(F_DUPFD_CLOEXEC)");
     let echo = (again(&ask)?, again(&answer)?);
     between::<8>(plan, (answer, ask), echo)
 }
 
 /// Two pipes.
 pub(super) fn pipes(plan: &Plan) -> Result<Timed> {
-    let make = || pipe_with(PipeFlags::CLOEXEC).setting_up("pipe2");
-    let ((ask_read, ask_write), (answer_read, answer_write)) = (make()?, make()?);
+    let ((ask_read, ask_write), (answer_read, answer_write)) = (pipe()?, pipe()?);
     between::<1>(plan, (answer_read, ask_write), (ask_read, answer_write))
 }
 
 /// A pair of UNIX sockets.
 pub(super) fn unix(plan: &Plan, kind: SocketType) -> Result<Timed> {
-    let (here, there) = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)
-        .setting_up("socketpair")?;
+    let (here, there) = unix_pair(kind)?;
     between_sockets(plan, here, there)
 }
 
 /// A TCP connection over loopback without Nagle's delay.
 pub(super) fn tcp(plan: &Plan) -> Result<Timed> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).setting_up("bind to 127.0.0.1")?;
-    let address = listener.local_addr().setting_up("getsockname")?;
-    let here = TcpStream::connect(address).setting_up("connect to 127.0.0.1")?;
-    let (there, _) = listener.accept().setting_up("accept")?;
-    for stream in [&here, &there] {
-        stream.set_nodelay(true).setting_up("setsockopt(TCP_NODELAY)")?;
-    }
-    between_sockets(plan, here.into(), there.into())
+    let (here, there) = tcp_pair()?;
+    between_sockets(plan, here, there)
 }
 
 fn between_sockets(plan: &Plan, here: OwnedFd, there: OwnedFd) -> Result<Timed> {
-    let again = |fd: &OwnedFd| fd.try_clone().setting_up("fcntl(F_DUPFD_CLOEXEC)");
     let (here_out, there_out) = (again(&here)?, again(&there)?);
     between::<1>(plan, (here, here_out), (there, there_out))
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
 use super::harness::{self, End, Plan, Timed};
-use super::peer::{Peer, spin_until};
+use crate::mechanism::peer::{Peer, spin_until};
 use crate::os::shared::{Shareable, Shared};
 use crate::trouble::Result;
 

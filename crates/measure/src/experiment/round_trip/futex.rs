@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use rustix::thread::futex;
 
 use super::harness::{self, End, Plan, Timed};
-use super::peer::Peer;
+use crate::mechanism::peer::Peer;
 use crate::os::shared::Shared;
 use crate::trouble::{During, Result};
 

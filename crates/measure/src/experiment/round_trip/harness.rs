@@ -16,17 +16,15 @@
 //! It knows no mechanism; the files beside it do.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-
-use super::peer::{LastWords, Nudge, Peer};
 use crate::clock::{self, Clock, Source};
 use crate::machine::topology::Placement;
+use crate::mechanism::peer::{LastWords, Nudge, Peer, TellEnd};
 use crate::os::child::Child;
-use crate::os::pin;
+use crate::os::pin::{self, Pinned};
 use crate::trouble::{Result, Trouble};
 
 /// Rounds between two stamps in [`Stamps::Batched`].
@@ -190,16 +188,6 @@ pub(super) fn between_threads<T>(
     })
 }
 
-/// Sets its flag when dropped, by a panic too.
-struct TellEnd<'a>(&'a AtomicBool);
-
-impl Drop for TellEnd<'_> {
-    fn drop(&mut self) {
-        // SYNC round-trip-ended: pairs with `Peer::check`.
-        self.0.store(true, Ordering::Release);
-    }
-}
-
 /// Answers as many rounds as the plan has.
 pub(super) fn answer(plan: &Plan, end: &mut impl End) -> Result<()> {
     answer_rounds(plan.answers(), end)
@@ -283,24 +271,5 @@ fn await_end(peer: Peer<'_>, patience: Duration) -> Option<Trouble> {
             return None;
         }
         thread::sleep(Duration::from_millis(1));
-    }
-}
-
-/// Pins the calling thread and gives it its old processors back when dropped.
-struct Pinned(Option<CpuSet>);
-
-impl Pinned {
-    fn to(cpu: usize) -> Result<Self> {
-        let before = sched_getaffinity(None).ok();
-        pin::pin_to(cpu)?;
-        Ok(Self(before))
-    }
-}
-
-impl Drop for Pinned {
-    fn drop(&mut self) {
-        if let Some(before) = &self.0 {
-            let _ = sched_setaffinity(None, before);
-        }
     }
 }

@@ -1,13 +1,14 @@
 //! `round-trip`: what one message costs, one way, by every mechanism that this machine offers.
 //!
-//! [`RoundTrip`] is the experiment. The protocol is in `harness`, the question whether the other
-//! end is still there in `peer`, and each family of mechanisms in a file of its own.
+//! [`RoundTrip`] is the experiment. The protocol is in `harness`, each family of mechanisms in a
+//! file of its own, and what they share with other experiments in `crate::mechanism`.
 //!
 //! It times one message at a time, hot: neither throughput nor waking after a pause.
 
 use crate::clock::Clock;
 use crate::experiment::{Experiment, Params, Task, Variant};
 use crate::machine::topology::{Placement, Topology};
+use crate::mechanism;
 use crate::observe::{Observed, Series};
 use crate::size::Size;
 use crate::stats::order;
@@ -25,10 +26,7 @@ mod futex;
 mod harness;
 #[cfg(feature = "peers")]
 mod iceoryx;
-#[cfg(feature = "peers")]
-mod leftovers;
 mod message_queue;
-mod peer;
 mod semaphore;
 mod signal;
 mod spinlock;
@@ -55,7 +53,7 @@ impl Experiment for RoundTrip {
         VARIANTS
     }
 
-    fn params(&self, variant: &str, topology: &Topology) -> Vec<Params> {
+    fn params(&self, variant: &str, topology: &Topology, _: Size) -> Vec<Params> {
         let placements = topology.placements().iter();
         let mut names: Vec<&str> = if spins(variant) {
             placements.filter(|place| place.here != place.there).map(|place| place.name).collect()
@@ -92,8 +90,7 @@ impl Experiment for RoundTrip {
     }
 
     fn clean_up(&self) {
-        #[cfg(feature = "peers")]
-        leftovers::sweep();
+        mechanism::sweep();
     }
 
     fn ratios(&self) -> Vec<(&'static str, &'static str)> {

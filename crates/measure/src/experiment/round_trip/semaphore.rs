@@ -1,17 +1,14 @@
 //! Two unnamed POSIX semaphores in shared memory, and the bit that the seed passes under them.
 
-#![allow(unsafe_code, reason = "POSIX semaphores")]
+#![allow(unsafe_code, reason = "declares its layout shareable")]
 
-use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::harness::{self, End, Plan, Timed};
-use super::peer::{Peer, checked};
+use crate::mechanism::peer::Peer;
+use crate::mechanism::semaphore::Semaphore;
 use crate::os::shared::{Shareable, Shared};
-use crate::trouble::{During, Result};
-
-#[repr(C, align(128))]
-struct Semaphore(UnsafeCell<libc::sem_t>);
+use crate::trouble::Result;
 
 #[repr(C)]
 struct Pair {
@@ -20,17 +17,14 @@ struct Pair {
     bit: AtomicU32,
 }
 
-// SAFETY: a semaphore is made for concurrent use; only the C library looks into it.
-unsafe impl Sync for Pair {}
-// SAFETY: zero bytes are valid for both fields; `run` initialises the semaphores before their use.
+// SAFETY: both fields are shareable; `run` makes the semaphores usable before their use.
 unsafe impl Shareable for Pair {}
 
 /// Times it between two threads or two processes.
 pub(super) fn run(plan: &Plan, threads: bool) -> Result<Timed> {
     let pair = Shared::<Pair>::posix()?;
     for semaphore in &pair.semaphores {
-        // SAFETY: the memory is mapped, ours alone so far, and aligned.
-        checked(unsafe { libc::sem_init(semaphore.0.get(), 1, 0) }).setting_up("sem_init")?;
+        semaphore.start_at_zero()?;
     }
     let ping = |peer: Peer<'_>| harness::time(plan, &mut Poster { pair: &pair, out: 0, peer });
     let echo = |peer: Peer<'_>| harness::answer(plan, &mut Poster { pair: &pair, out: 1, peer });
@@ -52,20 +46,12 @@ impl End for Poster<'_> {
     #[inline(always)]
     fn send(&mut self) -> Result<()> {
         self.pair.bit.store(1 - self.out as u32, Ordering::Relaxed);
-        // SAFETY: initialised by `run`, mapped as long as `pair` is borrowed.
-        checked(unsafe { libc::sem_post(self.pair.semaphores[self.out].0.get()) })
-            .during("sem_post")?;
-        Ok(())
+        self.pair.semaphores[self.out].post()
     }
 
     #[inline(always)]
     fn wait(&mut self) -> Result<()> {
-        // SAFETY: as in `send`.
-        while unsafe { libc::sem_wait(self.pair.semaphores[1 - self.out].0.get()) } != 0 {
-            let error = std::io::Error::last_os_error();
-            if error.kind() != std::io::ErrorKind::Interrupted {
-                return Err(error).during("sem_wait");
-            }
+        while self.pair.semaphores[1 - self.out].wait_or_signal()? {
             self.peer.check()?;
         }
         std::hint::black_box(self.pair.bit.load(Ordering::Relaxed));

@@ -8,7 +8,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::harness::{self, End, Plan, Timed};
-use super::peer::{Peer, checked, spin_until};
+use crate::mechanism::peer::{Peer, checked, spin_until};
 use crate::os::shared::Shared;
 use crate::trouble::{During, Result};
 

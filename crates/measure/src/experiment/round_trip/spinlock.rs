@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::harness::{self, End, Plan, Timed};
-use super::peer::{Peer, SPINS, spin_until};
+use crate::mechanism::peer::{Peer, SPINS, spin_until};
 use crate::os::shared::{Shareable, Shared};
 use crate::trouble::Result;
 

@@ -3,8 +3,8 @@
 use std::sync::{Mutex, PoisonError};
 
 use super::harness::{End, between_processes, between_threads, time};
-use super::peer::{Peer, spin_until};
 use super::*;
+use crate::mechanism::peer::{Peer, spin_until};
 use crate::size::Size;
 
 /// The runs share names in the file system that `leftovers` looks for.
@@ -17,9 +17,13 @@ fn here() -> (Topology, Placement) {
 }
 
 fn left_behind() -> Vec<String> {
-    let maker = super::leftovers::maker();
-    let ours =
-        ["tontine-zmq-", "tontine-ice-", "tontine_ice_"].map(|kind| kind.to_owned() + &maker);
+    #[cfg(feature = "peers")]
+    let ours = {
+        let maker = crate::mechanism::leftovers::maker();
+        ["tontine-zmq-", "tontine-ice-", "tontine_ice_"].map(|kind| kind.to_owned() + &maker)
+    };
+    #[cfg(not(feature = "peers"))]
+    let ours: [String; 0] = [];
     let queue_or_memory = format!("tontine-{}-", std::process::id());
     let temporary = std::env::temp_dir();
     ["/dev/shm", "/dev/mqueue", temporary.to_str().expect("UTF-8")]
@@ -63,7 +67,7 @@ fn every_variant_yields_a_sample_a_round_and_leaves_nothing_behind() {
 fn every_listed_task_names_a_placement_and_spinners_never_share_a_processor() {
     let (topology, _) = here();
     for variant in VARIANTS {
-        let params = RoundTrip.params(variant.name, &topology);
+        let params = RoundTrip.params(variant.name, &topology, Size::Quick);
         assert!(!params.is_empty(), "{}", variant.name);
         for param in params {
             assert_eq!(param["pacing"], "hot");

@@ -1,10 +1,9 @@
 //! ZeroMQ, PAIR to PAIR, one char a message: `inproc` between threads, `ipc` between processes.
 
-use std::path::Path;
-
 use super::harness::{self, End, Plan, Timed};
-use super::leftovers::Folder;
-use super::peer::Peer;
+use crate::mechanism::leftovers::Folder;
+use crate::mechanism::peer::Peer;
+use crate::mechanism::zeromq::{endpoint_in, set_up, socket};
 use crate::trouble::{Result, Trouble};
 
 /// Between two threads of this process.
@@ -24,7 +23,7 @@ pub(super) fn inproc(plan: &Plan) -> Result<Timed> {
 /// Between two processes. The contexts are made after the fork: one cannot cross it.
 pub(super) fn ipc(plan: &Plan) -> Result<Timed> {
     let folder = Folder::new("zmq")?;
-    let endpoint = format!("ipc://{}", Path::join(folder.path(), "socket").display());
+    let endpoint = endpoint_in(&folder);
     harness::between_processes(
         plan,
         |peer| {
@@ -41,16 +40,8 @@ pub(super) fn ipc(plan: &Plan) -> Result<Timed> {
     )
 }
 
-/// The socket keeps its context alive.
 fn pair(context: &zmq::Context) -> Result<zmq::Socket> {
-    context.socket(zmq::PAIR).map_err(set_up("zmq_socket"))
-}
-
-fn set_up(call: &'static str) -> impl Fn(zmq::Error) -> Trouble {
-    move |error| {
-        let error = std::io::Error::from_raw_os_error(error.to_raw());
-        Trouble::setting_up(call, error)
-    }
+    socket(context, zmq::PAIR)
 }
 
 struct Pair<'a> {

@@ -76,7 +76,7 @@ impl Experiment for SignalDelivery {
         VARIANTS
     }
 
-    fn params(&self, variant: &str, _topology: &Topology) -> Vec<Params> {
+    fn params(&self, variant: &str, _: &Topology, _: Size) -> Vec<Params> {
         let (placements, signals): (&[&str], &[&str]) = match variant {
             "as-published" | "one-clock" => (&["cross-core"], &["SIGINT", "SIGKILL"]),
             "pidfd" | "tgkill" => (&["cross-core"], &["SIGINT"]),
@@ -173,7 +173,7 @@ mod tests {
     fn every_cell_yields_shares_and_times_or_names_what_is_missing() {
         let topology = Topology::of_this_machine();
         for variant in SignalDelivery.variants() {
-            let cells = SignalDelivery.params(variant.name, &topology);
+            let cells = SignalDelivery.params(variant.name, &topology, Size::Quick);
             assert!(!cells.is_empty(), "{} has no cell", variant.name);
             for params in cells {
                 let observed = match measure(variant.name, &params, 12) {

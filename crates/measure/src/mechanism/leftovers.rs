@@ -12,9 +12,9 @@ use rustix::process::{Pid, test_kill_process};
 use crate::trouble::{During, Result};
 
 /// Where POSIX shared memory has its names.
-pub(super) const SHARED_MEMORY: &str = "/dev/shm";
+pub(crate) const SHARED_MEMORY: &str = "/dev/shm";
 /// Start of iceoryx2's names there; the maker follows.
-pub(super) const MEMORY: &str = "tontine_ice_";
+pub(crate) const MEMORY: &str = "tontine_ice_";
 /// Start of the names of folders; the kind and the maker follow.
 const FOLDER: &str = "tontine-";
 /// The kinds of folders.
@@ -22,7 +22,7 @@ const KINDS: [&str; 2] = ["ice", "zmq"];
 
 /// A temporary folder, removed when dropped in the process that made it.
 #[derive(Debug)]
-pub(super) struct Folder {
+pub(crate) struct Folder {
     path: PathBuf,
     maker: u32,
 }
@@ -32,7 +32,7 @@ impl Folder {
     ///
     /// # Errors
     /// Skipped, where no temporary folder can be written.
-    pub(super) fn new(kind: &str) -> Result<Self> {
+    pub(crate) fn new(kind: &str) -> Result<Self> {
         let maker = std::process::id();
         let made = tempfile::Builder::new()
             .prefix(&format!("{FOLDER}{kind}-{}-", self::maker()))
@@ -42,14 +42,19 @@ impl Folder {
     }
 
     /// Where it is.
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether this process made it.
+    pub(crate) fn is_ours(&self) -> bool {
+        std::process::id() == self.maker
     }
 }
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        if std::process::id() == self.maker {
+        if self.is_ours() {
             let _ = fs::remove_dir_all(&self.path);
         }
     }
@@ -57,7 +62,7 @@ impl Drop for Folder {
 
 /// This process as its names have it: PID namespace and pid, 0 for a namespace that `/proc` does
 /// not tell.
-pub(super) fn maker() -> String {
+pub(crate) fn maker() -> String {
     format!("{}p{}", namespace().unwrap_or(0), std::process::id())
 }
 
@@ -69,7 +74,7 @@ fn namespace() -> Option<u64> {
 
 /// Removes all that processes of our PID namespace which have ended left, in the temporary folder
 /// and among shared memory. Nothing, where the namespace is not known.
-pub(super) fn sweep() {
+pub(crate) fn sweep() {
     let Some(namespace) = namespace() else {
         return;
     };
@@ -95,7 +100,7 @@ fn sweep_folder(folder: &Path, start: &str) {
 }
 
 /// Removes everything in `folder` that starts with `start`.
-pub(super) fn remove_all(folder: &Path, start: &str) {
+pub(crate) fn remove_all(folder: &Path, start: &str) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         if entry.file_name().to_str().is_some_and(|name| name.starts_with(start)) {
             remove(&entry.path());

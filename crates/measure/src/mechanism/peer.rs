@@ -17,14 +17,14 @@ use crate::os::shared::{Shareable, Shared};
 use crate::trouble::{During, Result, Trouble};
 
 /// Looks at a spinning end's word between two questions about the peer.
-pub(super) const SPINS: u32 = 1 << 20;
+pub(crate) const SPINS: u32 = 1 << 20;
 
 /// How often a blocked call is interrupted.
 const NUDGE_NS: libc::c_long = 250_000_000;
 
 /// The other end, as far as its death has to be asked for.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Peer<'a> {
+pub(crate) enum Peer<'a> {
     /// A child process, not yet reaped.
     Child(Pid),
     /// A thread of this process, which sets the flag when it ends.
@@ -39,13 +39,13 @@ impl Peer<'_> {
     /// # Errors
     /// Failed, naming its status, where it has ended.
     #[cold]
-    pub(super) fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         match *self {
             Self::Parent => Ok(()),
             Self::Thread(ended) => {
-                // SYNC round-trip-ended: pairs with the store in `harness::between_threads`.
+                // SYNC peer-ended: pairs with the store in `TellEnd`.
                 if ended.load(Ordering::Acquire) {
-                    Err(Trouble::fail("the other thread ended before the last round"))
+                    Err(Trouble::fail("the other thread ended before the last message"))
                 } else {
                     Ok(())
                 }
@@ -56,20 +56,31 @@ impl Peer<'_> {
                     return Ok(());
                 };
                 Err(Trouble::fail(match (status.exit_status(), status.terminating_signal()) {
-                    (Some(code), _) => format!("the echo process exited with status {code}"),
+                    (Some(code), _) => format!("the other process exited with status {code}"),
                     (_, Some(signal)) => {
-                        format!("the echo process was killed by signal {signal}")
+                        format!("the other process was killed by signal {signal}")
                     }
-                    _ => "the echo process ended".to_owned(),
+                    _ => "the other process ended".to_owned(),
                 }))
             }
         }
     }
 }
 
+/// Sets its flag when dropped, by a panic too.
+#[derive(Debug)]
+pub(crate) struct TellEnd<'a>(pub(crate) &'a AtomicBool);
+
+impl Drop for TellEnd<'_> {
+    fn drop(&mut self) {
+        // SYNC peer-ended: pairs with `Peer::check`.
+        self.0.store(true, Ordering::Release);
+    }
+}
+
 /// Spins until `done`; looks after the peer now and then.
 #[inline(always)]
-pub(super) fn spin_until(
+pub(crate) fn spin_until(
     peer: Peer<'_>,
     pause: bool,
     mut done: impl FnMut() -> bool,
@@ -89,14 +100,14 @@ pub(super) fn spin_until(
 
 /// While it lives, the thread that made it is interrupted every quarter of a second.
 #[derive(Debug)]
-pub(super) struct Nudge(libc::timer_t);
+pub(crate) struct Nudge(libc::timer_t);
 
 impl Nudge {
     /// Starts to interrupt the calling thread.
     ///
     /// # Errors
     /// Skipped, where the system refuses the timer.
-    pub(super) fn this_thread() -> Result<Self> {
+    pub(crate) fn this_thread() -> Result<Self> {
         extern "C" fn nothing(_: libc::c_int) {}
         let signal = libc::SIGRTMIN() + 5;
         // SAFETY: the all-zero patterns of these plain C structures are valid; the handler touches
@@ -131,14 +142,14 @@ impl Drop for Nudge {
 }
 
 /// A C return value as a result, with `errno`.
-pub(super) fn checked(returned: libc::c_int) -> std::io::Result<libc::c_int> {
+pub(crate) fn checked(returned: libc::c_int) -> std::io::Result<libc::c_int> {
     if returned < 0 { Err(std::io::Error::last_os_error()) } else { Ok(returned) }
 }
 
 /// Where a child leaves its trouble: a kind and up to [`WORDS`] bytes of text, one a word.
 #[derive(Debug)]
 #[repr(C)]
-pub(super) struct LastWords {
+pub(crate) struct LastWords {
     /// 0: nothing said; 1: skipped; 2: failed.
     kind: AtomicU32,
     text: [AtomicU32; WORDS],
@@ -151,12 +162,12 @@ unsafe impl Shareable for LastWords {}
 
 impl LastWords {
     /// Memory for them.
-    pub(super) fn new() -> Result<Shared<Self>> {
+    pub(crate) fn new() -> Result<Shared<Self>> {
         Shared::anonymous()
     }
 
     /// Leaves `trouble` behind.
-    pub(super) fn say(&self, trouble: &Trouble) {
+    pub(crate) fn say(&self, trouble: &Trouble) {
         for (place, byte) in self.text.iter().zip(trouble.why().bytes()) {
             place.store(byte.into(), Ordering::Relaxed);
         }
@@ -166,7 +177,7 @@ impl LastWords {
     }
 
     /// What was left, if anything.
-    pub(super) fn heard(&self) -> Option<Trouble> {
+    pub(crate) fn heard(&self) -> Option<Trouble> {
         // SYNC last-words: pairs with `say`.
         let kind = self.kind.load(Ordering::Acquire);
         let bytes: Vec<u8> = self
@@ -182,4 +193,24 @@ impl LastWords {
             _ => Some(Trouble::Failed(text)),
         }
     }
+}
+
+/// Runs `body` in a forked process of one thread, for tests whose outcome a sibling test could
+/// spoil: by a fork that keeps a descriptor open, or by a thread that takes a signal.
+///
+/// # Panics
+/// Where `body` does, with what it says.
+#[cfg(test)]
+pub(crate) fn in_a_process_of_its_own(body: impl FnOnce() -> std::result::Result<(), String>) {
+    let words = LastWords::new().expect("shared memory");
+    let mut child = crate::os::child::Child::fork(|| match body() {
+        Ok(()) => 0,
+        Err(why) => {
+            words.say(&Trouble::fail(why));
+            1
+        }
+    })
+    .expect("fork");
+    let status = child.wait().expect("it ends");
+    assert_eq!((words.heard(), status.exit_status()), (None, Some(0)));
 }

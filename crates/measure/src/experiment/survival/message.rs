@@ -1,0 +1,56 @@
+//! What is sent: [`Message`], 32 bytes that tell whether they are whole.
+
+/// Bytes of a message.
+pub(super) const BYTES: usize = 32;
+
+/// The bytes of a message: its number and the number's complement, twice.
+pub(super) type Message = [u8; BYTES];
+
+/// What the bytes said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Claim {
+    /// The message of that number, whole.
+    Whole(u64),
+    /// A message arrived whose bytes nobody sent together.
+    Torn,
+    /// The mechanism told of a message and carries nothing.
+    Bare,
+}
+
+/// Message number `number`.
+#[inline(always)]
+pub(super) fn message(number: u64) -> Message {
+    let mut bytes = [0; BYTES];
+    for (at, word) in bytes.chunks_exact_mut(8).enumerate() {
+        let value = if at % 2 == 0 { number } else { !number };
+        word.copy_from_slice(&value.to_ne_bytes());
+    }
+    bytes
+}
+
+/// What `bytes` claim to be.
+#[inline(always)]
+pub(super) fn claim(bytes: &[u8]) -> Claim {
+    let Some(first) = bytes.first_chunk() else { return Claim::Torn };
+    let number = u64::from_ne_bytes(*first);
+    if bytes == message(number) { Claim::Whole(number) } else { Claim::Torn }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_cut_and_every_mixture_of_two_messages_is_torn() {
+        let (one, two) = (message(41), message(42));
+        assert_eq!((claim(&one), claim(&two)), (Claim::Whole(41), Claim::Whole(42)));
+        for cut in 0..BYTES {
+            assert_eq!(claim(&one[..cut]), Claim::Torn, "cut at {cut}");
+        }
+        for cut in (8..BYTES).step_by(8) {
+            let mixed = [&two[..cut], &one[cut..]].concat();
+            assert_eq!(claim(&mixed), Claim::Torn, "mixed at {cut}");
+        }
+        assert_eq!(claim(&[0; BYTES]), Claim::Torn, "memory that nobody wrote");
+    }
+}

@@ -1,0 +1,26 @@
+//! What several experiments build their ends of: connections, queues, semaphores, the sockets of
+//! libraries.
+//!
+//! Each file makes one mechanism ready and leaves to the experiments what is sent over it, how it
+//! is timed and what is done when an end dies. [`peer`] asks whether the other end is still there;
+//! `leftovers` knows what libraries keep in the file system.
+//!
+//! It measures nothing and starts nobody.
+
+pub(crate) mod descriptor;
+#[cfg(feature = "peers")]
+pub(crate) mod iceoryx;
+#[cfg(feature = "peers")]
+pub(crate) mod leftovers;
+pub(crate) mod monitor;
+pub(crate) mod peer;
+pub(crate) mod queue;
+pub(crate) mod semaphore;
+#[cfg(feature = "peers")]
+pub(crate) mod zeromq;
+
+/// Removes what killed processes left in the file system.
+pub(crate) fn sweep() {
+    #[cfg(feature = "peers")]
+    leftovers::sweep();
+}
