@@ -5,6 +5,7 @@
 
 mod aa;
 mod coverage;
+mod crash;
 mod invocation;
 mod tidy;
 mod twins;
@@ -40,6 +41,12 @@ enum Chore {
     },
     /// Compare round trips and liveness checks with plain C programs that do the same
     Twins,
+    /// Explore what a kill leaves of the peers, and write the table of docs/survival.md
+    Crash {
+        /// Kill at every instruction, not once a class
+        #[arg(long)]
+        full: bool,
+    },
     /// Serve one invocation of an experiment
     #[command(name = invocation::NAME, hide = true)]
     Invocation,
@@ -51,6 +58,7 @@ fn main() -> ExitCode {
         Chore::Coverage { check } => coverage::run(check),
         Chore::Aa { comparisons } => aa::run(comparisons),
         Chore::Twins => twins::run(),
+        Chore::Crash { full } => crash::run(full),
         Chore::Invocation => tontine_measure::engine::invoked::serve().map(|()| true),
     };
     match done {

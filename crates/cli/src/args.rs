@@ -1,5 +1,6 @@
 //! The command line: one definition for parsing, `--help`, the manual page and the completions.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
@@ -25,6 +26,8 @@ pub(crate) enum Command {
     List(List),
     /// Say what on this machine spoils measurements, and how to mend it. Changes nothing.
     Doctor(Doctor),
+    /// Kill processes at every instruction of an operation, and see who wedges.
+    Crash(Crash),
     /// Print the manual page (roff).
     Man,
     /// Print completions for a shell.
@@ -35,10 +38,21 @@ pub(crate) enum Command {
     /// Serve one invocation: reads an order from standard input, answers on standard output.
     #[command(name = INVOCATION, hide = true)]
     Invocation,
+    /// Serve as an actor: obeys orders from standard input, answers on standard output.
+    #[command(name = ACTOR, hide = true)]
+    Actor {
+        /// The target's name.
+        target: OsString,
+        /// The folder of its run.
+        folder: OsString,
+    },
 }
 
 /// The hidden command by which `measure` starts itself afresh for each invocation.
 pub(crate) const INVOCATION: &str = "__invocation";
+
+/// The hidden command by which `crash` starts itself afresh for each process of a script.
+pub(crate) const ACTOR: &str = "__actor";
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -123,6 +137,61 @@ pub(crate) struct Doctor {
     /// What to print: text, or everything that was found out as JSON.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tontine crash                              all targets, one kill for each visible state
+  tontine crash robust-ring --mode full      one target, a kill at every instruction
+  tontine crash robust-ring --operation send --point 123
+                                             one kill again
+  tontine crash control-lock control-torn    broken on purpose: the explorer finds it
+
+Exit status: 0 explored, whatever came of the peers; 1 Tontine's own mailbox wedged, tore or lost;
+2 wrong usage; 128 + n ended early by signal n.")]
+pub(crate) struct Crash {
+    /// What to explore: pipe, robust-ring, … All where none is named, except the controls.
+    #[arg(value_name = "TARGET")]
+    pub(crate) targets: Vec<String>,
+
+    /// Where to kill.
+    #[arg(long, value_enum, default_value_t = Mode::Fast)]
+    pub(crate) mode: Mode,
+
+    /// Explore only this operation: send, receive, …
+    #[arg(long, value_name = "NAME")]
+    pub(crate) operation: Option<String>,
+
+    /// Kill only at this point; with --mode pairs N+M, where M is the successor's.
+    #[arg(long, value_name = "N", requires = "operation", value_parser = point)]
+    pub(crate) point: Option<Point>,
+
+    /// What to print.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Mode {
+    /// At one point of each class that looks the same from outside.
+    Fast,
+    /// The same, and then the successor as well.
+    Pairs,
+    /// At every instruction.
+    Full,
+}
+
+/// A point of a recording, and where the successor is killed too, a point of its own.
+pub(crate) type Point = (usize, Option<usize>);
+
+fn point(text: &str) -> Result<Point, String> {
+    let (first, then) = match text.split_once('+') {
+        Some((first, then)) => (first, Some(then)),
+        None => (text, None),
+    };
+    let number = |text: &str| text.parse().map_err(|_| "expected N or N+M".to_owned());
+    Ok((number(first)?, then.map(number).transpose()?))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -1,6 +1,7 @@
 //! The `tontine` command: parses, calls, prints. What it does stands in the libraries.
 
 mod args;
+mod crash;
 mod doctor;
 mod list;
 mod measure;
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
         Command::Measure(asked) => measure::measure(&asked),
         Command::List(asked) => list::list(&asked),
         Command::Doctor(asked) => doctor::doctor(&asked),
+        Command::Crash(asked) => crash::crash(&asked),
         Command::Man => manual_page().map(|()| ExitCode::SUCCESS).map_err(Refusal::from),
         Command::Completions { shell } => {
             let mut text = Vec::new();
@@ -33,6 +35,9 @@ fn main() -> ExitCode {
             print(&text).map(|()| ExitCode::SUCCESS).map_err(Refusal::from)
         }
         Command::Invocation => tontine_measure::engine::invoked::serve()
+            .map(|()| ExitCode::SUCCESS)
+            .map_err(Refusal::from),
+        Command::Actor { target, folder } => tontine_crash::actor::serve(&target, &folder)
             .map(|()| ExitCode::SUCCESS)
             .map_err(Refusal::from),
     };

@@ -206,10 +206,12 @@ fn help_manual_and_completions_name_every_command() {
         text(&output.stdout)
     };
     for text in [of(&["--help"]), of(&["man"]), of(&["completions", "bash"])] {
-        for command in ["measure", "list", "doctor"] {
+        for command in ["measure", "list", "doctor", "crash"] {
             assert!(text.contains(command), "{command} is missing in {text}");
         }
-        assert!(!text.contains("Serve one invocation"), "a hidden command shows");
+        for hidden in ["Serve one invocation", "Serve as an actor"] {
+            assert!(!text.contains(hidden), "a hidden command shows");
+        }
     }
 }
 

@@ -54,3 +54,28 @@ fn the_row_says_which_call_was_refused() {
     }
     assert!(seen >= 8);
 }
+
+#[test]
+fn a_target_that_cannot_be_traced_is_skipped_by_name() {
+    for (call, name) in
+        [(libc::SYS_ptrace, "ptrace(PTRACE_SEIZE)"), (libc::SYS_personality, "personality")]
+    {
+        let filter = refusing(&[call]);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tontine"));
+        command.args(["crash", "pipe", "--format", "json"]);
+        // SAFETY: as above.
+        unsafe {
+            command.pre_exec(move || {
+                let applied = seccompiler::apply_filter(&filter);
+                applied.map_err(|_| std::io::ErrorKind::Unsupported.into())
+            });
+        }
+        let output = command.output().expect("tontine runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let report: Value = serde_json::from_slice(&output.stdout).expect("valid JSON");
+        let operations = report["subjects"][0]["operations"].as_array().expect("operations");
+        let why = operations[0]["trouble"].as_str().unwrap_or_default();
+        assert!(why.starts_with("skipped: ") && why.contains(name), "{why}");
+        assert_eq!(operations.len(), 1, "what is refused for one is refused for all");
+    }
+}

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{Complaint, output};
 
 /// Who may depend on whom, as (who, whom).
-const ALLOWED: [(&str, &str); 7] = [
+const ALLOWED: [(&str, &str); 8] = [
     ("tontine-crash", "tontine"),
     ("tontine-measure", "tontine"),
     ("tontine-measure", "tontine-unix"),
@@ -15,6 +15,7 @@ const ALLOWED: [(&str, &str); 7] = [
     ("tontine-cli", "tontine-crash"),
     ("tontine-cli", "tontine-unix"),
     ("xtask", "tontine-measure"),
+    ("xtask", "tontine-crash"),
 ];
 
 /// Asks cargo for the members of the workspace and what each depends on.

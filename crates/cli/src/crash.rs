@@ -1,0 +1,75 @@
+//! `tontine crash`: kills processes at every instruction, and says who wedges.
+
+use std::process::ExitCode;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use tontine_crash::explore::{Observer, select};
+use tontine_crash::report::text;
+use tontine_crash::stage::Stage;
+use tontine_crash::{Mode, Request};
+use tontine_measure::engine::stop::Stop;
+
+use crate::args::{self, ACTOR, Crash, Format};
+use crate::{FAILED, Refusal, print, stopped_by};
+
+/// Carries out `crash`.
+pub(crate) fn crash(asked: &Crash) -> Result<ExitCode, Refusal> {
+    let subjects = select::subjects(&asked.targets).map_err(Refusal::usage)?;
+    let operation = asked.operation.as_deref();
+    let operation = operation.map(|name| select::operation(name, &subjects)).transpose();
+    let request = Request {
+        operation: operation.map_err(Refusal::usage)?,
+        subjects,
+        mode: mode(asked.mode),
+        point: asked.point,
+    };
+    // Serves as an actor by the hidden command.
+    let stage = Stage { program: std::env::current_exe()?, arguments: vec![ACTOR.into()] };
+    let watch = Watch { stop: Stop::on_signals()?, bar: bar() };
+    let report = tontine_crash::run(&request, &stage, &watch);
+    watch.bar.finish_and_clear();
+    match asked.format {
+        Format::Text => print(text::render(&report).as_bytes())?,
+        Format::Json => {
+            let mut text = serde_json::to_string_pretty(&report).map_err(Refusal::failed)?;
+            text.push('\n');
+            print(text.as_bytes())?;
+        }
+    }
+    Ok(match watch.stop.signal() {
+        Some(signal) => stopped_by(signal),
+        None if report.is_bad() => ExitCode::from(FAILED),
+        None => ExitCode::SUCCESS,
+    })
+}
+
+fn mode(asked: args::Mode) -> Mode {
+    match asked {
+        args::Mode::Fast => Mode::Fast,
+        args::Mode::Pairs => Mode::Pairs,
+        args::Mode::Full => Mode::Full,
+    }
+}
+
+/// Shows how far it is, where standard error is a terminal.
+struct Watch {
+    stop: Stop,
+    bar: ProgressBar,
+}
+
+impl Observer for Watch {
+    fn progress(&self, subject: &str, operation: &str, done: usize, of: usize) {
+        self.bar.set_message(format!("{subject} {operation}"));
+        self.bar.set_length(of as u64);
+        self.bar.set_position(done as u64);
+    }
+
+    fn stopped(&self) -> bool {
+        self.stop.requested()
+    }
+}
+
+fn bar() -> ProgressBar {
+    let style = ProgressStyle::with_template("{msg} {wide_bar} {pos} of {len}, {elapsed}");
+    ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}

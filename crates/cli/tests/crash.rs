@@ -1,0 +1,139 @@
+//! `tontine crash` as its users meet it: exit statuses, reproducers, and what it leaves behind.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+fn tontine() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_tontine"))
+}
+
+fn crash(arguments: &[&str]) -> Output {
+    tontine().arg("crash").args(arguments).output().expect("tontine runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The first operation of a report in JSON; `None` where the machine does not allow tracing.
+fn operation(output: &Output) -> Option<Value> {
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("valid JSON");
+    let operation = report["subjects"][0]["operations"][0].clone();
+    let trouble = operation["trouble"].as_str().unwrap_or_default();
+    assert!(trouble.is_empty() || trouble.starts_with("skipped: "), "{trouble}");
+    trouble.is_empty().then_some(operation)
+}
+
+#[test]
+fn a_peer_that_wedges_is_a_finding_and_its_reproducer_repeats_it() {
+    let json = ["--operation", "send", "--format", "json"];
+    let Some(found) = operation(&crash(&[&["semaphore-ring"], &json[..]].concat())) else {
+        return;
+    };
+    let finding = &found["findings"][0];
+    assert_eq!(finding["verdict"], "wedged", "{found}");
+    let reproducer = finding["reproducer"].as_str().expect("a command line");
+    let words: Vec<&str> = reproducer.split_whitespace().skip(2).collect();
+    let again = operation(&crash(&[&words[..], &["--format", "json"]].concat()));
+    let again = again.expect("it ran before");
+    assert_eq!((&again["explored"], &again["wedged"]), (&1.into(), &1.into()), "{again}");
+    assert_eq!(again["findings"][0]["code"], finding["code"], "the same instruction");
+}
+
+#[test]
+fn the_successor_dies_too() {
+    let arguments = ["robust-ring", "--mode", "pairs", "--operation", "send", "--point", "60+90"];
+    let Some(found) = operation(&crash(&[&arguments[..], &["--format", "json"]].concat())) else {
+        return;
+    };
+    assert_eq!((&found["explored"], &found["passed"]), (&1.into(), &1.into()), "{found}");
+}
+
+#[test]
+fn a_table_is_printed_for_people() {
+    let output = crash(&["pipe", "--operation", "send"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    for word in ["target", "pipe", "send", "in total"] {
+        assert!(text(&output.stdout).contains(word), "{word}: {}", text(&output.stdout));
+    }
+}
+
+#[test]
+fn an_unknown_name_offers_the_nearest_and_exits_with_2() {
+    for (arguments, offer) in [
+        (&["robust-rin"][..], "'robust-ring'"),
+        (&["pipe", "--operation", "sent"][..], "'send'"),
+        (&["pipe", "--point", "3"][..], "--operation"),
+        (&["pipe", "--operation", "send", "--point", "x"][..], "N+M"),
+    ] {
+        let output = crash(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(text(&output.stderr).contains(offer), "{}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn a_signal_ends_the_run_and_nothing_is_left() {
+    for (signal, status) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let mut run = long_run();
+        kill_process(Pid::from_child(&run), signal).expect("it still runs");
+        assert_eq!(run.wait().expect("it ends").code(), Some(status));
+        assert_eq!(left(run.id()), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_killed_explorer_s_processes_end_and_the_next_one_sweeps() {
+    let mut run = long_run();
+    run.kill().expect("it still runs");
+    run.wait().expect("it ends");
+    let began = Instant::now();
+    while processes(run.id()).next().is_some() {
+        assert!(began.elapsed() < Duration::from_secs(5), "processes outlive their explorer");
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert!(crash(&["pipe", "--operation", "send"]).status.success());
+    assert_eq!(left(run.id()), Vec::<String>::new());
+}
+
+/// A run that is in the middle of its kills.
+fn long_run() -> Child {
+    let run = tontine()
+        .args(["crash", "semaphore-ring", "posix-mq", "--mode", "full"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("tontine runs");
+    thread::sleep(Duration::from_secs(1));
+    run
+}
+
+/// Files and processes of an explorer: all have its pid in their names.
+fn left(explorer: u32) -> Vec<String> {
+    let folders = [std::env::temp_dir(), "/dev/shm".into(), "/dev/mqueue".into()];
+    let files = folders.iter().flat_map(|folder| fs::read_dir(folder).into_iter().flatten());
+    let names = files.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.filter(|name| is_of(name, explorer)).chain(processes(explorer)).collect()
+}
+
+fn processes(explorer: u32) -> impl Iterator<Item = String> {
+    let entries = fs::read_dir("/proc").expect("/proc").flatten();
+    let lines = entries.filter_map(|entry| fs::read_to_string(entry.path().join("cmdline")).ok());
+    lines.filter(move |line| {
+        line.split('\0').any(|word| {
+            let name = Path::new(word).file_name().unwrap_or_default().to_string_lossy();
+            is_of(&name, explorer)
+        })
+    })
+}
+
+fn is_of(name: &str, explorer: u32) -> bool {
+    name.starts_with("tontine-crash-") && name.contains(&format!("p{explorer:010}-"))
+}

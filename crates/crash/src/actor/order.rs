@@ -1,0 +1,176 @@
+//! What the explorer and its actors say to each other, one line each: [`Order`] and [`Reply`].
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::message::Seen;
+use crate::subject::End;
+
+/// Something to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Order {
+    /// Whether marks frame it.
+    pub marked: bool,
+    /// What.
+    pub act: Act,
+}
+
+/// What can be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Act {
+    /// Make what both ends need.
+    Create,
+    /// Open one end.
+    Open(End),
+    /// Send the message with this number.
+    Send(u32),
+    /// Receive one message, however long it takes.
+    Receive,
+    /// Receive all: until a message has come, and then until it is quiet.
+    Drain {
+        /// The number of that message.
+        until: u32,
+        /// How long it is to be quiet.
+        quiet_ms: u64,
+    },
+    /// Take back what a dead reader did not read.
+    Unread,
+    /// Close one's end.
+    Close,
+}
+
+impl Act {
+    /// The order to do it without marks.
+    pub fn plain(self) -> Order {
+        Order { marked: false, act: self }
+    }
+
+    /// The order to do it between marks.
+    pub fn marked(self) -> Order {
+        Order { marked: true, act: self }
+    }
+}
+
+impl fmt::Display for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.marked {
+            f.write_str(MARKED)?;
+        }
+        match self.act {
+            Act::Create => f.write_str("create"),
+            Act::Open(end) => write!(f, "open {end}"),
+            Act::Send(number) => write!(f, "send {number}"),
+            Act::Receive => f.write_str("receive"),
+            Act::Drain { until, quiet_ms } => write!(f, "drain {until} {quiet_ms}"),
+            Act::Unread => f.write_str("unread"),
+            Act::Close => f.write_str("close"),
+        }
+    }
+}
+
+const MARKED: &str = "marked ";
+
+/// A line that is no order, or no reply.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("expected an order or a reply, found '{0}'")]
+pub struct Garbled(String);
+
+impl FromStr for Order {
+    type Err = Garbled;
+
+    fn from_str(line: &str) -> Result<Self, Garbled> {
+        let garbled = || Garbled(line.to_owned());
+        let plain = line.strip_prefix(MARKED);
+        let words: Vec<&str> = plain.unwrap_or(line).split_whitespace().collect();
+        let act = match words[..] {
+            ["create"] => Act::Create,
+            ["open", "sender"] => Act::Open(End::Sender),
+            ["open", "receiver"] => Act::Open(End::Receiver),
+            ["send", number] => Act::Send(number.parse().map_err(|_| garbled())?),
+            ["receive"] => Act::Receive,
+            ["drain", until, quiet_ms] => Act::Drain {
+                until: until.parse().map_err(|_| garbled())?,
+                quiet_ms: quiet_ms.parse().map_err(|_| garbled())?,
+            },
+            ["unread"] => Act::Unread,
+            ["close"] => Act::Close,
+            _ => return Err(garbled()),
+        };
+        Ok(Self { marked: plain.is_some(), act })
+    }
+}
+
+/// What became of an order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reply {
+    /// Done; what was received, if that was the order.
+    Done(Vec<Seen>),
+    /// The mechanism answered with an error.
+    Refused(String),
+    /// The machine does not offer what it takes.
+    Lacking(String),
+}
+
+impl fmt::Display for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Done(seen) => {
+                f.write_str("done")?;
+                seen.iter().try_for_each(|one| write!(f, " {one}"))
+            }
+            Self::Refused(why) => write!(f, "refused {}", why.replace('\n', "; ")),
+            Self::Lacking(why) => write!(f, "lacking {}", why.replace('\n', "; ")),
+        }
+    }
+}
+
+impl FromStr for Reply {
+    type Err = Garbled;
+
+    fn from_str(line: &str) -> Result<Self, Garbled> {
+        let garbled = || Garbled(line.to_owned());
+        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+        match word {
+            "done" => {
+                let seen = rest.split_whitespace().map(str::parse);
+                seen.collect::<Result<_, _>>().map(Self::Done).map_err(|_| garbled())
+            }
+            "refused" => Ok(Self::Refused(rest.to_owned())),
+            "lacking" => Ok(Self::Lacking(rest.to_owned())),
+            _ => Err(garbled()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_is_understood() {
+        for act in [
+            Act::Create,
+            Act::Open(End::Sender),
+            Act::Open(End::Receiver),
+            Act::Send(7),
+            Act::Receive,
+            Act::Drain { until: 3, quiet_ms: 10 },
+            Act::Unread,
+            Act::Close,
+        ] {
+            for order in [act.plain(), act.marked()] {
+                assert_eq!(order.to_string().parse(), Ok(order));
+            }
+        }
+        for reply in [
+            Reply::Done(Vec::new()),
+            Reply::Done(vec![Seen::Whole(1), Seen::Torn]),
+            Reply::Refused("Broken pipe (os error 32)".into()),
+            Reply::Lacking("Function not implemented (os error 38)".into()),
+        ] {
+            assert_eq!(reply.to_string().parse(), Ok(reply));
+        }
+        assert!("sends 3".parse::<Order>().is_err());
+        assert!("done 1 two".parse::<Reply>().is_err());
+    }
+}

@@ -1,0 +1,19 @@
+//! An actor as a program of its own, for this package's tests; `tontine` serves as one itself.
+
+use std::io;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments: Vec<_> = std::env::args_os().skip(1).collect();
+    let served = match &arguments[..] {
+        [subject, folder] => tontine_crash::actor::serve(subject, folder),
+        _ => Err(io::Error::other("expected a subject and a folder; the explorer starts this")),
+    };
+    match served {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("tontine-crash-actor: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

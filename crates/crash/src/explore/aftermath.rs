@@ -1,0 +1,135 @@
+//! What is asked of the survivors after the kill: the other half of [`Scene`].
+//!
+//! A fresh process takes the dead one's place, messages go from one to the other, and whatever
+//! arrives is held against the ledger.
+
+use super::scene::{Cast, Scene};
+use super::verdict::Judged;
+use crate::actor::order::{Act, Order, Reply};
+use crate::message::Seen;
+use crate::stage::{Actor, Silence};
+use crate::subject::{End, Operation};
+use crate::trouble::Result;
+
+/// A receiver has everything when nothing more has come for so long.
+const QUIET_MS: u64 = 10;
+
+/// What was received, or the verdict of one that did not get on.
+type Received = std::result::Result<Vec<Seen>, Judged>;
+
+impl Scene {
+    /// Asks the survivors to go on, and judges.
+    pub(crate) fn judge(mut self, cast: Cast<'_>) -> Result<Judged> {
+        let mut fresh = cast.actor(&self.place)?;
+        let done = match self.operation.end() {
+            End::Sender => self.with_fresh_sender(&mut fresh),
+            End::Receiver => self.with_fresh_receiver(&mut fresh),
+        };
+        Ok(done.map_or_else(|judged| judged, |seen| self.ledger.judge(&seen)))
+    }
+
+    /// The companion receives what is there, and what a fresh sender sends.
+    fn with_fresh_sender(&mut self, fresh: &mut Actor) -> Received {
+        const LEFT: &str = "the receiver that was left";
+        const OPENING: &str = "a fresh sender, opening its end,";
+        const SENDING: &str = "a fresh sender, sending,";
+        let patience = self.patience;
+        let mut seen = Vec::new();
+        for round in 0..ROUNDS {
+            let number = self.fresh_number();
+            let companion = &mut self.companion;
+            let drain = drain(number);
+            let receives = self.pending.take().is_some();
+            let told = if receives { Ok(()) } else { companion.tell_and_settle(drain) };
+            if round == 0 {
+                answer(OPENING, fresh.ask(Act::Open(End::Sender).plain(), patience))?;
+            }
+            answer(SENDING, fresh.ask(Act::Send(number).plain(), patience))?;
+            seen.extend(answer(LEFT, told.and_then(|()| companion.reply(patience)))?);
+            if receives && !seen.contains(&Seen::Whole(number)) {
+                seen.extend(answer(LEFT, companion.ask(drain, patience))?);
+            }
+        }
+        Ok(seen)
+    }
+
+    /// A fresh receiver receives what is there, and what the companion sends.
+    fn with_fresh_receiver(&mut self, fresh: &mut Actor) -> Received {
+        const FRESH: &str = "a fresh receiver";
+        const OPENING: &str = "a fresh receiver, opening its end,";
+        let patience = self.patience;
+        answer(OPENING, fresh.ask(Act::Open(End::Receiver).plain(), patience))?;
+        let mut seen = Vec::new();
+        for round in 0..ROUNDS {
+            let number = self.fresh_number();
+            let told = fresh.tell_and_settle(drain(number));
+            if let Some(Act::Send(waiting)) = self.pending.take() {
+                match self.companion.reply(patience) {
+                    Ok(Reply::Done(_)) => self.ledger.acknowledge(waiting),
+                    Ok(Reply::Refused(_) | Reply::Lacking(_)) => {}
+                    Err(silence) => return Err(stuck(LEFT_TO_SEND, &silence)),
+                }
+            }
+            seen.extend(self.companion_sends_fresh(number, round == 0)?);
+            seen.extend(answer(FRESH, told.and_then(|()| fresh.reply(patience)))?);
+        }
+        Ok(seen)
+    }
+
+    /// The companion sends a fresh message. The first time it may be told of the death instead:
+    /// then it takes back what it can, and opens its end anew.
+    fn companion_sends_fresh(&mut self, number: u32, first: bool) -> Received {
+        let (patience, companion) = (self.patience, &mut self.companion);
+        let mut ask = |act: Act| companion.ask(act.plain(), patience);
+        let is_open = self.operation != Operation::Bind || !first;
+        if is_open {
+            let sent = ask(Act::Send(number));
+            let was_told = matches!(sent, Ok(Reply::Refused(_) | Reply::Lacking(_)));
+            if !(first && was_told) {
+                return answer(LEFT_TO_SEND, sent);
+            }
+        }
+        let mut back = Vec::new();
+        if is_open {
+            back = answer(LEFT_TO_SEND, ask(Act::Unread))?;
+            answer(LEFT_TO_SEND, ask(Act::Close))?;
+        }
+        answer(LEFT_TO_SEND, ask(Act::Open(End::Sender)))?;
+        answer(LEFT_TO_SEND, ask(Act::Send(number)))?;
+        Ok(back)
+    }
+
+    /// A message that is sent after the kill, by one who lives.
+    fn fresh_number(&mut self) -> u32 {
+        let number = self.number();
+        self.ledger.fresh.insert(number);
+        number
+    }
+}
+
+const LEFT_TO_SEND: &str = "the sender that was left";
+
+/// Messages that go through after the kill, one after the other: some faults show at the second.
+const ROUNDS: u32 = 2;
+
+fn drain(until: u32) -> Order {
+    Act::Drain { until, quiet_ms: QUIET_MS }.plain()
+}
+
+/// What one that had to go on answers: that it did, or else the verdict.
+pub(super) fn answer(who: &str, answer: std::result::Result<Reply, Silence>) -> Received {
+    match answer {
+        Ok(Reply::Done(seen)) => Ok(seen),
+        Ok(Reply::Refused(why) | Reply::Lacking(why)) => {
+            Err(Judged::wedged(format!("{who} got an error: {why}")))
+        }
+        Err(silence) => Err(stuck(who, &silence)),
+    }
+}
+
+fn stuck(who: &str, silence: &Silence) -> Judged {
+    Judged::wedged(match silence {
+        Silence::Stuck(how) => format!("{who} did not get on: {how}"),
+        Silence::Ended(how) => format!("{who} came to an end of its own: {how}"),
+    })
+}

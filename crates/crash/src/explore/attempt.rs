@@ -1,0 +1,134 @@
+//! One operation under the knife: recorded, or ended at one point ([`Attempt`]).
+
+use super::scene::{Cast, Scene, UNHARMED, done_unharmed};
+use super::verdict::Judged;
+use crate::knife::recording::{Moment, Point, Recording};
+use crate::knife::{Detail, Pace, Reached, Victim};
+use crate::subject::Operation;
+use crate::trouble::{Result, Trouble};
+
+/// An operation of a subject, ready to be played as often as needed.
+#[derive(Clone, Copy)]
+pub(super) struct Attempt<'a> {
+    pub(super) cast: Cast<'a>,
+    pub(super) operation: Operation,
+}
+
+/// Whether one process dies, or its successor too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Single,
+    Pair,
+}
+
+/// What came of one kill.
+#[derive(Debug)]
+pub(super) enum Killed {
+    /// It took place where it was meant to.
+    Judged(Judged),
+    /// The run went another way than its recording.
+    Diverged(String),
+}
+
+impl Attempt<'_> {
+    /// Records the operation and sees that it succeeds where nobody is killed. One that is too long
+    /// to be stepped through is recorded by its system calls.
+    pub(super) fn record(self, kind: Kind) -> Result<Recording> {
+        for detail in [Detail::Steps, Detail::Calls] {
+            let mut scene = self.scene(kind)?;
+            let act = scene.act;
+            let recording = scene.with_victim(|victim, release| {
+                let mut knife = Victim::seize(victim, act.marked())?;
+                let recording = knife.record(detail, release)?;
+                if recording.is_some() {
+                    knife.finish()?;
+                    done_unharmed(act, victim.reply(UNHARMED)?)?;
+                }
+                Ok(recording)
+            })?;
+            if let Some(recording) = recording {
+                return Ok(recording);
+            }
+        }
+        Err(Trouble::fail("the operation makes too many system calls"))
+    }
+
+    /// Kills a fresh victim at a point, and judges.
+    pub(super) fn kill(self, point: &Point) -> Result<Killed> {
+        let mut scene = self.scene(Kind::Single)?;
+        if let Reached::Diverged(why) = self.end(&mut scene, point)? {
+            return Ok(Killed::Diverged(why));
+        }
+        scene.judge(self.cast).map(Killed::Judged)
+    }
+
+    /// Kills a fresh victim at a point and records what its successor does first. Where the
+    /// successor does not get that far, its verdict.
+    pub(super) fn record_successor(
+        self,
+        first: &Point,
+        operation: Operation,
+    ) -> Result<std::result::Result<Recording, Killed>> {
+        let mut why = Trouble::fail("it makes too many system calls");
+        for detail in [Detail::Steps, Detail::Calls] {
+            let mut scene = self.scene(Kind::Pair)?;
+            if let Reached::Diverged(why) = self.end(&mut scene, first)? {
+                return Ok(Err(Killed::Diverged(why)));
+            }
+            if let Some(judged) = scene.succeed(self.cast, operation)? {
+                return Ok(Err(Killed::Judged(judged)));
+            }
+            let act = scene.act;
+            let recorded = scene.with_victim(|victim, release| {
+                Victim::seize(victim, act.marked())?.record(detail, release)
+            });
+            match recorded {
+                Ok(Some(recording)) => return Ok(Ok(recording)),
+                Ok(None) => {}
+                Err(trouble) => {
+                    why = trouble;
+                    break;
+                }
+            }
+        }
+        let text = format!("the successor, in its {}: {why}", operation.name());
+        Ok(Err(Killed::Judged(Judged::wedged(text))))
+    }
+
+    /// Kills a fresh victim at a point, its successor at another, and judges.
+    pub(super) fn kill_both(
+        self,
+        first: &Point,
+        operation: Operation,
+        second: &Point,
+    ) -> Result<Killed> {
+        let mut scene = self.scene(Kind::Pair)?;
+        if let Reached::Diverged(why) = self.end(&mut scene, first)? {
+            return Ok(Killed::Diverged(why));
+        }
+        if let Some(judged) = scene.succeed(self.cast, operation)? {
+            return Ok(Killed::Judged(judged));
+        }
+        if let Reached::Diverged(why) = self.end(&mut scene, second)? {
+            return Ok(Killed::Diverged(why));
+        }
+        scene.judge(self.cast).map(Killed::Judged)
+    }
+
+    fn scene(self, kind: Kind) -> Result<Scene> {
+        Scene::set(self.cast, self.operation, kind == Kind::Pair)
+    }
+
+    /// Leads the scene's victim to a point and kills it there.
+    fn end(self, scene: &mut Scene, point: &Point) -> Result<Reached> {
+        let act = scene.act;
+        // Somebody who runs meanwhile has to have as much time for it as in the recording.
+        let pace = if scene.is_concurrent() { Pace::Stepped } else { Pace::Straight };
+        let reached = scene.with_victim(|victim, release| {
+            Victim::seize(victim, act.marked())?.reach(point, pace, release)
+        })?;
+        let returned = point.moment == Moment::Returned;
+        scene.kill(returned, self.cast.subject.delivers_again());
+        Ok(reached)
+    }
+}

@@ -1,0 +1,345 @@
+//! The exploration: [`run`] records each operation, kills at the points that the [`Mode`] wants,
+//! and makes a [`Report`] of what the survivors came to.
+//!
+//! [`select`] finds what names stand for, [`scene`] leads one run up to its kill and [`aftermath`]
+//! from there, [`attempt`] records one operation and kills at one point, [`verdict`] judges. Kills
+//! run side by side, a few a processor: most of the time of a wedged one is waiting for its
+//! deadline.
+//!
+//! What it does not do: print ([`crate::report`] does), or parse a command line.
+
+mod aftermath;
+mod attempt;
+mod scene;
+pub mod select;
+pub mod verdict;
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::thread;
+
+use serde::{Deserialize, Serialize};
+
+use self::attempt::{Attempt, Killed, Kind};
+use self::scene::Cast;
+use self::verdict::Verdict;
+use crate::knife::recording::{Point, Recording};
+use crate::place;
+use crate::report::{Finding, OperationReport, Report, SubjectReport};
+use crate::stage::Stage;
+use crate::subject::{Operation, Subject};
+use crate::trouble::{Result, Trouble};
+
+/// Kills under way at once, for each processor.
+const KILLS_A_PROCESSOR: usize = 4;
+
+/// Which points to kill at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// One point a class.
+    #[default]
+    Fast,
+    /// One point a class, and then the successor at one point of each of its classes.
+    Pairs,
+    /// Every point.
+    Full,
+}
+
+impl Mode {
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fast => "fast",
+            Self::Pairs => "pairs",
+            Self::Full => "full",
+        }
+    }
+}
+
+/// What to explore.
+#[derive(Clone)]
+pub struct Request {
+    /// The subjects, from [`select::subjects`].
+    pub subjects: Vec<&'static dyn Subject>,
+    /// Which points.
+    pub mode: Mode,
+    /// Only this operation.
+    pub operation: Option<Operation>,
+    /// Only this point; in pairs the successor's as well.
+    pub point: Option<(usize, Option<usize>)>,
+}
+
+/// What the caller wants to hear, and to say, meanwhile.
+pub trait Observer: Sync {
+    /// So many of `of` kills of an operation are done.
+    fn progress(&self, subject: &str, operation: &str, done: usize, of: usize);
+
+    /// Whether to end early, with what there is.
+    fn stopped(&self) -> bool;
+}
+
+/// Explores what was asked for. That something cannot be explored stands in the report.
+pub fn run(request: &Request, stage: &Stage, observer: &dyn Observer) -> Report {
+    place::sweep();
+    let mut report = Report::new(request.mode);
+    for subject in &request.subjects {
+        if observer.stopped() {
+            report.complete = false;
+            break;
+        }
+        let explored = Exploration { request, stage, observer, subject: *subject }.run();
+        report.complete &= explored.trouble != Some(Trouble::Stopped.to_string())
+            && explored
+                .operations
+                .iter()
+                .all(|one| one.trouble != Some(Trouble::Stopped.to_string()));
+        report.subjects.push(explored);
+    }
+    report
+}
+
+/// One subject's part of a run.
+struct Exploration<'a> {
+    request: &'a Request,
+    stage: &'a Stage,
+    observer: &'a dyn Observer,
+    subject: &'static dyn Subject,
+}
+
+/// Work of which the kills of one operation consist.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Target {
+    point: usize,
+    then: Option<usize>,
+    /// Points that this kill stands for.
+    stands_for: usize,
+}
+
+/// What came of one target.
+enum Outcome {
+    /// A kill, single or the second of a pair.
+    Killed(Target, Point, Killed),
+    /// The successor's run after a first kill, recorded: so many points and classes.
+    Recorded(usize, u32),
+}
+
+impl Exploration<'_> {
+    fn run(&self) -> SubjectReport {
+        let mut report = SubjectReport::of(self.subject);
+        let prepared = match self.subject.prepare() {
+            Ok(prepared) => prepared,
+            Err(trouble) => {
+                report.trouble = Some(trouble.to_string());
+                return report;
+            }
+        };
+        let mut stage = self.stage.clone();
+        if let Some(program) = &prepared.program {
+            stage.program.clone_from(program);
+            stage.arguments.clear();
+        }
+        let cast = Cast { stage: &stage, subject: self.subject };
+        for operation in self.subject.operations() {
+            let wanted = self.request.operation.is_none_or(|wanted| wanted == *operation);
+            let has_pairs = self.subject.succession(*operation).is_some();
+            if !wanted || (self.request.mode == Mode::Pairs && !has_pairs) {
+                continue;
+            }
+            let explored = self.operation(Attempt { cast, operation: *operation });
+            // What the machine refuses for one operation it refuses for all.
+            let skipped = matches!(explored, Err(Trouble::Skipped(_)));
+            report.operations.push(explored.unwrap_or_else(|trouble| OperationReport {
+                trouble: Some(trouble.to_string()),
+                ..OperationReport::of(*operation)
+            }));
+            if skipped {
+                break;
+            }
+        }
+        report
+    }
+
+    /// Records one operation and kills at its points.
+    fn operation(&self, attempt: Attempt<'_>) -> Result<OperationReport> {
+        let pairs = self.request.mode == Mode::Pairs;
+        let kind = if pairs { Kind::Pair } else { Kind::Single };
+        self.observer.progress(self.subject.name(), attempt.operation.name(), 0, 0);
+        let recording = attempt.record(kind)?;
+        let targets = self.targets(&recording)?;
+        let mut report = OperationReport::of(attempt.operation);
+        report.stepped = recording.stepped;
+        if !pairs {
+            report.points = recording.points.len();
+            report.classes = recording.classes as usize;
+        }
+        let (outcomes, trouble) = self.all(attempt, &recording, targets);
+        for outcome in outcomes {
+            match outcome {
+                Outcome::Recorded(points, classes) => {
+                    report.points += points;
+                    report.classes += classes as usize;
+                }
+                Outcome::Killed(target, point, killed) => {
+                    self.enter(&mut report, target, &point, killed);
+                }
+            }
+        }
+        report.findings.sort_by_key(|finding| (finding.point, finding.then));
+        report.trouble = trouble.map(|trouble| trouble.to_string());
+        Ok(report)
+    }
+
+    /// The points of a recording that the request wants.
+    fn targets(&self, recording: &Recording) -> Result<VecDeque<Target>> {
+        let target = |(point, then)| Target { point, then, stands_for: 1 };
+        if let Some(asked) = self.request.point {
+            let points = recording.points.len();
+            if asked.0 >= points {
+                let text = format!("no point {}: there are 0 to {}", asked.0, points - 1);
+                return Err(Trouble::fail(text));
+            }
+            return Ok(VecDeque::from([target(asked)]));
+        }
+        Ok(match self.request.mode {
+            Mode::Full => (0..recording.points.len()).map(|point| target((point, None))).collect(),
+            Mode::Fast | Mode::Pairs => {
+                let sizes = recording.sizes();
+                let size = |point: usize| sizes[recording.points[point].class as usize];
+                let one_a_class = recording.representatives().into_iter();
+                one_a_class
+                    .map(|point| Target { stands_for: size(point), ..target((point, None)) })
+                    .collect()
+            }
+        })
+    }
+
+    /// Works through the targets, several at once. The first trouble ends the operation.
+    fn all(
+        &self,
+        attempt: Attempt<'_>,
+        recording: &Recording,
+        targets: VecDeque<Target>,
+    ) -> (Vec<Outcome>, Option<Trouble>) {
+        let count = targets.len();
+        let processors = thread::available_parallelism().map_or(1, usize::from);
+        let left = Mutex::new(targets);
+        let done = Mutex::new((Vec::new(), None));
+        let work = || {
+            while let Some(target) = left.lock().ok().and_then(|mut left| left.pop_front()) {
+                let outcomes = if self.observer.stopped() {
+                    Err(Trouble::Stopped)
+                } else {
+                    self.one(attempt, recording, target)
+                };
+                let Ok(mut done) = done.lock() else {
+                    return;
+                };
+                match outcomes {
+                    Ok(outcomes) => done.0.extend(outcomes),
+                    Err(trouble) => {
+                        done.1.get_or_insert(trouble);
+                        if let Ok(mut left) = left.lock() {
+                            left.clear();
+                        }
+                    }
+                }
+                let left = left.lock().map_or(0, |left| left.len());
+                let (subject, operation) = (self.subject.name(), attempt.operation.name());
+                self.observer.progress(subject, operation, count - left, count);
+            }
+        };
+        thread::scope(|scope| {
+            for _ in 0..(processors * KILLS_A_PROCESSOR).min(count) {
+                scope.spawn(work);
+            }
+        });
+        done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// One kill, or all pairs that begin with it.
+    fn one(
+        &self,
+        attempt: Attempt<'_>,
+        recording: &Recording,
+        target: Target,
+    ) -> Result<Vec<Outcome>> {
+        let first = &recording.points[target.point];
+        let succession = self.subject.succession(attempt.operation);
+        let (Mode::Pairs, Some(operation)) = (self.request.mode, succession) else {
+            let killed = attempt.kill(first)?;
+            return Ok(vec![Outcome::Killed(target, first.clone(), killed)]);
+        };
+        let second = match attempt.record_successor(first, operation)? {
+            Ok(second) => second,
+            // The first kill alone has decided.
+            Err(killed) => {
+                return Ok(vec![
+                    Outcome::Recorded(1, 1),
+                    Outcome::Killed(target, first.clone(), killed),
+                ]);
+            }
+        };
+        let asked = self.request.point.and_then(|(_, then)| then);
+        let thens = asked.map_or_else(|| second.representatives(), |then| vec![then]);
+        let sizes = second.sizes();
+        let mut outcomes = vec![Outcome::Recorded(second.points.len(), second.classes)];
+        for then in thens {
+            if self.observer.stopped() {
+                return Err(Trouble::Stopped);
+            }
+            let Some(point) = second.points.get(then) else {
+                let text = format!("no point {then} of the successor's {}", second.points.len());
+                return Err(Trouble::fail(text));
+            };
+            let killed = attempt.kill_both(first, operation, point)?;
+            let stands_for = if asked.is_some() { 1 } else { sizes[point.class as usize] };
+            let target = Target { then: Some(then), stands_for, ..target };
+            outcomes.push(Outcome::Killed(target, point.clone(), killed));
+        }
+        Ok(outcomes)
+    }
+
+    /// Counts one kill.
+    fn enter(&self, report: &mut OperationReport, target: Target, point: &Point, killed: Killed) {
+        let judged = match killed {
+            Killed::Judged(judged) => judged,
+            Killed::Diverged(why) => {
+                report.not_explored += 1;
+                report.diverged.get_or_insert(why);
+                return;
+            }
+        };
+        report.explored += 1;
+        match judged.verdict {
+            Verdict::Passed => {
+                report.passed += 1;
+                return;
+            }
+            Verdict::Wedged => report.wedged += 1,
+            Verdict::Torn => report.torn += 1,
+            Verdict::Lost => report.lost += 1,
+        }
+        report.findings.push(Finding {
+            verdict: judged.verdict,
+            point: target.point,
+            class: point.class,
+            stands_for: target.stands_for,
+            then: target.then,
+            moment: point.moment,
+            code: point.code.clone(),
+            calls: point.calls,
+            detail: judged.detail,
+            reproducer: self.reproducer(report.operation, target),
+        });
+    }
+
+    /// The command line that repeats a kill.
+    fn reproducer(&self, operation: Operation, target: Target) -> String {
+        let (name, operation) = (self.subject.name(), operation.name());
+        let mode = if self.request.mode == Mode::Pairs { " --mode pairs" } else { "" };
+        let then = target.then.map_or_else(String::new, |then| format!("+{then}"));
+        let point = target.point;
+        format!("tontine crash {name}{mode} --operation {operation} --point {point}{then}")
+    }
+}

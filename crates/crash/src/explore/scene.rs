@@ -1,0 +1,273 @@
+//! One run of a script: [`Scene`], the actors and what they do up to the kill.
+//!
+//! The *victim* carries the operation out; its *companion* has the other end. What is asked of the
+//! survivors afterwards stands in [`super::aftermath`]. Each answer has a deadline.
+
+use std::time::Duration;
+
+use super::aftermath::answer;
+use super::verdict::{Judged, Ledger};
+use crate::actor::order::{Act, Reply};
+use crate::knife::Release;
+use crate::message::Seen;
+use crate::place::Place;
+use crate::stage::{Actor, Stage};
+use crate::subject::{End, Operation, Subject};
+use crate::trouble::{Result, Trouble};
+
+/// How long the same may take where nobody was killed.
+pub(crate) const UNHARMED: Duration = Duration::from_secs(5);
+
+/// Who plays, and where.
+#[derive(Clone, Copy)]
+pub(crate) struct Cast<'a> {
+    pub(crate) stage: &'a Stage,
+    pub(crate) subject: &'static dyn Subject,
+}
+
+impl Cast<'_> {
+    pub(super) fn actor(&self, place: &Place) -> Result<Actor> {
+        Actor::start(self.stage, self.subject.name(), place)
+    }
+}
+
+/// A run, at any time between its beginning and its verdict. Actors go before the place.
+#[derive(Debug)]
+pub(crate) struct Scene {
+    pub(crate) victim: Actor,
+    pub(crate) companion: Actor,
+    pub(crate) ledger: Ledger,
+    pub(super) operation: Operation,
+    /// What the victim does under the knife.
+    pub(crate) act: Act,
+    /// What the companion does for a blocked victim, once, and how often in a row.
+    release: Option<(Act, u32)>,
+    /// What the companion was told and sleeps in, to be woken by the victim.
+    pub(super) pending: Option<Act>,
+    /// The number that nobody has sent yet.
+    next: u32,
+    /// How long a survivor may take for one answer.
+    pub(super) patience: Duration,
+    pub(super) place: Place,
+}
+
+impl Scene {
+    /// Leads the actors up to the operation. With `spare`, another message waits for a receiver.
+    pub(crate) fn set(cast: Cast<'_>, operation: Operation, spare: bool) -> Result<Self> {
+        let place = Place::new()?;
+        let mut scene = Self {
+            victim: cast.actor(&place)?,
+            companion: cast.actor(&place)?,
+            ledger: Ledger::default(),
+            operation,
+            act: Act::Close,
+            release: None,
+            pending: None,
+            next: 0,
+            patience: cast.subject.patience(),
+            place,
+        };
+        unharmed(&mut scene.companion, Act::Create)?;
+        match operation {
+            Operation::Bind => scene.act = Act::Open(End::Receiver),
+            Operation::Connect => {
+                unharmed(&mut scene.companion, Act::Open(End::Receiver))?;
+                scene.act = Act::Open(End::Sender);
+            }
+            Operation::Send | Operation::Close => {
+                scene.open()?;
+                scene.exchange()?;
+                let number = scene.number();
+                unharmed(&mut scene.victim, Act::Send(number))?;
+                scene.ledger.must.insert(number);
+                if operation == Operation::Send {
+                    scene.act = scene.send_that_may_arrive();
+                }
+            }
+            Operation::SendWaking => {
+                scene.open()?;
+                scene.exchange()?;
+                scene.companion_sleeps_in(Act::Receive)?;
+                scene.act = scene.send_that_may_arrive();
+            }
+            Operation::Grow | Operation::SendFull => {
+                scene.open()?;
+                scene.exchange()?;
+                for _ in 0..cast.subject.capacity() {
+                    let number = scene.number();
+                    unharmed(&mut scene.victim, Act::Send(number))?;
+                    scene.ledger.must.insert(number);
+                }
+                scene.act = scene.send_that_may_arrive();
+                let take = (Act::Receive, cast.subject.makes_room());
+                scene.release = (operation == Operation::SendFull).then_some(take);
+            }
+            Operation::Receive | Operation::ReceiveEmpty => {
+                scene.open()?;
+                scene.exchange()?;
+                if cast.subject.delivers_again() {
+                    scene.ledger.may.insert(0);
+                }
+                scene.act = Act::Receive;
+                if operation == Operation::ReceiveEmpty {
+                    scene.release = Some((Act::Send(scene.number()), 1));
+                } else {
+                    scene.companion_sends(if spare { 3 } else { 2 })?;
+                }
+            }
+            Operation::ReceiveWaking => {
+                scene.open()?;
+                scene.exchange()?;
+                scene.companion_sends(cast.subject.capacity())?;
+                let waits = scene.send_that_may_arrive();
+                scene.companion_sleeps_in(waits)?;
+                scene.act = Act::Receive;
+            }
+        }
+        std::thread::sleep(cast.subject.settles());
+        Ok(scene)
+    }
+
+    /// Both ends; the receiver's first.
+    fn open(&mut self) -> Result<()> {
+        let (receiver, sender) = match self.operation.end() {
+            End::Sender => (&mut self.companion, &mut self.victim),
+            End::Receiver => (&mut self.victim, &mut self.companion),
+        };
+        unharmed(receiver, Act::Open(End::Receiver))?;
+        unharmed(sender, Act::Open(End::Sender)).map(drop)
+    }
+
+    /// One message goes through, so that both ends know each other.
+    fn exchange(&mut self) -> Result<()> {
+        let number = self.number();
+        let (receiver, sender) = match self.operation.end() {
+            End::Sender => (&mut self.companion, &mut self.victim),
+            End::Receiver => (&mut self.victim, &mut self.companion),
+        };
+        unharmed(sender, Act::Send(number))?;
+        let seen = unharmed(receiver, Act::Receive)?;
+        if seen == [Seen::Whole(number)] {
+            return Ok(());
+        }
+        Err(Trouble::fail(format!("nobody was killed, and of message {number} arrived {seen:?}")))
+    }
+
+    /// Messages for the receiver under the knife; the first is the one that it will take.
+    fn companion_sends(&mut self, count: u32) -> Result<()> {
+        for at in 0..count {
+            let number = self.number();
+            unharmed(&mut self.companion, Act::Send(number))?;
+            let of = if at == 0 { &mut self.ledger.may } else { &mut self.ledger.must };
+            of.insert(number);
+        }
+        Ok(())
+    }
+
+    /// The companion does what the victim is to wake it from.
+    fn companion_sleeps_in(&mut self, act: Act) -> Result<()> {
+        self.companion.tell_into_sleep(act.plain())?;
+        self.pending = Some(act);
+        Ok(())
+    }
+
+    /// Whether somebody else runs while the victim does.
+    pub(crate) fn is_concurrent(&self) -> bool {
+        self.pending.is_some()
+    }
+
+    fn send_that_may_arrive(&mut self) -> Act {
+        let number = self.number();
+        self.ledger.may.insert(number);
+        Act::Send(number)
+    }
+
+    pub(super) fn number(&mut self) -> u32 {
+        self.next += 1;
+        self.next - 1
+    }
+
+    /// Runs `body` with the victim, and with a way to release it where it blocks.
+    pub(crate) fn with_victim<T>(
+        &mut self,
+        body: impl FnOnce(&mut Actor, Release<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let Self { victim, companion, ledger, release, .. } = self;
+        let mut release = || {
+            let Some((act, times)) = release.take() else {
+                return Ok(());
+            };
+            for _ in 0..times {
+                for one in unharmed(companion, act)? {
+                    if let Seen::Whole(number) = one {
+                        ledger.must.remove(&number);
+                    }
+                }
+            }
+            if let Act::Send(number) = act {
+                ledger.may.insert(number);
+            }
+            Ok(())
+        };
+        body(victim, &mut release)
+    }
+
+    /// Kills the victim. `returned` says that the operation had: its message is acknowledged.
+    pub(crate) fn kill(&mut self, returned: bool, delivers_again: bool) {
+        self.victim.kill();
+        if !returned {
+            return;
+        }
+        match self.act {
+            Act::Send(number) => self.ledger.acknowledge(number),
+            // What it received first of all that may arrive is not to arrive again.
+            Act::Receive if !delivers_again => {
+                self.ledger.may.pop_first();
+            }
+            _ => {}
+        }
+    }
+
+    /// Puts a fresh process in the dead victim's place, which is to do `operation` next and to be
+    /// killed in turn. The verdict, where it does not even get there.
+    pub(crate) fn succeed(
+        &mut self,
+        cast: Cast<'_>,
+        operation: Operation,
+    ) -> Result<Option<Judged>> {
+        self.victim = cast.actor(&self.place)?;
+        let opened = self.victim.ask(Act::Open(operation.end()).plain(), self.patience);
+        if let Err(judged) = answer("the successor, opening its end,", opened) {
+            return Ok(Some(judged));
+        }
+        self.operation = operation;
+        self.act = match operation.end() {
+            End::Sender => self.send_that_may_arrive(),
+            End::Receiver => {
+                // It takes the next one that is there: the first of those under the knife, or,
+                // where the dead victim took that along, the first of the others.
+                let first = self.ledger.must.pop_first();
+                self.ledger.may.extend(first);
+                Act::Receive
+            }
+        };
+        Ok(None)
+    }
+}
+
+/// Has something done where nobody has been killed yet.
+fn unharmed(actor: &mut Actor, act: Act) -> Result<Vec<Seen>> {
+    done_unharmed(act, actor.ask(act.plain(), UNHARMED)?)
+}
+
+/// What an order led to that had to be carried out.
+pub(crate) fn done_unharmed(act: Act, reply: Reply) -> Result<Vec<Seen>> {
+    let order = act.plain();
+    match reply {
+        Reply::Done(seen) => Ok(seen),
+        Reply::Lacking(why) => Err(Trouble::skip(format!("{order}: {why}"))),
+        Reply::Refused(why) => {
+            Err(Trouble::fail(format!("{order}, where nobody was killed: {why}")))
+        }
+    }
+}

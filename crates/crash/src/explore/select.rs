@@ -1,0 +1,91 @@
+//! Finds the subjects and operations that names stand for.
+
+use crate::subject::{self, Operation, Role, Subject};
+
+/// A name that nothing has.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("no {kind} is named '{name}'; did you mean '{nearest}'? There are {}", all.join(", "))]
+pub struct UnknownName {
+    /// `target` or `operation`.
+    pub kind: &'static str,
+    /// What was asked for.
+    pub name: String,
+    /// The nearest name that exists.
+    pub nearest: String,
+    /// All names.
+    pub all: Vec<&'static str>,
+}
+
+/// The subjects with these names, each once, in the order of the registry. No name at all means
+/// all but the controls.
+///
+/// # Errors
+/// The first name that no subject has.
+pub fn subjects(names: &[String]) -> Result<Vec<&'static dyn Subject>, UnknownName> {
+    let all = subject::all();
+    for name in names {
+        if subject::find(name).is_none() {
+            return Err(unknown("target", name, all.iter().map(|subject| subject.name())));
+        }
+    }
+    let wanted = |subject: &&dyn Subject| {
+        if names.is_empty() {
+            subject.role() != Role::Control
+        } else {
+            names.iter().any(|name| name == subject.name())
+        }
+    };
+    Ok(all.iter().copied().filter(wanted).collect())
+}
+
+/// The operation with this name, which at least one of the subjects has.
+///
+/// # Errors
+/// A name that none has.
+pub fn operation(name: &str, subjects: &[&'static dyn Subject]) -> Result<Operation, UnknownName> {
+    let has = |operation: &Operation| {
+        subjects.iter().any(|subject| subject.operations().contains(operation))
+    };
+    let there: Vec<Operation> = Operation::ALL.into_iter().filter(has).collect();
+    there
+        .iter()
+        .copied()
+        .find(|operation| operation.name() == name)
+        .ok_or_else(|| unknown("operation", name, there.iter().map(|operation| operation.name())))
+}
+
+fn unknown(
+    kind: &'static str,
+    name: &str,
+    candidates: impl Iterator<Item = &'static str>,
+) -> UnknownName {
+    let all: Vec<&'static str> = candidates.collect();
+    let likeness = |candidate: &&&str| strsim::jaro_winkler(name, candidate);
+    let nearest = all.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+    let nearest = nearest.copied().unwrap_or_default().to_owned();
+    UnknownName { kind, name: name.to_owned(), nearest, all }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(names: &[&str]) -> Result<Vec<&'static str>, UnknownName> {
+        let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+        Ok(subjects(&names)?.iter().map(|subject| subject.name()).collect())
+    }
+
+    #[test]
+    fn the_nearest_name_is_offered() {
+        assert_eq!(chosen(&["robust-rng"]).expect_err("misspelt").nearest, "robust-ring");
+        let pipe = subjects(&["pipe".to_owned()]).expect("exists");
+        assert_eq!(operation("recieve", &pipe).expect_err("misspelt").nearest, "receive");
+        assert_eq!(operation("send", &pipe), Ok(Operation::Send));
+    }
+
+    #[test]
+    fn controls_run_where_they_are_named() {
+        assert!(!chosen(&[]).expect("all").contains(&"control-lock"));
+        assert_eq!(chosen(&["control-lock", "pipe", "pipe"]), Ok(vec!["pipe", "control-lock"]));
+    }
+}

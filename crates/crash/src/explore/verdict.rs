@@ -1,0 +1,106 @@
+//! What the survivors got, against what was promised: [`Ledger`] and [`Verdict`].
+//!
+//! A message is *acknowledged* when the `send` that carried it has returned. The one that the
+//! victim was killed with may have arrived or not; it may not be half there.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::message::Seen;
+
+/// What one kill led to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Everybody else went on.
+    Passed,
+    /// A survivor did not get on within the deadline, or a later process could not begin.
+    Wedged,
+    /// A message arrived that nobody sent: half of one, or of two.
+    Torn,
+    /// An acknowledged message was lost, or one arrived twice.
+    Lost,
+}
+
+/// A verdict, and what was seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Judged {
+    pub(crate) verdict: Verdict,
+    pub(crate) detail: String,
+}
+
+impl Judged {
+    pub(crate) fn wedged(detail: impl Into<String>) -> Self {
+        Self { verdict: Verdict::Wedged, detail: detail.into() }
+    }
+}
+
+/// Which messages have to arrive, and which may.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Ledger {
+    /// Acknowledged, and not received by anybody who lives.
+    pub(crate) must: BTreeSet<u32>,
+    /// Neither: under the knife.
+    pub(crate) may: BTreeSet<u32>,
+    /// Sent by survivors after the kill.
+    pub(crate) fresh: BTreeSet<u32>,
+}
+
+impl Ledger {
+    /// A message under the knife arrived after all, or was said to.
+    pub(crate) fn acknowledge(&mut self, number: u32) {
+        self.may.remove(&number);
+        self.must.insert(number);
+    }
+
+    /// Compares what arrived in the end with what had to.
+    pub(crate) fn judge(&self, seen: &[Seen]) -> Judged {
+        let judged = |verdict, detail| Judged { verdict, detail };
+        let mut arrived = BTreeSet::new();
+        for one in seen {
+            let Seen::Whole(number) = *one else {
+                return judged(Verdict::Torn, "a message arrived that nobody sent".to_owned());
+            };
+            let known = [&self.must, &self.may, &self.fresh];
+            if !known.iter().any(|messages| messages.contains(&number)) {
+                let text = format!("message {number} arrived again, though it had been received");
+                return judged(Verdict::Lost, text);
+            }
+            if !arrived.insert(number) {
+                return judged(Verdict::Lost, format!("message {number} arrived twice"));
+            }
+        }
+        if let Some(fresh) = self.fresh.difference(&arrived).next() {
+            return Judged::wedged(format!("message {fresh}, sent after the kill, did not arrive"));
+        }
+        match self.must.difference(&arrived).next() {
+            Some(lost) => {
+                let text = format!("message {lost}, whose send had returned, did not arrive");
+                judged(Verdict::Lost, text)
+            }
+            None => judged(Verdict::Passed, String::new()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_fault_has_its_verdict() {
+        let ledger = Ledger { must: [1].into(), may: [2].into(), fresh: [3].into() };
+        let of = |seen: &[Seen]| ledger.judge(seen).verdict;
+        let whole = |numbers: &[u32]| -> Vec<Seen> {
+            numbers.iter().map(|number| Seen::Whole(*number)).collect()
+        };
+        assert_eq!(of(&whole(&[1, 3])), Verdict::Passed);
+        assert_eq!(of(&whole(&[1, 2, 3])), Verdict::Passed);
+        assert_eq!(of(&whole(&[1, 2])), Verdict::Wedged, "the fresh one is missing");
+        assert_eq!(of(&whole(&[2, 3])), Verdict::Lost, "an acknowledged one is missing");
+        assert_eq!(of(&whole(&[1, 1, 3])), Verdict::Lost, "twice");
+        assert_eq!(of(&whole(&[0, 1, 3])), Verdict::Lost, "received long ago");
+        assert_eq!(of(&[Seen::Whole(1), Seen::Torn, Seen::Whole(3)]), Verdict::Torn);
+    }
+}

@@ -1,0 +1,75 @@
+//! What depends on the processor: registers, breakpoint registers, two instructions.
+//!
+//! x86-64 only; elsewhere everything here answers ENOSYS, and subjects are skipped with that.
+
+#![allow(unsafe_code, reason = "ptrace requests that read and write registers")]
+
+use std::io;
+
+/// What the walk needs to know of a stopped thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Registers {
+    /// The instruction that comes next.
+    pub(super) at: u64,
+    /// The system call that it is in, where it is in one.
+    pub(super) call: i64,
+}
+
+/// A breakpoint instruction: the mark of [`crate::actor`].
+pub(super) const MARK: u8 = 0xCC;
+
+/// First byte of the instructions of which [`is_system_call`] looks at two.
+pub(super) const TWO_BYTES: u8 = 0x0F;
+
+/// Whether the instruction that begins with these bytes makes a system call.
+pub(super) fn is_system_call(code: [u8; 2]) -> bool {
+    code == [TWO_BYTES, 0x05]
+}
+
+/// Reads the registers of a stopped thread.
+#[cfg(target_arch = "x86_64")]
+pub(super) fn read(pid: libc::pid_t) -> io::Result<Registers> {
+    let mut all = std::mem::MaybeUninit::<libc::user_regs_struct>::uninit();
+    // SAFETY: the kernel fills the whole structure, which is what this request wants.
+    let returned = unsafe { libc::ptrace(libc::PTRACE_GETREGS, pid, 0_usize, all.as_mut_ptr()) };
+    if returned == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: filled by the successful call above.
+    let all = unsafe { all.assume_init() };
+    Ok(Registers { at: all.rip, call: all.orig_rax.cast_signed() })
+}
+
+/// Sets the first breakpoint register of a stopped thread, or clears it. It belongs to that
+/// thread, so other threads run through the same code undisturbed.
+#[cfg(target_arch = "x86_64")]
+pub(super) fn stop_at(pid: libc::pid_t, at: Option<u64>) -> io::Result<()> {
+    /// Enables the first breakpoint for this thread; its other bits, all zero, mean execution.
+    const FIRST_LOCAL: u64 = 1;
+    let place = |register: usize| {
+        std::mem::offset_of!(libc::user, u_debugreg) + register * size_of::<libc::c_ulonglong>()
+    };
+    let set = |register: usize, value: u64| {
+        // SAFETY: this request writes a register of the stopped thread and nothing of ours.
+        match unsafe { libc::ptrace(libc::PTRACE_POKEUSER, pid, place(register), value) } {
+            -1 => Err(io::Error::last_os_error()),
+            _ => Ok(()),
+        }
+    };
+    match at {
+        None => set(7, 0),
+        Some(at) => set(7, 0).and_then(|()| set(0, at)).and_then(|()| set(7, FIRST_LOCAL)),
+    }
+}
+
+/// No other processor is known.
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) fn read(_pid: libc::pid_t) -> io::Result<Registers> {
+    Err(io::Error::from_raw_os_error(libc::ENOSYS))
+}
+
+/// No other processor is known.
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) fn stop_at(_pid: libc::pid_t, _at: Option<u64>) -> io::Result<()> {
+    Err(io::Error::from_raw_os_error(libc::ENOSYS))
+}

@@ -1,0 +1,134 @@
+//! The `ptrace` requests that the knife needs, each with its meaning: [`Trace`].
+
+#![allow(unsafe_code, reason = "ptrace and process_vm_readv")]
+
+use std::io;
+use std::ptr;
+
+use rustix::process::Pid;
+
+use super::registers::{self, Registers};
+use crate::trouble::{During, Result};
+
+/// A thread that this thread traces.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Trace {
+    pid: libc::pid_t,
+}
+
+/// How a stopped thread goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Resume {
+    /// One instruction.
+    Step,
+    /// To the next entry or exit of a system call, or whatever stops it before.
+    ToCall,
+    /// Until something stops it.
+    Freely,
+}
+
+impl Trace {
+    /// Begins to trace; the thread goes on running. Should the tracer end, the kernel kills it.
+    pub(super) fn seize(pid: Pid) -> Result<Self> {
+        let trace = Self { pid: pid.as_raw_nonzero().get() };
+        let options = libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_EXITKILL;
+        trace
+            .request(libc::PTRACE_SEIZE, 0, options as usize)
+            .setting_up("ptrace(PTRACE_SEIZE)")?;
+        Ok(trace)
+    }
+
+    /// Lets it go on, with a signal delivered where `signal` is not 0.
+    pub(super) fn resume(self, how: Resume, signal: i32) -> Result<()> {
+        let request = match how {
+            Resume::Step => libc::PTRACE_SINGLESTEP,
+            Resume::ToCall => libc::PTRACE_SYSCALL,
+            Resume::Freely => libc::PTRACE_CONT,
+        };
+        self.request(request, 0, signal.unsigned_abs() as usize).during("ptrace, resuming")
+    }
+
+    /// The registers of the stopped thread.
+    pub(super) fn registers(self) -> Result<Registers> {
+        registers::read(self.pid).during("ptrace(PTRACE_GETREGS)")
+    }
+
+    /// Makes the processor stop the thread before the instruction at `at`; `None` takes it away.
+    pub(super) fn stop_at(self, at: Option<u64>) -> io::Result<()> {
+        registers::stop_at(self.pid, at)
+    }
+
+    /// The two bytes at an address; fewer at the end of what is mapped.
+    pub(super) fn code(self, at: u64) -> [u8; 2] {
+        let mut code = [0; 2];
+        for (place, at) in code.iter_mut().zip(at..) {
+            let mut byte = [0];
+            if self.read(&[(at, 1)], &mut byte).is_err() {
+                break;
+            }
+            *place = byte[0];
+            // Only one prefix byte has a second one that matters.
+            if byte[0] != registers::TWO_BYTES {
+                break;
+            }
+        }
+        code
+    }
+
+    /// Copies regions of its memory, one behind the other.
+    pub(super) fn read(self, from: &[(u64, usize)], into: &mut [u8]) -> io::Result<()> {
+        let mut done = 0;
+        for some in from.chunks(MOST_REGIONS) {
+            let remote: Vec<libc::iovec> = some
+                .iter()
+                .map(|(at, length)| libc::iovec {
+                    iov_base: ptr::with_exposed_provenance_mut(*at as usize),
+                    iov_len: *length,
+                })
+                .collect();
+            let wanted: usize = some.iter().map(|(_, length)| length).sum();
+            let room = &mut into[done..done + wanted];
+            let local = libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: wanted };
+            // SAFETY: `local` is the exclusively borrowed `room`; addresses of the other process
+            // are checked by the kernel.
+            let read = unsafe {
+                libc::process_vm_readv(
+                    self.pid,
+                    &raw const local,
+                    1,
+                    remote.as_ptr(),
+                    remote.len() as libc::c_ulong,
+                    0,
+                )
+            };
+            match usize::try_from(read) {
+                Ok(read) if read == wanted => done += wanted,
+                Ok(_) => return Err(io::Error::from_raw_os_error(libc::EFAULT)),
+                Err(_) => return Err(io::Error::last_os_error()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the kernel looks for the mutexes of the thread when it dies.
+    pub(super) fn robust_list(self) -> Option<u64> {
+        let mut head: *mut libc::c_void = ptr::null_mut();
+        let mut length: usize = 0;
+        // SAFETY: both pointers are to live locals of the types that the call fills.
+        let returned = unsafe {
+            libc::syscall(libc::SYS_get_robust_list, self.pid, &raw mut head, &raw mut length)
+        };
+        (returned == 0 && !head.is_null()).then(|| head.expose_provenance() as u64)
+    }
+
+    fn request(self, request: libc::c_uint, address: usize, data: usize) -> io::Result<()> {
+        // SAFETY: none of the requests made through here lets the kernel write into our memory.
+        match unsafe { libc::ptrace(request, self.pid, address, data) } {
+            -1 => Err(io::Error::last_os_error()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Regions in one call: UIO_MAXIOV.
+const MOST_REGIONS: usize = 1_024;

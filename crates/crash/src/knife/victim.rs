@@ -1,0 +1,437 @@
+//! A traced actor in the middle of a marked order: [`Victim`].
+//!
+//! [`Victim::record`] steps through the operation once. [`Victim::reach`] leads a fresh victim to
+//! one of the recorded points: to an instruction by a breakpoint register and the number of
+//! arrivals, to a system call by counting calls. A victim that goes another way than the recording
+//! has *diverged*, and proves nothing.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use rustix::process::WaitOptions;
+
+use super::log::{Log, Position};
+use super::recording::{Moment, Point, Recording};
+use super::registers::{MARK, is_system_call};
+use super::trace::{Resume, Trace};
+use crate::actor::order::Order;
+use crate::stage::Actor;
+use crate::trouble::{Result, Trouble};
+
+/// Points after which an operation is too long to be recorded in this detail.
+const MOST_POINTS: usize = 50_000;
+
+/// A victim that has not stopped for so long hangs.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A victim that has been asleep in a call for so long is blocked.
+const ASLEEP: Duration = Duration::from_millis(8);
+
+/// Looks at the victim's state before the watcher itself sleeps between two.
+const SPINS: u32 = 64;
+
+/// Between two looks.
+const PAUSE: Duration = Duration::from_micros(50);
+
+/// How a stop at a system call differs from one for SIGTRAP (PTRACE_O_TRACESYSGOOD).
+const CALL_STOP: i32 = libc::SIGTRAP | 0x80;
+
+/// The thread under the knife.
+#[derive(Debug)]
+pub(crate) struct Victim<'a> {
+    actor: &'a mut Actor,
+    trace: Trace,
+}
+
+/// What makes a point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Detail {
+    /// Every instruction, and every system call.
+    Steps,
+    /// System calls only.
+    Calls,
+}
+
+/// How to get to a point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// As fast as it can.
+    Straight,
+    /// Step by step, as the recording went.
+    Stepped,
+}
+
+/// Where [`Victim::reach`] has got to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Reached {
+    /// To the point.
+    There,
+    /// Elsewhere.
+    Diverged(String),
+}
+
+/// Lets a blocked victim go on, by what the other end does.
+pub(crate) type Release<'a> = &'a mut dyn FnMut() -> Result<()>;
+
+/// What a victim that goes on comes to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Event {
+    /// A stop, with its signal.
+    Stopped(i32),
+    /// It sleeps in a system call.
+    Asleep,
+    /// It is no more.
+    Ended,
+}
+
+impl<'a> Victim<'a> {
+    /// Begins to trace an actor, gives it a marked order and leads it to the first mark.
+    pub(crate) fn seize(actor: &'a mut Actor, order: Order) -> Result<Self> {
+        let trace = Trace::seize(actor.pid())?;
+        let mut victim = Self { actor, trace };
+        victim.actor.tell(order)?;
+        loop {
+            match victim.awake()? {
+                Event::Stopped(libc::SIGTRAP) if victim.is_behind_mark()? => return Ok(victim),
+                Event::Stopped(signal) => victim.trace.resume(Resume::Freely, signal)?,
+                Event::Asleep | Event::Ended => {
+                    return Err(Trouble::fail("the victim ended before the operation"));
+                }
+            }
+        }
+    }
+
+    /// Goes through the operation to its end, in this detail; `None` where that makes too many
+    /// points.
+    pub(crate) fn record(
+        &mut self,
+        detail: Detail,
+        release: Release<'_>,
+    ) -> Result<Option<Recording>> {
+        match detail {
+            Detail::Steps => self.record_steps(release),
+            Detail::Calls => self.record_calls(release),
+        }
+    }
+
+    fn record_steps(&mut self, release: Release<'_>) -> Result<Option<Recording>> {
+        let mut log = Log::new(self.trace, self.actor.pid())?;
+        self.walk(release, &mut |position| {
+            log.enter(position)?;
+            Ok(log.len() >= MOST_POINTS)
+        })?;
+        if log.is_whole() { log.finish(true).map(Some) } else { Ok(None) }
+    }
+
+    fn record_calls(&mut self, release: Release<'_>) -> Result<Option<Recording>> {
+        let mut log = Log::new(self.trace, self.actor.pid())?;
+        let mut here = Position::default();
+        while log.len() < MOST_POINTS {
+            self.trace.resume(Resume::ToCall, 0)?;
+            match self.stopped(&mut || Ok(()))? {
+                CALL_STOP => {}
+                libc::SIGTRAP if self.is_behind_mark()? => {
+                    log.enter(Position { moment: Moment::Returned, ..here })?;
+                    return log.finish(false).map(Some);
+                }
+                signal => return Err(Trouble::fail(format!("stopped by signal {signal}"))),
+            }
+            here.address = self.trace.registers()?.at - CALL_LENGTH;
+            self.walk_through_call(&mut here, release, &mut |position| {
+                log.enter(position)?;
+                Ok(false)
+            })?;
+        }
+        Ok(None)
+    }
+
+    /// Lets it go on behind the second mark, where it replies.
+    pub(crate) fn finish(self) -> Result<()> {
+        // A stepped victim stands before the mark, one that ran behind it.
+        let at = self.trace.registers()?.at;
+        let before = self.trace.code(at)[0] == MARK;
+        self.trace.resume(Resume::Freely, 0)?;
+        if !before {
+            return Ok(());
+        }
+        let mut victim = self;
+        match victim.next_event()? {
+            Event::Stopped(libc::SIGTRAP) => victim.trace.resume(Resume::Freely, 0),
+            event => Err(Trouble::fail(format!("at its end the victim came to {event:?}"))),
+        }
+    }
+
+    /// Goes to a recorded point and stays there.
+    pub(crate) fn reach(
+        &mut self,
+        point: &Point,
+        pace: Pace,
+        release: Release<'_>,
+    ) -> Result<Reached> {
+        match point.moment {
+            _ if pace == Pace::Stepped => self.step_to(point, release),
+            Moment::Instruction => self.reach_instruction(point, release),
+            _ => self.reach_call(point, release),
+        }
+    }
+
+    /// To an instruction: the processor itself stops the victim there, time and again.
+    fn reach_instruction(&mut self, point: &Point, release: Release<'_>) -> Result<Reached> {
+        if self.trace.stop_at(Some(point.address)).is_err() {
+            return self.step_to(point, release);
+        }
+        let (mut arrivals, mut stops) = (0, 0);
+        loop {
+            self.trace.resume(Resume::ToCall, 0)?;
+            match self.stopped(release)? {
+                CALL_STOP => stops += 1,
+                libc::SIGTRAP if self.trace.registers()?.at == point.address => arrivals += 1,
+                libc::SIGTRAP if self.is_behind_mark()? => return Ok(early(point, stops)),
+                signal => {
+                    return Ok(Reached::Diverged(format!("stopped by signal {signal}")));
+                }
+            }
+            if stops / 2 > point.calls {
+                return Ok(early(point, stops));
+            }
+            if arrivals == point.arrival {
+                break;
+            }
+        }
+        if stops / 2 != point.calls {
+            return Ok(early(point, stops));
+        }
+        // A breakpoint register that cannot be cleared would have refused to be set.
+        let _ = self.trace.stop_at(None);
+        for _ in 0..point.repeated {
+            self.trace.resume(Resume::Step, 0)?;
+            self.stopped(release)?;
+        }
+        let at = self.trace.registers()?.at;
+        Ok(if at == point.address {
+            Reached::There
+        } else {
+            Reached::Diverged(format!("repeated {} times, found at {at:#x}", point.repeated))
+        })
+    }
+
+    /// To any point of a stepped recording, as the recording went.
+    fn step_to(&mut self, point: &Point, release: Release<'_>) -> Result<Reached> {
+        let mut reached = Reached::Diverged("the operation went another way".to_owned());
+        self.walk(release, &mut |position| {
+            let same = position.address == point.address
+                && position.arrival == point.arrival
+                && position.repeated == point.repeated
+                && position.calls == point.calls
+                && position.moment == point.moment;
+            if same {
+                reached = Reached::There;
+            }
+            Ok(same)
+        })?;
+        Ok(reached)
+    }
+
+    /// To the entry, the middle or the exit of a system call, or to the end of the operation.
+    fn reach_call(&mut self, point: &Point, release: Release<'_>) -> Result<Reached> {
+        let mut stops = 0;
+        loop {
+            self.trace.resume(Resume::ToCall, 0)?;
+            match self.stopped(release)? {
+                CALL_STOP => stops += 1,
+                libc::SIGTRAP if self.is_behind_mark()? => {
+                    let there = point.moment == Moment::Returned && stops / 2 == point.calls;
+                    return Ok(if there { Reached::There } else { early(point, stops) });
+                }
+                signal => {
+                    return Ok(Reached::Diverged(format!("stopped by signal {signal}")));
+                }
+            }
+            if stops / 2 > point.calls {
+                return Ok(early(point, stops));
+            }
+            let entered = stops % 2 == 1;
+            let wanted = match point.moment {
+                Moment::Entry | Moment::Blocked => entered && stops / 2 == point.calls,
+                Moment::Exit => !entered && stops / 2 == point.calls,
+                Moment::Instruction | Moment::Returned => false,
+            };
+            if !wanted {
+                continue;
+            }
+            let at = self.trace.registers()?.at;
+            // At the entry the instruction pointer already stands behind the instruction.
+            let behind = point.address + if entered { CALL_LENGTH } else { 0 };
+            if at != behind {
+                return Ok(Reached::Diverged(format!("another system call, at {at:#x}")));
+            }
+            if point.moment != Moment::Blocked {
+                return Ok(Reached::There);
+            }
+            self.trace.resume(Resume::ToCall, 0)?;
+            return Ok(match self.next_event()? {
+                Event::Asleep => Reached::There,
+                _ => Reached::Diverged("the call did not block".to_owned()),
+            });
+        }
+    }
+
+    /// Steps through the operation; `visit` says where to stay.
+    fn walk(
+        &mut self,
+        release: Release<'_>,
+        visit: &mut dyn FnMut(Position) -> Result<bool>,
+    ) -> Result<()> {
+        let mut arrivals: HashMap<u64, u32> = HashMap::new();
+        let mut here =
+            Position { address: 0, arrival: 0, repeated: 0, calls: 0, moment: Moment::Instruction };
+        loop {
+            let at = self.trace.registers()?.at;
+            let code = self.trace.code(at);
+            if code[0] == MARK {
+                visit(Position { address: at, moment: Moment::Returned, ..here })?;
+                return Ok(());
+            }
+            here = if at == here.address {
+                Position { repeated: here.repeated + 1, moment: Moment::Instruction, ..here }
+            } else {
+                let arrival = arrivals.entry(at).and_modify(|count| *count += 1).or_insert(1);
+                let (arrival, moment) = (*arrival, Moment::Instruction);
+                Position { address: at, arrival, repeated: 0, moment, ..here }
+            };
+            if visit(here)? {
+                return Ok(());
+            }
+            if is_system_call(code) {
+                self.trace.resume(Resume::ToCall, 0)?;
+                self.stopped(&mut || Ok(()))?;
+                if self.walk_through_call(&mut here, release, visit)? {
+                    return Ok(());
+                }
+                let arrival = arrivals.entry(here.address).and_modify(|count| *count += 1);
+                here.arrival = *arrival.or_insert(1);
+            }
+            self.trace.resume(Resume::Step, 0)?;
+            while let signal = self.stopped(&mut || Ok(()))?
+                && signal != libc::SIGTRAP
+            {
+                self.trace.resume(Resume::Step, signal)?;
+            }
+        }
+    }
+
+    /// From the entry of a system call to its exit; true where to stay.
+    fn walk_through_call(
+        &mut self,
+        here: &mut Position,
+        release: Release<'_>,
+        visit: &mut dyn FnMut(Position) -> Result<bool>,
+    ) -> Result<bool> {
+        here.moment = Moment::Entry;
+        if visit(*here)? {
+            return Ok(true);
+        }
+        self.trace.resume(Resume::ToCall, 0)?;
+        let mut event = self.next_event()?;
+        if event == Event::Asleep {
+            here.moment = Moment::Blocked;
+            if visit(*here)? {
+                return Ok(true);
+            }
+            release()?;
+            event = self.awake()?;
+        }
+        if event != Event::Stopped(CALL_STOP) {
+            return Err(Trouble::fail(format!("in a system call the victim came to {event:?}")));
+        }
+        let behind = self.trace.registers()?.at;
+        *here = Position {
+            address: behind,
+            arrival: 0,
+            repeated: 0,
+            calls: here.calls + 1,
+            moment: Moment::Exit,
+        };
+        visit(*here)
+    }
+
+    /// Waits for a stop and returns its signal. Where the victim falls asleep before, it is
+    /// released, once.
+    fn stopped(&mut self, release: Release<'_>) -> Result<i32> {
+        let mut event = self.next_event()?;
+        if event == Event::Asleep {
+            release()?;
+            event = self.awake()?;
+        }
+        match event {
+            Event::Stopped(signal) => Ok(signal),
+            Event::Asleep | Event::Ended => Err(Trouble::fail("the victim ended by itself")),
+        }
+    }
+
+    /// Waits for whatever comes after sleep.
+    fn awake(&mut self) -> Result<Event> {
+        let began = Instant::now();
+        loop {
+            match self.next_event()? {
+                Event::Asleep if began.elapsed() < PATIENCE => {}
+                Event::Asleep => {
+                    let seconds = PATIENCE.as_secs();
+                    let text = format!("the operation blocks for {seconds} s, released or not");
+                    return Err(Trouble::fail(text));
+                }
+                event => return Ok(event),
+            }
+        }
+    }
+
+    /// Waits for the victim to stop, to sleep or to end.
+    fn next_event(&mut self) -> Result<Event> {
+        let began = Instant::now();
+        let mut looks = 0;
+        let mut asleep_since: Option<Instant> = None;
+        loop {
+            if let Some(status) = self.actor.wait(WaitOptions::NOHANG)? {
+                return Ok(status.stopping_signal().map_or(Event::Ended, Event::Stopped));
+            }
+            looks += 1;
+            if looks < SPINS {
+                std::thread::yield_now();
+                continue;
+            }
+            std::thread::sleep(PAUSE);
+            if self.actor.state() == Some('S') {
+                let since = *asleep_since.get_or_insert_with(Instant::now);
+                if since.elapsed() >= ASLEEP {
+                    return Ok(Event::Asleep);
+                }
+            } else {
+                asleep_since = None;
+            }
+            if began.elapsed() >= PATIENCE {
+                let seconds = PATIENCE.as_secs();
+                return Err(Trouble::fail(format!(
+                    "the victim ran for {seconds} s without a stop"
+                )));
+            }
+        }
+    }
+
+    /// Whether it has just executed a mark. Only for one that was stopped by SIGTRAP: in the code
+    /// at large, a byte of that value means nothing.
+    fn is_behind_mark(&self) -> Result<bool> {
+        let at = self.trace.registers()?.at;
+        Ok(self.trace.code(at.wrapping_sub(1))[0] == MARK)
+    }
+}
+
+/// Bytes of the instruction that makes a system call.
+const CALL_LENGTH: u64 = 2;
+
+fn early(point: &Point, stops: u32) -> Reached {
+    Reached::Diverged(format!(
+        "expected {} system calls before this point, found {}",
+        point.calls,
+        stops / 2
+    ))
+}

@@ -1,0 +1,153 @@
+//! The names of one run: [`Place`], a folder and a prefix that go with it, whoever was killed.
+//!
+//! Every name starts with `tontine-crash-`, the number of the PID namespace and the explorer's pid.
+//! All of a run are equally long: a longer name would move the stack of the process that gets it.
+//! [`sweep`] removes what explorers left that were themselves killed.
+
+#![allow(unsafe_code, reason = "POSIX message queues")]
+
+use std::ffi::CString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::process::{Pid, test_kill_process};
+
+use crate::trouble::{During, Result};
+
+/// Where POSIX shared memory has its names.
+const SHARED_MEMORY: &str = "/dev/shm";
+
+const START: &str = "tontine-crash-";
+
+/// Where one run of a subject keeps what has a name.
+#[derive(Debug)]
+pub struct Place {
+    folder: PathBuf,
+    /// Whether it goes with this handle: with the explorer's, not with an actor's.
+    owned: bool,
+}
+
+impl Place {
+    /// A fresh one.
+    ///
+    /// # Errors
+    /// Skipped, where no temporary folder can be made.
+    pub fn new() -> Result<Self> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{}{:010}-{count:08}", start(), std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        fs::create_dir(&folder).setting_up("mkdir of a temporary folder")?;
+        Ok(Self { folder, owned: true })
+    }
+
+    /// The one that an explorer made, as its actors see it.
+    pub fn of(folder: PathBuf) -> Self {
+        Self { folder, owned: false }
+    }
+
+    /// A folder of its own.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// A word that no other place has, for names of other kinds to start with.
+    pub fn name(&self) -> &str {
+        self.folder.file_name().and_then(|name| name.to_str()).unwrap_or(START)
+    }
+
+    /// The same as POSIX wants the names of shared memory and message queues.
+    pub fn posix_name(&self) -> CString {
+        posix_name(self.name())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.owned {
+            clear(&self.folder);
+        }
+    }
+}
+
+/// Removes all that explorers of our PID namespace which have ended left behind.
+pub fn sweep() {
+    let start = start();
+    for entry in fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let Some(rest) = name.to_str().and_then(|name| name.strip_prefix(&start)) else {
+            continue;
+        };
+        let digits = rest.split('-').next().unwrap_or_default();
+        let maker = digits.parse().ok().and_then(Pid::from_raw);
+        if maker.is_some_and(|pid| test_kill_process(pid) == Err(rustix::io::Errno::SRCH)) {
+            clear(&entry.path());
+        }
+    }
+}
+
+/// Removes a folder and everything among shared memory and message queues that has its name.
+fn clear(folder: &Path) {
+    let _ = fs::remove_dir_all(folder);
+    let Some(name) = folder.file_name().and_then(|name| name.to_str()) else {
+        return;
+    };
+    for entry in fs::read_dir(SHARED_MEMORY).into_iter().flatten().flatten() {
+        if entry.file_name().to_str().is_some_and(|found| found.starts_with(name)) {
+            let path = entry.path();
+            let _ = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+        }
+    }
+    let name = posix_name(name);
+    // SAFETY: `name` is a C string that outlives the call.
+    unsafe { libc::mq_unlink(name.as_ptr()) };
+}
+
+fn posix_name(name: &str) -> CString {
+    CString::new(format!("/{name}")).expect("a file name holds no zero byte")
+}
+
+/// What all names of explorers in our PID namespace start with; 0 stands for a namespace that
+/// `/proc` does not tell.
+fn start() -> String {
+    let namespace = namespace().unwrap_or(0);
+    format!("{START}{namespace}p")
+}
+
+/// The number of our PID namespace, by which `/proc/self/ns/pid` names it: `pid:[4026531836]`.
+fn namespace() -> Option<u64> {
+    let link: io::Result<PathBuf> = fs::read_link("/proc/self/ns/pid");
+    link.ok()?.to_str()?.strip_prefix("pid:[")?.strip_suffix(']')?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_takes_everything_of_its_name_along() {
+        let place = Place::new().expect("a place");
+        let folder = place.folder().to_owned();
+        let shared = Path::new(SHARED_MEMORY).join(format!("{}-memory", place.name()));
+        fs::write(&shared, "left").expect("a file in /dev/shm");
+        fs::write(folder.join("left"), "left").expect("a file");
+        drop(Place::of(folder.clone()));
+        assert!(folder.exists(), "an actor's handle leaves it alone");
+        drop(place);
+        assert!(!folder.exists() && !shared.exists());
+    }
+
+    #[test]
+    fn what_a_killed_explorer_left_is_swept_and_a_live_one_s_is_not() {
+        let mut child = std::process::Command::new("true").spawn().expect("true starts");
+        let dead = child.id();
+        child.wait().expect("reaped");
+        let left = std::env::temp_dir().join(format!("{}{dead:010}-00000000", start()));
+        fs::create_dir(&left).expect("a folder");
+        let mine = Place::new().expect("a place");
+        sweep();
+        assert!(!left.exists() && mine.folder().exists());
+    }
+}

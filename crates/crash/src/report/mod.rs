@@ -1,0 +1,163 @@
+//! What came out: [`Report`], as JSON by serde, as a table by [`text`], as a page by [`markdown`].
+
+pub mod markdown;
+pub mod text;
+
+use serde::{Deserialize, Serialize};
+
+use crate::explore::Mode;
+use crate::explore::verdict::Verdict;
+pub use crate::knife::recording::Moment;
+use crate::subject::{Operation, Role, Subject};
+
+/// Version of the JSON.
+pub const SCHEMA: u32 = 1;
+
+/// One run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Report {
+    /// Version of this structure.
+    pub schema: u32,
+    /// Which points were killed at.
+    pub mode: Mode,
+    /// False where the run was ended early.
+    pub complete: bool,
+    /// One each.
+    pub subjects: Vec<SubjectReport>,
+}
+
+/// What became of one subject.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SubjectReport {
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub summary: String,
+    /// What it never promised.
+    pub caveat: String,
+    /// What its failure means.
+    pub role: Role,
+    /// Why nothing was explored: `skipped: …` or `failed: …`.
+    pub trouble: Option<String>,
+    /// One each.
+    pub operations: Vec<OperationReport>,
+}
+
+/// What became of one operation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OperationReport {
+    /// Which.
+    pub operation: Operation,
+    /// Places at which its process can be killed; in pairs, the successor's, over all first kills.
+    pub points: usize,
+    /// Whether every instruction is a point; otherwise the operation is too long for that, and only
+    /// its system calls are.
+    pub stepped: bool,
+    /// Classes of points that look the same from outside.
+    pub classes: usize,
+    /// Kills that took place where they were meant to.
+    pub explored: usize,
+    /// Kills after which everybody went on.
+    pub passed: usize,
+    /// Kills after which somebody did not.
+    pub wedged: usize,
+    /// Kills that left half a message.
+    pub torn: usize,
+    /// Kills that cost an acknowledged message, or doubled one.
+    pub lost: usize,
+    /// Runs that went another way than the recording.
+    pub not_explored: usize,
+    /// Why the first of these did.
+    pub diverged: Option<String>,
+    /// Every kill that was not passed.
+    pub findings: Vec<Finding>,
+    /// Why it was not explored, or not to its end.
+    pub trouble: Option<String>,
+}
+
+/// A kill that was not passed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// What it led to.
+    pub verdict: Verdict,
+    /// Its number in the recording.
+    pub point: usize,
+    /// Its class, or in pairs that of the successor's point.
+    pub class: u32,
+    /// Points that this kill stands for: those of its class, or itself alone.
+    pub stands_for: usize,
+    /// In pairs, the successor's.
+    pub then: Option<usize>,
+    /// What the process was doing.
+    pub moment: Moment,
+    /// Which instruction came next: object and offset.
+    pub code: String,
+    /// System calls that it had made.
+    pub calls: u32,
+    /// What was seen.
+    pub detail: String,
+    /// The command that repeats exactly this kill.
+    pub reproducer: String,
+}
+
+impl Report {
+    pub(crate) fn new(mode: Mode) -> Self {
+        Self { schema: SCHEMA, mode, complete: true, subjects: Vec::new() }
+    }
+
+    /// Whether Tontine's own did what it must not: wedge, tear, lose, or stay unexplored.
+    pub fn is_bad(&self) -> bool {
+        let own = self.subjects.iter().filter(|subject| subject.role == Role::Own);
+        own.flat_map(|subject| &subject.operations).any(|one| {
+            let failed = one.trouble.as_ref().is_some_and(|why| why.starts_with("failed"));
+            one.explored > one.passed || failed
+        })
+    }
+}
+
+impl SubjectReport {
+    pub(crate) fn of(subject: &dyn Subject) -> Self {
+        Self {
+            name: subject.name().into(),
+            summary: subject.summary().into(),
+            caveat: subject.caveat().into(),
+            role: subject.role(),
+            trouble: None,
+            operations: Vec::new(),
+        }
+    }
+}
+
+impl OperationReport {
+    pub(crate) fn of(operation: Operation) -> Self {
+        Self {
+            operation,
+            points: 0,
+            stepped: true,
+            classes: 0,
+            explored: 0,
+            passed: 0,
+            wedged: 0,
+            torn: 0,
+            lost: 0,
+            not_explored: 0,
+            diverged: None,
+            findings: Vec::new(),
+            trouble: None,
+        }
+    }
+
+    /// Points at which a kill led to this verdict, or would have: those of the same classes.
+    pub fn points_of(&self, verdict: Verdict) -> usize {
+        let of_it = self.findings.iter().filter(|finding| finding.verdict == verdict);
+        of_it.map(|finding| finding.stands_for).sum()
+    }
+
+    /// The first finding of each verdict.
+    pub fn examples(&self) -> impl Iterator<Item = &Finding> {
+        let verdicts = [Verdict::Wedged, Verdict::Torn, Verdict::Lost];
+        verdicts
+            .into_iter()
+            .filter_map(|verdict| self.findings.iter().find(|finding| finding.verdict == verdict))
+    }
+}

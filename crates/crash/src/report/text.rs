@@ -1,0 +1,118 @@
+//! A report for people: a table, and below it what each verdict looked like, with its reproducer.
+
+use std::fmt::Write;
+
+use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
+
+use super::{Finding, OperationReport, Report};
+use crate::explore::Mode;
+use crate::explore::verdict::Verdict;
+
+/// A line under the header and none elsewhere: rows are what is read.
+const STYLE: TableStyle =
+    TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
+
+const COLUMNS: [&str; 9] =
+    ["target", "operation", "points", "classes", "explored", "passed", "wedged", "torn", "lost"];
+
+/// Columns of words; the others hold figures, which stand to the right.
+const WORDS: usize = 2;
+
+/// Draws a report.
+pub fn render(report: &Report) -> String {
+    let mut text = format!("{}\n\n", legend(report.mode));
+    let mut table = Table::new();
+    table.load_style(STYLE);
+    table.set_header(COLUMNS);
+    let mut notes = String::new();
+    let mut total = [0; COLUMNS.len() - WORDS];
+    for subject in &report.subjects {
+        if let Some(trouble) = &subject.trouble {
+            let _ = writeln!(notes, "{}: {trouble}", subject.name);
+        }
+        for operation in &subject.operations {
+            let figures = figures(operation);
+            table.add_row(row(&subject.name, operation.operation.name(), figures));
+            total.iter_mut().zip(figures).for_each(|(sum, figure)| *sum += figure);
+            note(&mut notes, &subject.name, operation);
+        }
+        let notable = subject.operations.iter().any(|one| one.explored > one.passed);
+        if notable && !subject.caveat.is_empty() {
+            let _ = writeln!(notes, "{}: {}", subject.name, subject.caveat);
+        }
+    }
+    table.add_row(row("in total", "", total));
+    for column in WORDS..COLUMNS.len() {
+        if let Some(drawn) = table.column_mut(column) {
+            drawn.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    let _ = writeln!(text, "{table}");
+    if !notes.is_empty() {
+        let _ = write!(text, "\n{notes}");
+    }
+    if !report.complete {
+        text.push_str("\nended early: what was explored until then stands above\n");
+    }
+    text
+}
+
+/// What the figures count.
+pub(super) fn legend(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Fast => "one kill for each class of points that look the same from outside",
+        Mode::Pairs => "one kill a class, then the successor, once for each class of its own",
+        Mode::Full => "one kill at every instruction and around every system call",
+    }
+}
+
+/// What one operation's row shows behind its names.
+pub(super) fn figures(one: &OperationReport) -> [usize; COLUMNS.len() - WORDS] {
+    [one.points, one.classes, one.explored, one.passed, one.wedged, one.torn, one.lost]
+}
+
+fn row(subject: &str, operation: &str, figures: [usize; COLUMNS.len() - WORDS]) -> Vec<String> {
+    let words = [subject.to_owned(), operation.to_owned()];
+    words.into_iter().chain(figures.map(|figure| figure.to_string())).collect()
+}
+
+/// What has to be said of one operation.
+fn note(notes: &mut String, subject: &str, one: &OperationReport) {
+    let name = format!("{subject} {}", one.operation.name());
+    if let Some(trouble) = &one.trouble {
+        let _ = writeln!(notes, "{name}: {trouble}");
+    }
+    if !one.stepped {
+        let _ = writeln!(notes, "{name}: too long to be stepped: killed around its system calls");
+    }
+    if let Some(why) = &one.diverged {
+        let _ = writeln!(notes, "{name}: not explored: {} (first: {why})", one.not_explored);
+    }
+    for finding in one.examples() {
+        let _ = writeln!(notes, "{name}: {}", sentence(finding));
+        let _ = writeln!(notes, "    {}", finding.reproducer);
+    }
+}
+
+/// One finding in words.
+pub(super) fn sentence(finding: &Finding) -> String {
+    let then = finding.then.map_or_else(String::new, |then| format!("+{then}"));
+    format!(
+        "{} at point {}{then}, {} ({} system calls made): {}",
+        word(finding.verdict),
+        finding.point,
+        finding.code,
+        finding.calls,
+        finding.detail
+    )
+}
+
+/// A verdict, as it is said.
+pub(super) fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Passed => "passed",
+        Verdict::Wedged => "wedged",
+        Verdict::Torn => "torn",
+        Verdict::Lost => "lost",
+    }
+}

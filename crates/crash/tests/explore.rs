@@ -1,0 +1,137 @@
+//! The explorer at work: on mechanisms that survive, on those that are known not to, and on ones
+//! that are broken on purpose, without which nobody would know that it can find anything.
+
+use std::collections::BTreeSet;
+
+use tontine_crash::explore::verdict::Verdict;
+use tontine_crash::explore::{Observer, select};
+use tontine_crash::report::{OperationReport, Report, text};
+use tontine_crash::stage::Stage;
+use tontine_crash::{Mode, Request, run};
+
+struct Quiet;
+
+impl Observer for Quiet {
+    fn progress(&self, _subject: &str, _operation: &str, _done: usize, _of: usize) {}
+
+    fn stopped(&self) -> bool {
+        false
+    }
+}
+
+/// Explores with this package's own actor.
+fn explore(name: &str, ask: impl FnOnce(&mut Request)) -> Report {
+    let subjects = select::subjects(&[name.to_owned()]).expect("it exists");
+    let mut request = Request { subjects, mode: Mode::Fast, operation: None, point: None };
+    ask(&mut request);
+    let program = env!("CARGO_BIN_EXE_tontine-crash-actor").into();
+    let report = run(&request, &Stage { program, arguments: Vec::new() }, &Quiet);
+    println!("{}", text::render(&report));
+    report
+}
+
+/// The operations of the only subject, unless the machine refuses.
+fn operations(report: &Report) -> Option<&[OperationReport]> {
+    let subject = &report.subjects[0];
+    let mut troubles = subject.operations.iter().filter_map(|one| one.trouble.as_ref());
+    if let Some(trouble) = subject.trouble.as_ref().or_else(|| troubles.next()) {
+        assert!(trouble.starts_with("skipped: "), "{}: {trouble}", subject.name);
+        println!("{trouble}");
+        return None;
+    }
+    for one in &subject.operations {
+        let kinds = [one.passed, one.wedged, one.torn, one.lost];
+        assert_eq!(kinds.iter().sum::<usize>(), one.explored, "every kill has one verdict");
+        assert!(one.explored > 0 && one.classes <= one.points, "{one:?}");
+    }
+    Some(&subject.operations)
+}
+
+#[test]
+fn the_mailbox_survives_every_kill() {
+    let report = explore("mailbox", |_| ());
+    for one in operations(&report).into_iter().flatten() {
+        assert_eq!(one.passed, one.explored, "{one:?}");
+    }
+}
+
+#[test]
+fn a_pipe_survives_every_kill() {
+    let report = explore("pipe", |_| ());
+    for one in operations(&report).into_iter().flatten() {
+        assert_eq!(one.passed, one.classes, "{one:?}");
+    }
+}
+
+#[test]
+fn a_ring_under_semaphores_wedges_where_its_holder_dies() {
+    let report = explore("semaphore-ring", |_| ());
+    for one in operations(&report).into_iter().flatten() {
+        let may_diverge = one.operation.name().ends_with("-waking");
+        assert!(one.not_explored == 0 || may_diverge, "{one:?}");
+        assert_eq!(one.torn, 0, "a message is counted after it was copied: {one:?}");
+        let holds = one.operation.name() != "close";
+        assert_eq!(one.wedged > 0, holds, "{one:?}");
+    }
+}
+
+#[test]
+fn a_ring_under_a_robust_mutex_keeps_its_messages() {
+    let report = explore("robust-ring", |_| ());
+    for one in operations(&report).into_iter().flatten() {
+        // Where a sleeper is woken it runs meanwhile, and a run may go another way.
+        let may_diverge = one.operation.name().ends_with("-waking");
+        assert!(one.not_explored == 0 || may_diverge, "{one:?}");
+        assert_eq!((one.torn, one.lost), (0, 0), "{one:?}");
+        assert!(one.passed > 0, "{one:?}");
+    }
+}
+
+/// Without these three, that nothing was found would mean nothing.
+#[test]
+fn what_is_broken_on_purpose_is_found() {
+    for (name, verdict) in [
+        ("control-lock", Verdict::Wedged),
+        ("control-torn", Verdict::Torn),
+        ("control-lost", Verdict::Lost),
+    ] {
+        let report = explore(name, |_| ());
+        for one in operations(&report).into_iter().flatten() {
+            let found: BTreeSet<&str> =
+                one.findings.iter().map(|finding| finding.detail.as_str()).collect();
+            assert!(
+                one.findings.iter().any(|finding| finding.verdict == verdict),
+                "{name} is expected to be {verdict:?}, found: {found:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_reproducer_repeats_its_kill() {
+    let report = explore("control-lock", |_| ());
+    let Some([one]) = operations(&report) else {
+        return;
+    };
+    for finding in one.findings.iter().take(3) {
+        let words: Vec<&str> = finding.reproducer.split_whitespace().collect();
+        let point = finding.point.to_string();
+        assert_eq!(
+            words,
+            ["tontine", "crash", "control-lock", "--operation", "send", "--point", &point]
+        );
+        let again = explore("control-lock", |request| request.point = Some((finding.point, None)));
+        let [again] = operations(&again).expect("it ran before") else {
+            panic!("one operation");
+        };
+        assert_eq!((again.explored, again.wedged), (1, 1), "{again:?}");
+        assert_eq!(again.findings[0].code, finding.code, "the same instruction");
+    }
+}
+
+#[test]
+fn a_point_that_is_not_there_is_an_error() {
+    let report = explore("control-torn", |request| request.point = Some((1 << 30, None)));
+    let trouble = report.subjects[0].operations[0].trouble.as_deref().unwrap_or_default();
+    assert!(trouble.contains("no point") || trouble.starts_with("skipped"), "{trouble}");
+}
