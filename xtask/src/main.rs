@@ -6,6 +6,7 @@
 mod aa;
 mod coverage;
 mod crash;
+mod header;
 mod invocation;
 mod tidy;
 mod twins;
@@ -26,6 +27,12 @@ struct Arguments {
 enum Chore {
     /// Check what a program can check of STYLE.md
     Tidy,
+    /// Write bindings/c/include/tontine.h anew from the sources
+    Header {
+        /// Write nothing; fail if the file is stale
+        #[arg(long)]
+        check: bool,
+    },
     /// Simulate how often each interval holds the truth, and write docs/coverage.md
     Coverage {
         /// Write nothing; fail if a statement of docs/coverage.md does not hold, or the file is
@@ -55,6 +62,7 @@ enum Chore {
 fn main() -> ExitCode {
     let done = match Arguments::parse().chore {
         Chore::Tidy => Ok(tidy()),
+        Chore::Header { check } => header::run(Path::new("."), check),
         Chore::Coverage { check } => coverage::run(check),
         Chore::Aa { comparisons } => aa::run(comparisons),
         Chore::Twins => twins::run(),

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -24,6 +25,10 @@ pub(crate) enum Command {
     Measure(Measure),
     /// List the experiments and their variants.
     List(List),
+    /// Receive messages at a path and print them, one a line.
+    Recv(Recv),
+    /// Send the lines of standard input as messages to whoever receives at a path.
+    Send(Send),
     /// Say what on this machine spoils measurements, and how to mend it. Changes nothing.
     Doctor(Doctor),
     /// Kill processes at every instruction of an operation, and see who wedges.
@@ -192,6 +197,82 @@ fn point(text: &str) -> Result<Point, String> {
     };
     let number = |text: &str| text.parse().map_err(|_| "expected N or N+M".to_owned());
     Ok((number(first)?, then.map(number).transpose()?))
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A message is acknowledged when its line is written to standard output. Should the reader die before
+that, its successor gets the message; so nothing is lost, and a line may come twice.
+
+Ctrl-C, SIGTERM and SIGHUP close the mailbox and remove the socket; so does a standard output that
+nobody reads any more. Senders keep what was not read. PATH.lock stays: it keeps two owners apart.
+
+Examples:
+  tontine recv /run/user/1000/jobs           prints messages until it is stopped
+  tontine recv --count 1 --timeout 5 @jobs   waits 5 seconds for one message
+  tontine recv --wait /run/user/1000/jobs    stands by, to take over when the reader dies
+
+Exit status: 0 --count messages were printed, or --timeout passed without --count, or nobody reads
+standard output any more; 1 anything else went wrong, as when the path has a living owner, or
+--count messages did not come; 2 wrong usage; 128 + n ended by signal n.")]
+pub(crate) struct Recv {
+    /// Where to receive: a path, or @ and a name that needs no folder.
+    #[arg(value_name = "PATH")]
+    pub(crate) address: OsString,
+
+    /// End messages with NUL in place of a new line: for those that contain new lines.
+    #[arg(short = '0', long)]
+    pub(crate) null: bool,
+
+    /// End after so many messages.
+    #[arg(long, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) count: Option<u64>,
+
+    /// End when no message has come for so long.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) timeout: Option<Duration>,
+
+    /// Where the path has a living owner, wait for its end.
+    #[arg(long)]
+    pub(crate) wait: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Without --wait and --unread it ends when everything is sent, which may be before it is read: what a
+reader that dies then has not read is gone.
+
+Examples:
+  seq 3 | tontine send /run/user/1000/jobs
+  seq 3 | tontine send --wait @jobs                    ends when all is read, by whomever
+  find . -print0 | tontine send --null @jobs
+  tontine send --unread @jobs < todo > left            what a dead reader left is in `left`
+
+Exit status: 0 everything was sent, and with --wait or --unread everything was read; 1 anything
+else, as when nobody receives there or the reader died; 2 wrong usage.")]
+pub(crate) struct Send {
+    /// Where to send: a path, or @ and a name that needs no folder.
+    #[arg(value_name = "PATH")]
+    pub(crate) address: OsString,
+
+    /// Messages end with NUL in place of a new line.
+    #[arg(short = '0', long)]
+    pub(crate) null: bool,
+
+    /// Wait for a reader to come, for the next one when it ends or dies, and until all is read.
+    #[arg(long)]
+    pub(crate) wait: bool,
+
+    /// Wait until all is read; should the reader die or end before, print the messages that it did
+    /// not acknowledge on standard output and end with status 1.
+    #[arg(long, conflicts_with = "wait")]
+    pub(crate) unread: bool,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    seconds.ok_or_else(|| "expected a number of seconds, like 0.5".into())
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

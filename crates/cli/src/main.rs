@@ -4,6 +4,7 @@ mod args;
 mod crash;
 mod doctor;
 mod list;
+mod mail;
 mod measure;
 mod progress;
 mod repetitions;
@@ -26,6 +27,8 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Measure(asked) => measure::measure(&asked),
         Command::List(asked) => list::list(&asked),
+        Command::Recv(asked) => mail::recv(&asked),
+        Command::Send(asked) => mail::send(&asked),
         Command::Doctor(asked) => doctor::doctor(&asked),
         Command::Crash(asked) => crash::crash(&asked),
         Command::Man => manual_page().map(|()| ExitCode::SUCCESS).map_err(Refusal::from),

@@ -30,7 +30,7 @@ pub fn numbered(number: u32) -> Message {
 }
 
 /// What a receiver got.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Seen {
     /// The whole of the message with this number.
     Whole(u32),

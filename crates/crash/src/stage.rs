@@ -174,6 +174,11 @@ impl Actor {
                 let asleep = self.state() == Some('S');
                 let spun = self.processor_time().saturating_sub(before) >= SPUN.min(deadline / 2);
                 if asleep || spun || passed >= deadline * STARVED_FACTOR {
+                    // One that answered between our wait and this look sleeps, too: in its next
+                    // reading. What it said came before, and is here.
+                    if self.has_answered()? {
+                        continue;
+                    }
                     let how = if asleep { "asleep" } else { "running" };
                     return Err(Silence::Stuck(format!(
                         "{how} after {:.1} s",
@@ -190,6 +195,16 @@ impl Actor {
                 Err(error) => return Err(Silence::Ended(format!("poll: {error}"))),
             }
         }
+    }
+
+    /// Takes in what was said meanwhile; whether that was anything.
+    fn has_answered(&mut self) -> std::result::Result<bool, Silence> {
+        let mut watched = [PollFd::new(&self.replies, PollFlags::IN)];
+        let there = poll(&mut watched, Some(&Timespec::default())).is_ok_and(|ready| ready > 0);
+        if there {
+            self.hear()?;
+        }
+        Ok(there)
     }
 
     /// Takes a whole line out of what was heard.

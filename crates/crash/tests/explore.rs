@@ -7,6 +7,7 @@ use tontine_crash::explore::verdict::Verdict;
 use tontine_crash::explore::{Observer, select};
 use tontine_crash::report::{OperationReport, Report, text};
 use tontine_crash::stage::Stage;
+use tontine_crash::subject::Operation;
 use tontine_crash::{Mode, Request, run};
 
 struct Quiet;
@@ -49,9 +50,11 @@ fn operations(report: &Report) -> Option<&[OperationReport]> {
 
 #[test]
 fn the_mailbox_survives_every_kill() {
-    let report = explore("mailbox", |_| ());
-    for one in operations(&report).into_iter().flatten() {
-        assert_eq!(one.passed, one.explored, "{one:?}");
+    for name in ["mailbox", "mailbox-succession"] {
+        let report = explore(name, |_| ());
+        for one in operations(&report).into_iter().flatten() {
+            assert_eq!(one.passed, one.explored, "{one:?}");
+        }
     }
 }
 
@@ -134,4 +137,33 @@ fn a_point_that_is_not_there_is_an_error() {
     let report = explore("control-torn", |request| request.point = Some((1 << 30, None)));
     let trouble = report.subjects[0].operations[0].trouble.as_deref().unwrap_or_default();
     assert!(trouble.contains("no point") || trouble.starts_with("skipped"), "{trouble}");
+}
+
+/// A receiver dies before it has acknowledged anything, and its successor wherever it can while it
+/// takes the lane over: the third one gets everything, in order.
+#[test]
+fn a_lane_outlives_two_receivers() {
+    let report = explore("mailbox-succession", |request| {
+        request.mode = Mode::Pairs;
+        request.operation = Some(Operation::Receive);
+        request.point = Some((0, None));
+    });
+    for one in operations(&report).into_iter().flatten() {
+        assert!(one.explored > 10, "taking a lane over has many steps: {one:?}");
+        assert_eq!((one.passed, one.not_explored), (one.explored, 0), "{one:?}");
+    }
+}
+
+/// As above; the first one dies before it waits for mail, the second in taking the address.
+#[test]
+fn a_lane_waits_for_one_who_lives_to_take_the_address() {
+    let report = explore("mailbox-succession", |request| {
+        request.mode = Mode::Pairs;
+        request.operation = Some(Operation::ReceiveEmpty);
+        request.point = Some((0, None));
+    });
+    for one in operations(&report).into_iter().flatten() {
+        assert!(one.explored > 10, "taking an address has many steps: {one:?}");
+        assert_eq!((one.passed, one.not_explored), (one.explored, 0), "{one:?}");
+    }
 }

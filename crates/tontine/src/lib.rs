@@ -3,14 +3,23 @@
 //!
 //! - [`life`]: who is still there? A word of shared memory that the kernel itself marks when its
 //!   owner ends. Asking costs one load.
+//! - [`mailbox`]: messages from many processes to one.
 //! - [`Error`], [`Peer`]: what can go wrong, and who is to blame.
 //!
-//! The bytes that two processes share are laid out in `docs/layout.md`; what is left behind by a
-//! process that dies in the middle of something, and who clears it up, in `docs/recovery.md`.
+//! The guide is `docs/mailbox.md`. The bytes that two processes share are laid out in
+//! `docs/layout.md`; what is left behind by a process that dies in the middle of something, and who
+//! clears it up, in `docs/recovery.md`.
+
+#![cfg_attr(loom, allow(dead_code, unused_imports, reason = "only the lane is checked as a model"))]
 
 #[cfg(not(loom))]
 mod error;
+#[cfg(all(any(test, fuzzing), not(loom)))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod lane;
+#[cfg(all(test, not(loom)))]
+mod layout;
 #[cfg(not(loom))]
 pub mod life;
 #[cfg(not(loom))]
@@ -21,3 +30,12 @@ mod sys;
 
 #[cfg(not(loom))]
 pub use error::{Error, Peer, Result};
+
+/// The programs in the guides compile.
+#[cfg(all(doctest, not(loom)))]
+mod guides {
+    #[doc = include_str!("../../../docs/mailbox.md")]
+    mod mailbox {}
+    #[doc = include_str!("../../../docs/coming-from.md")]
+    mod coming_from {}
+}

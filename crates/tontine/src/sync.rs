@@ -2,6 +2,11 @@
 //! checked as a model (`RUSTFLAGS="--cfg loom"`).
 
 #[cfg(loom)]
-pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};
+pub(crate) mod weakened;
+
+#[cfg(loom)]
+pub(crate) use loom::sync::atomic::{AtomicU32, Ordering, fence};
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+#[cfg(loom)]
+pub(crate) use weakened::AtomicU64;

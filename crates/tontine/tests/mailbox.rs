@@ -59,6 +59,38 @@ fn small_messages_cross_in_every_mode() {
     }
 }
 
+/// A receiver that had passed padding and found nothing behind it told of the room, padding
+/// included, and not of the position: a sender that saw the one and then the other took it for a
+/// liar and closed the lane.
+#[test]
+fn padding_without_a_message_behind_it_makes_nobody_a_liar() {
+    let place = place();
+    let options = Options::new().first_chunk(1 << 16).lane_cap(1 << 16);
+    let mut mailbox = options.bind(&place.path).expect("binds");
+    let mut sender = options.connect(&place.path).expect("connects");
+    let message = [7; 20_000];
+    // Three fill the ring but for what is too short for a fourth.
+    for _ in 0..3 {
+        sender.send_timeout(&message, AMPLE).expect("sent");
+    }
+    for _ in 0..3 {
+        mailbox.recv_timeout(AMPLE).expect("a message");
+    }
+    mailbox.acknowledge();
+    // Welcome by now, and at the end of the ring: room means padding. Nothing is sent.
+    sender.wait_read(Some(AMPLE)).expect("all read");
+    let _ = sender.try_reserve(message.len()).expect("room behind padding");
+    assert_eq!(mailbox.try_recv().expect_err("padding only"), Error::WouldBlock);
+    // The third looks for room twice, the fourth at the position.
+    for _ in 0..3 {
+        sender.send_timeout(&message, AMPLE).expect("sent");
+    }
+    assert_eq!(sender.try_send(&message).expect_err("full"), Error::WouldBlock);
+    for _ in 0..3 {
+        assert_eq!(*mailbox.recv_timeout(AMPLE).expect("a message"), message);
+    }
+}
+
 #[test]
 fn a_lane_grows_to_the_smaller_cap_and_no_further() {
     let place = place();
@@ -327,4 +359,43 @@ fn poll_and_arm_tell_of_mail() {
     mailbox.acknowledge();
     let _ = mailbox.try_recv();
     sending.join().expect("the sender ends");
+}
+
+#[test]
+fn what_was_put_back_is_received_again_or_stays_the_senders() {
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let mut sender = Sender::connect(&place.path).expect("connects");
+    for message in [b"one", b"two"] {
+        sender.send(message).expect("sent");
+    }
+    for _ in 0..3 {
+        assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"one");
+        mailbox.put_back();
+    }
+    assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("again"), b"one");
+    assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("the next"), b"two");
+    mailbox.put_back();
+    drop(mailbox);
+    assert_eq!(sender.unread().expect("closed"), [b"two"]);
+}
+
+/// The lock file was once called `mailbox.lock.lock`, and a living owner's address `mailbox.lock`:
+/// both the mailbox and the claim added the ending.
+#[test]
+fn the_lock_file_and_a_refusal_have_the_names_that_are_documented() {
+    let place = place();
+    let mailbox = Mailbox::bind(&place.path).expect("binds");
+    let Err(Error::InUse { address, .. }) = Mailbox::bind(&place.path) else {
+        panic!("it has a living owner");
+    };
+    assert_eq!(address, place.path.display().to_string());
+    drop(mailbox);
+    let folder = place.path.parent().expect("a folder");
+    let names: Vec<_> = std::fs::read_dir(folder)
+        .expect("readable")
+        .flatten()
+        .map(|file| file.file_name())
+        .collect();
+    assert_eq!(names, ["mailbox.lock"]);
 }

@@ -7,10 +7,12 @@ use serde_json::Value;
 use super::{Complaint, output};
 
 /// Who may depend on whom, as (who, whom).
-const ALLOWED: [(&str, &str); 8] = [
+const ALLOWED: [(&str, &str); 10] = [
     ("tontine-crash", "tontine"),
+    ("tontine-c", "tontine"),
     ("tontine-measure", "tontine"),
     ("tontine-measure", "tontine-unix"),
+    ("tontine-cli", "tontine"),
     ("tontine-cli", "tontine-measure"),
     ("tontine-cli", "tontine-crash"),
     ("tontine-cli", "tontine-unix"),

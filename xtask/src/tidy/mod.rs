@@ -3,7 +3,7 @@
 //! [`run`] reads every file that git tracks, or would, and returns a [`Complaint`] for each rule
 //! broken. [`lines`] looks at single lines, [`files`] at a Rust file as a whole, [`sync`] at the
 //! names of memory orderings over the whole tree, [`links`] at Markdown, [`arrows`] at the crates'
-//! dependencies.
+//! dependencies, [`header`] at the header for C.
 //!
 //! What it does not do: change a file, or repeat what rustfmt and clippy find.
 
@@ -16,6 +16,8 @@ mod sync;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use crate::header;
 
 /// A rule broken somewhere.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,7 +87,14 @@ pub(crate) fn run(root: &Path) -> Vec<Complaint> {
     found.extend(sync::check(&files));
     found.extend(links::check(&files));
     found.extend(arrows::check(root));
+    found.extend(stale_header(root));
     found
+}
+
+/// The header for C, if it is not what the sources make of it.
+fn stale_header(root: &Path) -> Option<Complaint> {
+    let text = header::stale(root)?;
+    Some(Complaint { path: PathBuf::from(header::PATH), line: 0, text })
 }
 
 /// The text files that git tracks, and those that it would if they were added.
@@ -99,6 +108,10 @@ fn read(root: &Path) -> Result<Vec<File>, String> {
         let Ok(bytes) = std::fs::read(root.join(&path)) else {
             continue;
         };
+        // As git tells text from other files; a fuzzer's seeds are valid UTF-8 by accident.
+        if bytes.contains(&0) {
+            continue;
+        }
         if let Ok(text) = String::from_utf8(bytes) {
             files.push(File { path, text });
         }

@@ -79,6 +79,10 @@ impl Actor {
             Act::Unread => self.endpoint().map(|endpoint| {
                 endpoint.unread().iter().map(|message| Seen::of(message)).collect()
             }),
+            Act::LookForSuccessor => self
+                .endpoint()
+                .and_then(|endpoint| endpoint.look_for_successor())
+                .map(|()| Vec::new()),
         };
         match done {
             Ok(seen) => Reply::Done(seen),

@@ -35,6 +35,8 @@ pub enum Act {
     },
     /// Take back what a dead reader did not read.
     Unread,
+    /// Look for the successor of a dead reader, and hand over to it.
+    LookForSuccessor,
     /// Close one's end.
     Close,
 }
@@ -63,6 +65,7 @@ impl fmt::Display for Order {
             Act::Receive => f.write_str("receive"),
             Act::Drain { until, quiet_ms } => write!(f, "drain {until} {quiet_ms}"),
             Act::Unread => f.write_str("unread"),
+            Act::LookForSuccessor => f.write_str("look-for-successor"),
             Act::Close => f.write_str("close"),
         }
     }
@@ -93,6 +96,7 @@ impl FromStr for Order {
                 quiet_ms: quiet_ms.parse().map_err(|_| garbled())?,
             },
             ["unread"] => Act::Unread,
+            ["look-for-successor"] => Act::LookForSuccessor,
             ["close"] => Act::Close,
             _ => return Err(garbled()),
         };
@@ -156,6 +160,7 @@ mod tests {
             Act::Receive,
             Act::Drain { until: 3, quiet_ms: 10 },
             Act::Unread,
+            Act::LookForSuccessor,
             Act::Close,
         ] {
             for order in [act.plain(), act.marked()] {

@@ -8,7 +8,7 @@ use super::verdict::Judged;
 use crate::actor::order::{Act, Order, Reply};
 use crate::message::Seen;
 use crate::stage::{Actor, Silence};
-use crate::subject::{End, Operation};
+use crate::subject::End;
 use crate::trouble::Result;
 
 /// A receiver has everything when nothing more has come for so long.
@@ -25,7 +25,15 @@ impl Scene {
             End::Sender => self.with_fresh_sender(&mut fresh),
             End::Receiver => self.with_fresh_receiver(&mut fresh),
         };
-        Ok(done.map_or_else(|judged| judged, |seen| self.ledger.judge(&seen)))
+        // One sender, one reader after the other, and nothing that a dead one took along: in order.
+        let in_order = self.delivers_again && self.operation.end() == End::Receiver;
+        Ok(done.map_or_else(
+            |judged| judged,
+            |seen| {
+                let ledger = &self.ledger;
+                if in_order { ledger.judge_in_order(&seen) } else { ledger.judge(&seen) }
+            },
+        ))
     }
 
     /// The companion receives what is there, and what a fresh sender sends.
@@ -81,8 +89,7 @@ impl Scene {
     fn companion_sends_fresh(&mut self, number: u32, first: bool) -> Received {
         let (patience, companion) = (self.patience, &mut self.companion);
         let mut ask = |act: Act| companion.ask(act.plain(), patience);
-        let is_open = self.operation != Operation::Bind || !first;
-        if is_open {
+        if self.is_open {
             let sent = ask(Act::Send(number));
             let was_told = matches!(sent, Ok(Reply::Refused(_) | Reply::Lacking(_)));
             if !(first && was_told) {
@@ -90,11 +97,12 @@ impl Scene {
             }
         }
         let mut back = Vec::new();
-        if is_open {
+        if self.is_open {
             back = answer(LEFT_TO_SEND, ask(Act::Unread))?;
             answer(LEFT_TO_SEND, ask(Act::Close))?;
         }
         answer(LEFT_TO_SEND, ask(Act::Open(End::Sender)))?;
+        self.is_open = true;
         answer(LEFT_TO_SEND, ask(Act::Send(number)))?;
         Ok(back)
     }

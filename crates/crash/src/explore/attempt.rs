@@ -128,7 +128,7 @@ impl Attempt<'_> {
             Victim::seize(victim, act.marked())?.reach(point, pace, release)
         })?;
         let returned = point.moment == Moment::Returned;
-        scene.kill(returned, self.cast.subject.delivers_again());
+        scene.kill(returned);
         Ok(reached)
     }
 }

@@ -38,6 +38,12 @@ pub(crate) struct Scene {
     pub(crate) companion: Actor,
     pub(crate) ledger: Ledger,
     pub(super) operation: Operation,
+    /// Whether the companion has opened its end.
+    pub(super) is_open: bool,
+    /// [`Subject::delivers_again`]: what was received is not acknowledged by that.
+    pub(super) delivers_again: bool,
+    /// What the receive under the knife acknowledges, where it delivers again.
+    acknowledges: Option<u32>,
     /// What the victim does under the knife.
     pub(crate) act: Act,
     /// What the companion does for a blocked victim, once, and how often in a row.
@@ -60,6 +66,9 @@ impl Scene {
             companion: cast.actor(&place)?,
             ledger: Ledger::default(),
             operation,
+            is_open: operation != Operation::Bind,
+            delivers_again: cast.subject.delivers_again(),
+            acknowledges: None,
             act: Act::Close,
             release: None,
             pending: None,
@@ -105,8 +114,9 @@ impl Scene {
             Operation::Receive | Operation::ReceiveEmpty => {
                 scene.open()?;
                 scene.exchange()?;
-                if cast.subject.delivers_again() {
+                if scene.delivers_again {
                     scene.ledger.may.insert(0);
+                    scene.acknowledges = Some(0);
                 }
                 scene.act = Act::Receive;
                 if operation == Operation::ReceiveEmpty {
@@ -153,12 +163,14 @@ impl Scene {
         Err(Trouble::fail(format!("nobody was killed, and of message {number} arrived {seen:?}")))
     }
 
-    /// Messages for the receiver under the knife; the first is the one that it will take.
+    /// Messages for the receiver under the knife; the first is the one that it will take, and may
+    /// take along.
     fn companion_sends(&mut self, count: u32) -> Result<()> {
         for at in 0..count {
             let number = self.number();
             unharmed(&mut self.companion, Act::Send(number))?;
-            let of = if at == 0 { &mut self.ledger.may } else { &mut self.ledger.must };
+            let goes_along = at == 0 && !self.delivers_again;
+            let of = if goes_along { &mut self.ledger.may } else { &mut self.ledger.must };
             of.insert(number);
         }
         Ok(())
@@ -192,7 +204,7 @@ impl Scene {
         &mut self,
         body: impl FnOnce(&mut Actor, Release<'_>) -> Result<T>,
     ) -> Result<T> {
-        let Self { victim, companion, ledger, release, .. } = self;
+        let Self { victim, companion, ledger, release, delivers_again, .. } = self;
         let mut release = || {
             let Some((act, times)) = release.take() else {
                 return Ok(());
@@ -205,7 +217,8 @@ impl Scene {
                 }
             }
             if let Act::Send(number) = act {
-                ledger.may.insert(number);
+                let of = if *delivers_again { &mut ledger.must } else { &mut ledger.may };
+                of.insert(number);
             }
             Ok(())
         };
@@ -213,7 +226,7 @@ impl Scene {
     }
 
     /// Kills the victim. `returned` says that the operation had: its message is acknowledged.
-    pub(crate) fn kill(&mut self, returned: bool, delivers_again: bool) {
+    pub(crate) fn kill(&mut self, returned: bool) {
         self.victim.kill();
         if !returned {
             return;
@@ -221,8 +234,13 @@ impl Scene {
         match self.act {
             Act::Send(number) => self.ledger.acknowledge(number),
             // What it received first of all that may arrive is not to arrive again.
-            Act::Receive if !delivers_again => {
+            Act::Receive if !self.delivers_again => {
                 self.ledger.may.pop_first();
+            }
+            Act::Receive => {
+                if let Some(before) = self.acknowledges {
+                    self.ledger.may.remove(&before);
+                }
             }
             _ => {}
         }
@@ -236,13 +254,26 @@ impl Scene {
         operation: Operation,
     ) -> Result<Option<Judged>> {
         self.victim = cast.actor(&self.place)?;
+        self.operation = operation;
+        self.acknowledges = None;
+        if operation == Operation::Bind {
+            self.act = Act::Open(End::Receiver);
+            return Ok(None);
+        }
         let opened = self.victim.ask(Act::Open(operation.end()).plain(), self.patience);
         if let Err(judged) = answer("the successor, opening its end,", opened) {
             return Ok(Some(judged));
         }
-        self.operation = operation;
+        if operation.end() == End::Receiver && cast.subject.hands_over() {
+            const LOOKING: &str = "the sender that was left, looking for a successor,";
+            let looked = self.companion.ask(Act::LookForSuccessor.plain(), self.patience);
+            if let Err(judged) = answer(LOOKING, looked) {
+                return Ok(Some(judged));
+            }
+        }
         self.act = match operation.end() {
             End::Sender => self.send_that_may_arrive(),
+            End::Receiver if self.delivers_again => Act::Receive,
             End::Receiver => {
                 // It takes the next one that is there: the first of those under the knife, or,
                 // where the dead victim took that along, the first of the others.

@@ -19,7 +19,7 @@ pub enum Verdict {
     Wedged,
     /// A message arrived that nobody sent: half of one, or of two.
     Torn,
-    /// An acknowledged message was lost, or one arrived twice.
+    /// An acknowledged message was lost, or one arrived twice, or before one sent earlier.
     Lost,
 }
 
@@ -82,6 +82,16 @@ impl Ledger {
             None => judged(Verdict::Passed, String::new()),
         }
     }
+
+    /// The same where messages have to arrive in the order of their numbers, too.
+    pub(crate) fn judge_in_order(&self, seen: &[Seen]) -> Judged {
+        let judged = self.judge(seen);
+        if judged.verdict == Verdict::Passed && !seen.is_sorted() {
+            let detail = format!("messages arrived in another order than they were sent: {seen:?}");
+            return Judged { verdict: Verdict::Lost, detail };
+        }
+        judged
+    }
 }
 
 #[cfg(test)]
@@ -102,5 +112,9 @@ mod tests {
         assert_eq!(of(&whole(&[1, 1, 3])), Verdict::Lost, "twice");
         assert_eq!(of(&whole(&[0, 1, 3])), Verdict::Lost, "received long ago");
         assert_eq!(of(&[Seen::Whole(1), Seen::Torn, Seen::Whole(3)]), Verdict::Torn);
+        let in_order = |numbers: &[u32]| ledger.judge_in_order(&whole(numbers)).verdict;
+        assert_eq!(of(&whole(&[1, 3, 2])), Verdict::Passed);
+        assert_eq!(in_order(&[1, 3, 2]), Verdict::Lost, "in another order");
+        assert_eq!(in_order(&[1, 2, 3]), Verdict::Passed);
     }
 }

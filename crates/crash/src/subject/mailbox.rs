@@ -1,9 +1,13 @@
-//! `mailbox`: Tontine's own, which must survive every kill.
+//! `mailbox` and `mailbox-succession`: Tontine's own, which must survive every kill.
+//!
+//! They differ in what the sender does when its reader is dead. In the first it is told, takes back
+//! what is unread and connects anew; in the second it waits for the next owner of the address and
+//! hands its lane over.
 
 use std::io;
 
 use tontine::Error;
-use tontine::mailbox::{Mailbox, Options, Sender, Waiting};
+use tontine::mailbox::{Mailbox, OnDeath, Options, Sender, Waiting};
 
 use super::{End, Endpoint, Operation, Role, Subject, Wait};
 use crate::message::Message;
@@ -13,15 +17,27 @@ use crate::place::Place;
 /// first: its ring has 3,968, a message and its header take 72, and one header stays free.
 const FIRST_CHUNK: u32 = 54;
 
-pub(super) struct Own;
+pub(super) struct Own {
+    on_death: OnDeath,
+}
+
+/// A sender fails when its reader is dead.
+pub(super) const FAILING: Own = Own { on_death: OnDeath::Fail };
+
+/// A sender waits for its dead reader's successor.
+pub(super) const WAITING: Own = Own { on_death: OnDeath::WaitForSuccessor };
 
 impl Subject for Own {
     fn name(&self) -> &'static str {
-        "mailbox"
+        if self.hands_over() { "mailbox-succession" } else { "mailbox" }
     }
 
     fn summary(&self) -> &'static str {
-        "Tontine's mailbox"
+        if self.hands_over() {
+            "Tontine's mailbox, its sender waiting for a dead reader's successor"
+        } else {
+            "Tontine's mailbox"
+        }
     }
 
     fn role(&self) -> Role {
@@ -29,6 +45,9 @@ impl Subject for Own {
     }
 
     fn operations(&self) -> &'static [Operation] {
+        if self.hands_over() {
+            return &[Operation::Receive, Operation::ReceiveEmpty];
+        }
         &[
             Operation::Bind,
             Operation::Connect,
@@ -41,12 +60,19 @@ impl Subject for Own {
         ]
     }
 
-    /// Whoever comes after a dead receiver may die in taking its place, or in its first receive.
+    /// Whoever comes after a dead receiver may die in its first receive, in which it takes the lane
+    /// over, or already in taking the address.
     fn succession(&self, operation: Operation) -> Option<Operation> {
-        match operation {
-            Operation::Receive | Operation::Send => Some(operation),
+        match (operation, self.hands_over()) {
+            (Operation::Receive, true) => Some(Operation::Receive),
+            (Operation::ReceiveEmpty, true) => Some(Operation::Bind),
+            (Operation::Bind | Operation::Send, false) => Some(operation),
             _ => None,
         }
+    }
+
+    fn hands_over(&self) -> bool {
+        self.on_death == OnDeath::WaitForSuccessor
     }
 
     fn capacity(&self) -> u32 {
@@ -61,7 +87,7 @@ impl Subject for Own {
     fn open(&self, place: &Place, end: End) -> io::Result<Box<dyn Endpoint>> {
         let path = place.folder().join("mailbox");
         // Spinning first would make the way of a run depend on the clock.
-        let options = Options::new().waiting(Waiting::Sleep);
+        let options = Options::new().waiting(Waiting::Sleep).on_death(self.on_death);
         Ok(match end {
             End::Sender => Box::new(Sending(options.connect(path).map_err(error)?)),
             End::Receiver => Box::new(Receiving(options.bind(path).map_err(error)?)),
@@ -86,6 +112,10 @@ impl Endpoint for Sending {
 
     fn unread(&mut self) -> Vec<Vec<u8>> {
         self.0.unread().unwrap_or_default()
+    }
+
+    fn look_for_successor(&mut self) -> io::Result<()> {
+        self.0.service().map_err(error)
     }
 }
 

@@ -81,6 +81,12 @@ pub trait Subject: Sync {
         false
     }
 
+    /// Whether a sender outlives its receiver and hands what is unread over to the next one, for
+    /// which it looks when asked to.
+    fn hands_over(&self) -> bool {
+        false
+    }
+
     /// Makes ready what all runs share, once, in the explorer.
     ///
     /// # Errors
@@ -125,6 +131,14 @@ pub trait Endpoint {
     /// Takes back what a dead reader did not read, where the mechanism can.
     fn unread(&mut self) -> Vec<Vec<u8>> {
         Vec::new()
+    }
+
+    /// Looks whether somebody has taken a dead reader's place, and hands over to it.
+    ///
+    /// # Errors
+    /// Those of the mechanism; that there is nobody yet is none.
+    fn look_for_successor(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -250,7 +264,8 @@ pub struct Prepared {
 /// All subjects, in the order of the report.
 pub fn all() -> &'static [&'static dyn Subject] {
     &[
-        &mailbox::Own,
+        &mailbox::FAILING,
+        &mailbox::WAITING,
         &pipe::Pipe,
         &posix_mq::PosixMq,
         &semaphore_ring::SemaphoreRing,

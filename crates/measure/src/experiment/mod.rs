@@ -8,6 +8,7 @@
 
 pub mod death_notice;
 pub mod liveness_check;
+pub mod many_senders;
 pub mod queue_with_check;
 pub mod round_trip;
 pub mod signal_delivery;
@@ -101,6 +102,7 @@ pub fn all() -> &'static [&'static dyn Experiment] {
     &[
         &round_trip::RoundTrip,
         &throughput::Throughput,
+        &many_senders::ManySenders,
         &survival::Survival,
         &death_notice::DeathNotice,
         &liveness_check::LivenessCheck,

@@ -12,6 +12,7 @@ pub(crate) mod descriptor;
 pub(crate) mod iceoryx;
 #[cfg(feature = "peers")]
 pub(crate) mod leftovers;
+pub(crate) mod mailbox;
 pub(crate) mod monitor;
 pub(crate) mod peer;
 pub(crate) mod queue;

@@ -8,6 +8,7 @@ use super::page::{
     CLOSED, CONTROL_MAGIC, CONTROL_SIZE, GIVE_BACK, GRANTED_AT, MAGIC_AT, POSITION_AT, ROOM_AT,
     STATE_AT, VERSION, VERSION_AT,
 };
+use super::position;
 use super::region::Region;
 use crate::error::Result;
 use crate::sync::Ordering;
@@ -34,15 +35,13 @@ impl Control {
     /// Says that everything before `position` is read and acknowledged.
     #[inline(always)]
     pub(crate) fn acknowledge(&self, position: u64) {
-        // SYNC acknowledged: pairs with `Controlled::position`.
-        self.0.word(POSITION_AT).store(position, Ordering::Release);
+        position::publish(self.0.word(POSITION_AT), position);
     }
 
     /// Says that the sender may write again what lies before `position`. Rarer than acknowledging:
     /// a sender that waits looks here, and each of its looks costs us the line.
     pub(crate) fn make_room(&self, position: u64) {
-        // SYNC room: pairs with `Controlled::room`; our reads come before the sender's reuse.
-        self.0.word(ROOM_AT).store(position, Ordering::Release);
+        position::publish(self.0.word(ROOM_AT), position);
     }
 
     /// Lets the sender have so many bytes of chunks.
@@ -98,13 +97,11 @@ impl Controlled {
 
     /// How far the receiver has read, exactly: a claim.
     pub(crate) fn position(&self) -> u64 {
-        // SYNC acknowledged: pairs with `Control::acknowledge`.
-        self.0.word(POSITION_AT).load(Ordering::Acquire)
+        position::read(self.0.word(POSITION_AT))
     }
 
     /// How far it had read when it last told of room: a claim.
     pub(crate) fn room(&self) -> u64 {
-        // SYNC room: pairs with `Control::make_room`.
-        self.0.word(ROOM_AT).load(Ordering::Acquire)
+        position::read(self.0.word(ROOM_AT))
     }
 }

@@ -13,6 +13,9 @@ use crate::sync::Ordering;
 /// Lines so many bytes ahead are fetched early.
 const AHEAD: usize = 192;
 
+/// No lane comes so far: 4 EiB. Positions are added to without a look at the end of numbers.
+const MOST_POSITION: u64 = 1 << 62;
+
 /// The receiver's end.
 pub(crate) struct Reader<R> {
     region: R,
@@ -50,8 +53,11 @@ impl<R: Region> Reader<R> {
     pub(crate) fn new(region: R, log2: u32, base: u64, position: u64) -> Result<Self, Broken> {
         let size = 1_usize << log2;
         let ahead = position.checked_sub(base).ok_or(Broken("a position before the chunk's"))?;
-        if !ahead.is_multiple_of(HEADER as u64) {
+        if !base.is_multiple_of(HEADER as u64) || !ahead.is_multiple_of(HEADER as u64) {
             return Err(Broken("a position that is no multiple of 8"));
+        }
+        if position > MOST_POSITION {
+            return Err(Broken("a position that no lane reaches"));
         }
         let at = RING_AT + (ahead % ring(size) as u64) as usize;
         Ok(Self { region, at, ring_end: size, position, padded: false })
@@ -155,5 +161,36 @@ impl<R: Region> Reader<R> {
         self.ring_end = 1 << log2;
         self.padded = false;
         std::mem::replace(&mut self.region, region)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::lane::page::LEAST_LOG2;
+    use crate::lane::region::model::Heap;
+
+    /// `HELLO` names the position at which reading begins, and any was believed that was a multiple
+    /// of 8. A sender that began just before the end of numbers made the receiver's sum overflow
+    /// with its first message: a panic, where overflow is checked.
+    #[test]
+    fn a_position_near_the_end_of_numbers_is_refused() {
+        let begin = |base, position| {
+            Reader::new(Heap::new(1 << LEAST_LOG2), LEAST_LOG2, base, position).map(|_| ())
+        };
+        let refused = Err(Broken("a position that no lane reaches"));
+        assert_eq!(begin(u64::MAX - 15, u64::MAX - 7), refused);
+        assert_eq!(begin(0, MOST_POSITION + 8), refused);
+        assert_eq!(begin(0, MOST_POSITION), Ok(()));
+    }
+
+    /// Found by fuzzing: only the distance to the chunk's first record was looked at, so that a
+    /// lane could begin at an odd position, which its own sender would never have believed.
+    #[test]
+    fn an_odd_base_is_refused() {
+        let begin =
+            |base| Reader::new(Heap::new(1 << LEAST_LOG2), LEAST_LOG2, base, base + 8).map(|_| ());
+        assert_eq!(begin(1025), Err(Broken("a position that is no multiple of 8")));
+        assert_eq!(begin(1024), Ok(()));
     }
 }

@@ -46,6 +46,8 @@ pub(crate) struct Writer<R> {
     /// The newest's ring ends here.
     ring_end: usize,
     sequence: u64,
+    /// Bytes of chunks that were dropped before the receiver left them.
+    lent: u64,
 }
 
 /// Whether a record finds room.
@@ -83,6 +85,7 @@ impl<R: Region> Writer<R> {
             newest: Link { region: first, log2, base: 0, end: None },
             older: VecDeque::new(),
             sequence: 1,
+            lent: 0,
         }
     }
 
@@ -101,9 +104,9 @@ impl<R: Region> Writer<R> {
         self.newest.log2
     }
 
-    /// Bytes of all chunks.
+    /// Bytes of all chunks, those included that the receiver still has.
     pub(crate) fn bytes(&self) -> u64 {
-        self.chain().map(|link| 1_u64 << link.log2).sum()
+        self.lent + self.chain().map(|link| 1_u64 << link.log2).sum::<u64>()
     }
 
     /// Number of the next chunk.
@@ -116,19 +119,20 @@ impl<R: Region> Writer<R> {
         self.older.front().unwrap_or(&self.newest).base
     }
 
-    /// How far the receiver has read, as last believed.
+    /// How far the receiver has read, as last believed; not before the oldest chunk that there is,
+    /// for what was forgotten held nothing unread.
     pub(crate) fn position(&self) -> u64 {
-        self.position
+        self.position.max(self.base())
     }
 
     /// Whether everything was read, as last believed.
     pub(crate) fn is_read(&self) -> bool {
-        self.position == self.tail
+        self.position() == self.tail
     }
 
     /// Bytes of the lane that are not read, records' headers included, as last believed.
     pub(crate) fn unread_bytes(&self) -> u64 {
-        self.tail - self.position
+        self.tail - self.position()
     }
 
     /// Whether a message of `length` bytes fits without asking anybody.
@@ -182,6 +186,9 @@ impl<R: Region> Writer<R> {
         self.position = position;
         while self.older.front().is_some_and(|link| link.end.is_some_and(|end| end <= position)) {
             self.older.pop_front();
+        }
+        if position >= self.base() {
+            self.lent = 0;
         }
         Ok(())
     }
@@ -238,42 +245,48 @@ impl<R: Region> Writer<R> {
 
     /// Drops all chunks but the newest: for when everything before it is read.
     pub(crate) fn forget_old(&mut self) {
-        self.older.clear();
+        self.lent += self.older.drain(..).map(|link| 1_u64 << link.log2).sum::<u64>();
     }
 
     /// What the receiver did not read, in order, and forgets it.
     ///
     /// It reads our own memory, but where a hostile receiver says it stopped: in the middle of a
-    /// message there is no header, and the walk ends where it would leave the ring.
+    /// message there is no header, and the walk ends where it would leave the chunk's records.
     pub(crate) fn take_back(&mut self) -> Vec<Vec<u8>> {
         let mut unread = Vec::new();
-        let mut position = self.position;
+        let mut position = self.position();
         let mut links = self.older.iter().chain(std::iter::once(&self.newest));
         let Some(mut link) = links.next() else { return unread };
-        let place = |link: &Link<R>, position: u64| {
-            RING_AT + ((position - link.base) % ring(1 << link.log2) as u64) as usize
-        };
         while position < self.tail {
-            let at = place(link, position);
+            let at = RING_AT + ((position - link.base) % ring(1 << link.log2) as u64) as usize;
             let word = link.region.word(at).load(Ordering::Relaxed);
-            match Header::claimed(word) {
-                Some(Header::Message(length)) if at + size_of_message(length) <= 1 << link.log2 => {
+            let Some(header) = Header::claimed(word) else { break };
+            let size = match header {
+                Header::Message(length) => size_of_message(length),
+                Header::Padding(length) => HEADER + length,
+                Header::Next(_) => HEADER,
+            };
+            position += size as u64;
+            if position > link.end.unwrap_or(self.tail) || at + size > 1 << link.log2 {
+                break;
+            }
+            match header {
+                Header::Message(length) => {
                     let mut message = Vec::new();
                     link.region.copy_out(at + HEADER, length, &mut message);
                     unread.push(message);
-                    position += size_of_message(length) as u64;
                 }
-                Some(Header::Padding(length)) => position += (HEADER + length) as u64,
-                Some(Header::Next(_)) => {
-                    position += HEADER as u64;
+                Header::Padding(_) => {}
+                Header::Next(_) if link.end == Some(position) => {
                     let Some(next) = links.next() else { break };
                     link = next;
                 }
-                Some(Header::Message(_)) | None => break,
+                Header::Next(_) => break,
             }
         }
         self.position = self.tail;
         self.forget_old();
+        self.lent = 0;
         unread
     }
 }
@@ -285,4 +298,76 @@ fn label<R: Region>(region: &R, log2: u32, sequence: u64, base: u64) {
     region.word(VERSION_AT).store(halves, Ordering::Relaxed);
     region.word(SEQUENCE_AT).store(sequence, Ordering::Relaxed);
     region.word(BASE_AT).store(base, Ordering::Relaxed);
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::lane::page::LEAST_LOG2;
+    use crate::lane::region::model::Heap;
+
+    fn lane() -> Writer<Heap> {
+        Writer::new(Heap::new(1 << LEAST_LOG2), LEAST_LOG2)
+    }
+
+    fn go_on(writer: &mut Writer<Heap>, log2: u32) {
+        writer.go_on_in(Heap::new(1 << log2), log2);
+    }
+
+    /// A receiver that echoes what it is sent, or whose sender can be made to say things, chooses
+    /// the words of a message; and it chooses the position at which the sender looks for what is
+    /// unread. A `next` in the middle of a message led the walk into the following chunk too early,
+    /// at a position before its first: an underflow, a panic where it is checked.
+    #[test]
+    fn a_next_inside_a_message_leads_nowhere() {
+        let mut writer = lane();
+        let next = Header::Next(LEAST_LOG2).word().to_ne_bytes();
+        writer.push(&[next, next].concat());
+        go_on(&mut writer, LEAST_LOG2 + 1);
+        writer.push(b"behind it");
+        writer.believe(HEADER as u64).expect("between beginning and tail");
+        assert_eq!(writer.take_back(), Vec::<Vec<u8>>::new());
+        assert!(writer.is_read());
+    }
+
+    /// A lane that was given back forgot its large chunk at once, while its reader still stood in
+    /// front of the `next` in it. When the reader died there, the position lay before the chain's
+    /// first record: a successor refused the hand-over, and `take_back` underflowed.
+    #[test]
+    fn a_reader_that_dies_before_it_follows_a_chunk_given_back_leaves_all() {
+        let mut writer = lane();
+        go_on(&mut writer, LEAST_LOG2 + 1);
+        writer.push(b"read");
+        let read = writer.position() + writer.unread_bytes();
+        writer.believe(read).expect("all of it");
+        assert!(writer.is_read());
+        go_on(&mut writer, LEAST_LOG2);
+        writer.forget_old();
+        writer.push(b"unread");
+        // The dead reader's page still says so.
+        writer.believe(read).expect("unchanged");
+        assert_eq!(writer.position(), writer.base(), "where a successor begins");
+        assert_eq!(writer.unread_bytes(), 16);
+        assert_eq!(writer.take_back(), [b"unread"]);
+    }
+
+    #[test]
+    fn padding_inside_a_message_leads_nowhere() {
+        let mut writer = lane();
+        writer.push(&Header::Padding(0xffff_fff8).word().to_ne_bytes());
+        writer.push(b"behind it");
+        writer.believe(HEADER as u64).expect("between beginning and tail");
+        assert_eq!(writer.take_back(), Vec::<Vec<u8>>::new());
+    }
+
+    #[test]
+    fn what_is_unread_comes_back_over_all_chunks() {
+        let mut writer = lane();
+        for (log2, message) in (LEAST_LOG2 + 1..).zip([&b"one"[..], b"two", b"three"]) {
+            writer.push(message);
+            go_on(&mut writer, log2);
+        }
+        writer.push(b"");
+        assert_eq!(writer.take_back(), [&b"one"[..], b"two", b"three", b""]);
+    }
 }

@@ -1,11 +1,13 @@
 //! Where senders knock: [`Door`], the listener, those who have not said who they are, and the one
 //! descriptor that tells of everything.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::event::{Timespec, epoll};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use super::address::{Address, Place};
@@ -124,8 +126,8 @@ impl Door {
                 door.listener = Some(listener);
             }
             Some(Place::Path(path)) => {
-                let lock = with_suffix(path, ".lock");
-                door._claim = Some(Claim::take(&lock)?);
+                socket::check_path(path)?;
+                door._claim = Some(Claim::take(path)?);
                 door.listener = Some(take_over(path, mode)?);
                 door.path = Some(path.clone());
             }
@@ -203,7 +205,8 @@ impl Door {
     pub(super) fn admit(&mut self, socket: OwnedFd) -> Result<()> {
         if self.knockers.len() == MOST_KNOCKERS {
             // Whoever means it says `HELLO` with its first breath.
-            self.knockers.remove(0);
+            let oldest = self.knockers.remove(0);
+            self.unwatch(oldest.socket.as_fd());
         }
         socket::pass_credentials(&socket)?;
         let number = self.next_number;
@@ -233,7 +236,10 @@ impl Door {
 
     /// Closes those who have been silent for longer than `deadline`.
     pub(super) fn expire(&mut self, deadline: Duration) {
-        self.knockers.retain(|knocker| knocker.since.elapsed() <= deadline);
+        let silent = |knocker: &mut Knocker| knocker.since.elapsed() > deadline;
+        let expired: Vec<Knocker> = self.knockers.extract_if(.., silent).collect();
+        // A forked child of ours may hold a copy, and a copy keeps it in the set.
+        expired.iter().for_each(|knocker| self.unwatch(knocker.socket.as_fd()));
     }
 
     /// When the longest silent one will have been silent for `deadline`.
@@ -258,7 +264,7 @@ impl Door {
 }
 
 /// `path` with something behind its name.
-fn with_suffix(path: &std::path::Path, suffix: &str) -> PathBuf {
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()
@@ -268,7 +274,7 @@ fn with_suffix(path: &std::path::Path, suffix: &str) -> PathBuf {
 ///
 /// The socket is bound and listening under a name of its own first and renamed over the old one
 /// then, so that the path always leads to somebody's socket.
-fn take_over(path: &std::path::Path, mode: u32) -> Result<OwnedFd> {
+fn take_over(path: &Path, mode: u32) -> Result<OwnedFd> {
     use std::os::unix::fs::{FileTypeExt, PermissionsExt};
     let address = || path.display().to_string();
     match std::fs::symlink_metadata(path) {
@@ -278,7 +284,7 @@ fn take_over(path: &std::path::Path, mode: u32) -> Result<OwnedFd> {
         }
         _ => {}
     }
-    let new = with_suffix(path, &format!(".{}.tmp", std::process::id()));
+    let (new, _folder) = name_of_its_own(path)?;
     // The claim proves that whoever made one of this name is gone.
     let _ = std::fs::remove_file(&new);
     let listener = socket::seqpacket()?;
@@ -293,6 +299,24 @@ fn take_over(path: &std::path::Path, mode: u32) -> Result<OwnedFd> {
         let _ = std::fs::remove_file(&new);
     }
     named.map(|()| listener)
+}
+
+/// `PATH.tmp`; where that is too long for a socket's address, a short name in the same folder, by
+/// way of its descriptor, which must stay open as long as the name is used. The same each time: the
+/// next owner finds and removes what a killed one left.
+fn name_of_its_own(path: &Path) -> Result<(PathBuf, Option<OwnedFd>)> {
+    let new = with_suffix(path, ".tmp");
+    if socket::check_path(&new).is_ok() {
+        return Ok((new, None));
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let folder = rustix::fs::open(folder.unwrap_or(Path::new(".")), flags, Mode::empty())
+        .map_err(|errno| Error::system("open of the folder", errno))?;
+    let mut hasher = DefaultHasher::new();
+    path.file_name().hash(&mut hasher);
+    let new = format!("/proc/self/fd/{}/.{:016x}.tmp", folder.as_raw_fd(), hasher.finish());
+    Ok((new.into(), Some(folder)))
 }
 
 fn io(call: &'static str, error: &std::io::Error) -> Error {

@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use super::options::{OnDeath, Options};
+use super::outbound::Joined;
 use super::sender::Sender;
 use super::wire::{self, MOST_CHUNKS, Note};
 use crate::error::{Error, Result};
@@ -19,6 +20,9 @@ const COMFORTABLE_LOG2: u32 = 16;
 
 /// An awake reader that makes no room for so long does not keep up.
 const KEEPING_UP: Duration = Duration::from_micros(100);
+
+/// More room is asked for this often at most.
+const BETWEEN_WANTS: Duration = Duration::from_millis(10);
 
 impl Sender {
     /// Whether a message of `length` bytes has room now, in this chunk or in a new one.
@@ -84,17 +88,27 @@ impl Sender {
             if self.connection.joined.is_none() {
                 return Ok(false);
             }
-            let wanted = wire::write(Note::Want(cap));
-            socket::send(&self.connection.socket, &wanted, &[])?;
-            return Ok(false);
+            return self.ask_for(cap).map(|()| false);
         }
         self.go_on_in(log2)
+    }
+
+    /// Asks to be granted more; not at every look for room, or the queue would be full of it.
+    fn ask_for(&mut self, bytes: u64) -> Result<()> {
+        let now = Instant::now();
+        if self.wanted.is_none_or(|wanted| now - wanted >= BETWEEN_WANTS) {
+            self.wanted = Some(now);
+            socket::send(&self.connection.socket, &wire::write(Note::Want(bytes)), &[])?;
+        }
+        Ok(())
     }
 
     /// Returns to a small chunk, if everything in the large one is read.
     pub(super) fn give_back(&mut self) {
         let small = first_log2(&self.options);
-        if self.refresh().is_ok() && self.writer.is_read() && self.writer.log2() > small {
+        let granted = self.connection.joined.as_ref().map_or(0, Joined::granted);
+        let fits = self.writer.bytes() + (1 << small) <= granted;
+        if self.refresh().is_ok() && self.writer.is_read() && self.writer.log2() > small && fits {
             // Should there be no memory for the small one, the large one stays.
             if let Ok(true) = self.go_on_in(small) {
                 self.writer.forget_old();

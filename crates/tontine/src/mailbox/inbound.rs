@@ -15,8 +15,9 @@ use crate::lane::region::Region;
 use crate::lane::{Found, Reader};
 use crate::life::Watch;
 use crate::sync::{Ordering, fence};
-use crate::sys::region::PeerRegion;
-use crate::sys::{limits, membarrier, socket};
+use crate::sys::region::{PeerRegion, Unfit};
+use crate::sys::socket::{self, Passed};
+use crate::sys::{limits, membarrier};
 
 /// One lane, with everything that the receiver holds for it.
 pub(super) struct Inbound {
@@ -33,6 +34,14 @@ pub(super) struct Inbound {
     pub(super) ended: bool,
     /// Chunks passed and not yet announced, the oldest first.
     passed: VecDeque<(PeerRegion, u32)>,
+    /// The chunk behind those, for which there was no memory.
+    unmapped: Option<(Passed, u32)>,
+    /// Notes were left in the queue when they were last read.
+    more_notes: bool,
+    /// What was wrong with a chunk or its note.
+    broken: Option<Broken>,
+    /// It would like to have more than it was granted.
+    pub(super) wants: bool,
     /// Since when it has been empty, with a chunk larger than it began with.
     pub(super) idle_since: Option<Instant>,
     asked_back: bool,
@@ -77,6 +86,10 @@ impl Inbound {
             found_before: 0,
             ended: false,
             passed: beginning.passed,
+            unmapped: None,
+            more_notes: false,
+            broken: None,
+            wants: false,
             idle_since: None,
             asked_back: false,
             first_size,
@@ -134,11 +147,24 @@ impl Inbound {
     /// Goes on in the chunk that `next` announced. The sender passed it before.
     #[cold]
     fn follow(&mut self, log2: u32) -> Result<Option<usize>, Broken> {
+        if let Some(broken) = self.broken {
+            return Err(broken);
+        }
+        let followed = self.follow_sound(log2);
+        // A second look would not find the note again that was wrong.
+        self.broken = followed.err();
+        followed
+    }
+
+    fn follow_sound(&mut self, log2: u32) -> Result<Option<usize>, Broken> {
         if self.passed.is_empty() {
             self.read_notes()?;
         }
-        let (region, passed) =
-            self.passed.pop_front().ok_or(Broken("`next`, and no chunk was passed"))?;
+        let Some((region, passed)) = self.passed.pop_front() else {
+            // It may be behind more notes than one look takes, or we lack what it takes to open it.
+            let later = self.more_notes;
+            return if later { Ok(None) } else { Err(Broken("`next`, and no chunk was passed")) };
+        };
         if passed != log2 {
             return Err(Broken("`next` names another size than the chunk that was passed"));
         }
@@ -209,6 +235,9 @@ impl Inbound {
     #[cold]
     fn tell_of_room(&mut self) {
         self.told_at = self.reader.position();
+        // First: where it is padding that was passed, the exact position has not told of it, and a
+        // sender that has seen the room would find us to have unread it.
+        self.control.acknowledge(self.told_at);
         self.control.make_room(self.told_at);
         // The mirror of the doorbell: our position is stored, now we load `waiting`; the sender
         // stores `waiting`, then looks at the position once more.
@@ -230,13 +259,25 @@ impl Inbound {
     /// It said what no honest sender says.
     pub(super) fn read_notes(&mut self) -> Result<(), Broken> {
         let mut bytes = [0; wire::LONGEST];
+        self.more_notes = true;
+        if let Some((descriptors, log2)) = self.unmapped.take() {
+            self.pass(descriptors, log2)?;
+        }
         for _ in 0..2 * MOST_CHUNKS {
+            if self.unmapped.is_some() {
+                return Ok(());
+            }
             let received = match socket::receive(&self.socket, &mut bytes) {
                 Ok(Some(received)) => received,
-                // Nothing there, or no descriptor free for what is: later.
-                Ok(None) | Err(_) => return Ok(()),
+                Ok(None) => {
+                    self.more_notes = false;
+                    return Ok(());
+                }
+                // No memory for what is there: later.
+                Err(_) => return Ok(()),
             };
             if received.hung_up {
+                self.more_notes = false;
                 self.ended = true;
                 return Ok(());
             }
@@ -245,24 +286,31 @@ impl Inbound {
                 limits::raise_descriptors();
                 return Ok(());
             }
-            let note = wire::read(&bytes[..received.len]);
+            let note = wire::read_received(&received, &bytes);
             match (note, received.fds.len()) {
-                (Ok(Note::Chunk(log2, _)), 1) => self.pass(&received.fds[0], log2)?,
-                (Ok(Note::Want(bytes)), 0) => self.cap = self.cap.max(bytes),
-                _ => {
-                    socket::close_hostile(received.fds);
-                    return Err(Broken("a message that a sender does not send"));
+                (Ok(Note::Chunk(log2, _)), 1) => self.pass(received.fds, log2)?,
+                (Ok(Note::Want(bytes)), 0) => {
+                    self.cap = self.cap.max(bytes);
+                    self.wants = true;
                 }
+                _ => return Err(Broken("a message that a sender does not send")),
             }
         }
         Ok(())
     }
 
-    fn pass(&mut self, descriptor: &OwnedFd, log2: u32) -> Result<(), Broken> {
+    fn pass(&mut self, descriptors: Passed, log2: u32) -> Result<(), Broken> {
         if self.passed.len() == MOST_CHUNKS {
             return Err(Broken("more chunks passed than used"));
         }
-        let region = map_chunk(descriptor, log2)?;
+        let region = match PeerRegion::map(descriptors[0].as_fd(), chunk_size(log2)?) {
+            Ok(region) => region,
+            Err(Unfit::System(..)) => {
+                self.unmapped = Some((descriptors, log2));
+                return Ok(());
+            }
+            Err(unfit) => return Err(Broken(unfit.what())),
+        };
         let passed: u64 = self.passed.iter().map(|(_, log2)| 1_u64 << log2).sum();
         if self.reader.size() as u64 + passed + (1 << log2) > self.granted {
             return Err(Broken("a chunk larger than what was granted"));
@@ -307,11 +355,8 @@ impl Inbound {
     }
 }
 
-/// Maps a chunk that a sender passed.
-pub(super) fn map_chunk(descriptor: &OwnedFd, log2: u32) -> Result<PeerRegion, Broken> {
-    if !(LEAST_LOG2..=MOST_LOG2).contains(&log2) {
-        return Err(Broken("a chunk of impossible size"));
-    }
-    let size = 1_usize << log2;
-    PeerRegion::map(descriptor.as_fd(), size).map_err(|unfit| Broken(unfit.what()))
+/// Bytes of a chunk that a sender announced.
+pub(super) fn chunk_size(log2: u32) -> Result<usize, Broken> {
+    let possible = (LEAST_LOG2..=MOST_LOG2).contains(&log2);
+    possible.then(|| 1 << log2).ok_or(Broken("a chunk of impossible size"))
 }

@@ -14,6 +14,9 @@ const TURN: u32 = 64;
 /// Idle lanes that are looked at in each pass.
 const IDLE_A_PASS: usize = 2;
 
+/// Passes over busy lanes that yield something, before idle ones are looked at all the same.
+const BUSY_PASSES: u32 = 16;
+
 /// Looks at the only busy lane before the others get one.
 const LOOKS_AT_ONE: u32 = 64;
 
@@ -32,6 +35,8 @@ pub(super) struct Lanes {
     left: u32,
     next_busy: usize,
     next_idle: usize,
+    /// Passes since idle lanes were looked at.
+    since_idle: u32,
     symmetric: usize,
     /// Bytes of chunks that all lanes together may have.
     granted: u64,
@@ -145,6 +150,24 @@ impl Lanes {
     /// One pass: every busy lane, and a few idle ones or all.
     #[inline]
     pub(super) fn pass(&mut self, all: bool) -> Option<Taken> {
+        // Busy lanes that always have something would keep the idle ones waiting for ever.
+        let idle_first = self.left == 0 || self.since_idle >= BUSY_PASSES;
+        if idle_first && let Some(taken) = self.pass_idle(IDLE_A_PASS) {
+            return Some(taken);
+        }
+        self.since_idle += 1;
+        if let Some(taken) = self.pass_busy() {
+            return Some(taken);
+        }
+        match (all, idle_first) {
+            (true, _) => self.pass_idle(usize::MAX),
+            (false, true) => None,
+            (false, false) => self.pass_idle(IDLE_A_PASS),
+        }
+    }
+
+    #[inline]
+    fn pass_busy(&mut self) -> Option<Taken> {
         for _ in 0..self.busy.len() {
             self.next_busy =
                 if self.next_busy + 1 < self.busy.len() { self.next_busy + 1 } else { 0 };
@@ -153,8 +176,14 @@ impl Lanes {
                 return Some(taken);
             }
         }
-        let idle = if all { self.idle.len() } else { self.idle.len().min(IDLE_A_PASS) };
-        for _ in 0..idle {
+        None
+    }
+
+    /// Looks at so many idle lanes; one that has something becomes busy.
+    #[inline]
+    fn pass_idle(&mut self, most: usize) -> Option<Taken> {
+        self.since_idle = 0;
+        for _ in 0..self.idle.len().min(most) {
             self.next_idle =
                 if self.next_idle + 1 < self.idle.len() { self.next_idle + 1 } else { 0 };
             let Some(&slot) = self.idle.get(self.next_idle) else { break };

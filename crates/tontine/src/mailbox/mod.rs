@@ -27,6 +27,8 @@
 //! such a queue.
 
 mod address;
+#[cfg(feature = "tokio")]
+mod asynchronous;
 mod door;
 mod growth;
 mod inbound;
@@ -41,9 +43,11 @@ mod sender;
 mod service;
 mod succession;
 mod welcome;
-mod wire;
+pub(crate) mod wire;
 
 pub use address::Address;
+#[cfg(feature = "tokio")]
+pub use asynchronous::{AsyncMailbox, AsyncSender};
 pub use message::{InPlace, Message, SenderId};
 pub use options::{Fences, OnDeath, Options, Waiting};
 pub use receiver::Mailbox;

@@ -9,7 +9,7 @@ use crate::lane::page::VERSION;
 use crate::life::Watch;
 use crate::sync::{Ordering, fence};
 use crate::sys::socket::{self, Received};
-use crate::sys::{limits, membarrier, pidfd};
+use crate::sys::{bell, limits, membarrier, pidfd};
 
 /// What a welcome sender holds of its receiver.
 pub(super) struct Joined {
@@ -26,12 +26,16 @@ pub(super) struct Joined {
 pub(super) struct Connection {
     pub(super) socket: OwnedFd,
     pub(super) joined: Option<Joined>,
+    /// The process that listens where we connected to, of which we know no more until its welcome.
+    owner: Option<OwnedFd>,
 }
 
 /// What came over the socket.
 pub(super) enum Heard {
     /// Nothing more.
     Nothing,
+    /// Something for which this process has too many descriptors open.
+    Unreadable,
     /// A welcome, or word of room.
     Something,
     /// The other end is gone.
@@ -104,8 +108,7 @@ impl Joined {
     #[cold]
     #[inline(never)]
     fn ring(&self) {
-        // A counter that is full has rung already; one whose receiver is gone needs no ring.
-        let _ = rustix::io::write(&self.doorbell, &1_u64.to_ne_bytes());
+        bell::ring(&self.doorbell);
     }
 }
 
@@ -117,8 +120,8 @@ fn separate_fully() {
 }
 
 impl Connection {
-    pub(super) fn new(socket: OwnedFd) -> Self {
-        Self { socket, joined: None }
+    pub(super) fn new(socket: OwnedFd, owner: Option<OwnedFd>) -> Self {
+        Self { socket, joined: None, owner }
     }
 
     /// Who is at the other end, as far as it is known.
@@ -130,7 +133,7 @@ impl Connection {
     ///
     /// # Errors
     /// It refuses us, speaks another version, or breaks the protocol.
-    pub(super) fn hear(&mut self, admits: impl Fn(u32) -> bool) -> Result<Heard> {
+    pub(super) fn hear(&mut self, admits: &dyn Fn(u32) -> bool) -> Result<Heard> {
         let mut bytes = [0; wire::LONGEST];
         let Some(received) = socket::receive(&self.socket, &mut bytes)? else {
             return Ok(Heard::Nothing);
@@ -140,42 +143,44 @@ impl Connection {
         }
         if received.truncated {
             // Its descriptors find no room in our table, and it stays where it is.
-            limits::raise_descriptors();
-            return Ok(Heard::Nothing);
+            let again = limits::raise_descriptors();
+            return if again { self.hear(admits) } else { Ok(Heard::Unreadable) };
         }
-        let wrong = |what| Error::Protocol { peer: self.peer(), what };
-        match wire::read(&bytes[..received.len]) {
+        match wire::read_received(&received, &bytes) {
             Ok(Note::Welcome(welcome)) if self.joined.is_none() => {
                 self.joined = Some(join(welcome, received, admits)?);
+                self.owner = None;
                 Ok(Heard::Something)
             }
             Ok(Note::Room) if received.fds.is_empty() => Ok(Heard::Something),
-            Ok(Note::Refused(errno)) => Err(self.refused(errno)),
+            Ok(Note::Refused(errno)) => Err(self.refused(errno, &received)),
             Err(Unreadable::Version(theirs)) => Err(Error::Version { ours: VERSION, theirs }),
             Ok(_) | Err(Unreadable::Malformed(_)) => {
-                let error = wrong("a message that a receiver does not send");
-                socket::close_hostile(received.fds);
-                Err(error)
+                let what = "a message that a receiver does not send";
+                Err(Error::Protocol { peer: self.peer(), what })
             }
         }
     }
 
-    fn refused(&self, errno: i32) -> Error {
-        let peer = self.peer();
-        match errno {
-            libc::EACCES => Error::Denied { peer, allowed: peer.uid },
+    fn refused(&self, errno: i32, received: &Received) -> Error {
+        match (errno, &received.from) {
+            (libc::EACCES, Some(receiver)) => {
+                let uid = rustix::process::geteuid().as_raw();
+                let ours = Peer { pid: Some(std::process::id()), uid };
+                Error::Denied { peer: ours, allowed: receiver.uid }
+            }
             _ => Error::Refused { errno },
         }
     }
 
     /// What to wait on: the socket, and the end of the process.
     pub(super) fn waits(&self) -> (BorrowedFd<'_>, Option<BorrowedFd<'_>>) {
-        let process = self.joined.as_ref().and_then(|joined| joined.process.as_ref());
+        let process = self.joined.as_ref().map_or(&self.owner, |joined| &joined.process).as_ref();
         (self.socket.as_fd(), process.map(AsFd::as_fd))
     }
 }
 
-fn join(welcome: Welcome, received: Received, admits: impl Fn(u32) -> bool) -> Result<Joined> {
+fn join(welcome: Welcome, received: Received, admits: &dyn Fn(u32) -> bool) -> Result<Joined> {
     let from = received.from.ok_or(Error::Protocol {
         peer: Peer { pid: None, uid: u32::MAX },
         what: "a WELCOME without credentials",
@@ -185,14 +190,19 @@ fn join(welcome: Welcome, received: Received, admits: impl Fn(u32) -> bool) -> R
         return Err(Error::Denied { peer, allowed: rustix::process::geteuid().as_raw() });
     }
     let wrong = |what| Error::Protocol { peer, what };
-    let Ok([page, control, doorbell]) = <[OwnedFd; 3]>::try_from(received.fds) else {
+    let mut passed = received.fds;
+    let [page, control, doorbell] = &passed[..] else {
         return Err(wrong("WELCOME with another number of descriptors than three"));
     };
-    let watch = Watch::of_peer(&page, peer)?;
+    if !bell::is_button(doorbell) {
+        return Err(wrong("WELCOME with a doorbell that is no Unix socket"));
+    }
+    let watch = Watch::of_peer(page, peer)?;
     if watch.sleeping(welcome.desk).is_none() {
         return Err(wrong("WELCOME with a desk that is none"));
     }
     let control = Controlled::map(control.as_fd()).map_err(wrong)?;
+    let doorbell = passed.pop().ok_or_else(|| wrong("WELCOME without a doorbell"))?;
     let process = received.pidfd.or_else(|| pidfd::open(peer.pid?).ok());
     let symmetric = welcome.fences == FenceMode::Symmetric;
     Ok(Joined { watch, desk: welcome.desk, control, doorbell, symmetric, process, peer })

@@ -59,6 +59,30 @@ impl Patience {
 }
 
 impl Sender {
+    /// Prepares for waiting on the descriptor until there is room for a message of `length` bytes:
+    /// from now on the receiver sends word. `true`: there is none, wait; `false`: call
+    /// [`Sender::try_send`]. Arm again before each wait.
+    ///
+    /// The descriptor does not tell of a reader that called `exec` or was killed and left a forked
+    /// child behind: wait for half a second at a time. Nor does it tell of a successor, while one
+    /// is waited for.
+    ///
+    /// # Errors
+    /// As [`Sender::try_send`], but for [`Error::WouldBlock`].
+    pub fn arm(&mut self, length: usize) -> Result<bool> {
+        self.check()?;
+        self.say_waiting(1);
+        self.armed = true;
+        // Where the kernel forbids the barrier by now, nobody could be sure to send word: the
+        // caller has to look again and again.
+        let sure = self.connection.joined.as_ref().is_none_or(Joined::separate_heavily);
+        let room = self.ready().and_then(|()| self.find_room(length, true, true));
+        if !matches!(room, Ok(false)) {
+            self.disarm();
+        }
+        Ok(!room? && sure)
+    }
+
     /// Calls `done` until it says so; spins, then sleeps, as the options say. Told to be thorough,
     /// it looks for more than room.
     pub(super) fn wait_until(
@@ -103,11 +127,7 @@ impl Sender {
         let sure = self.connection.joined.as_ref().is_none_or(Joined::separate_heavily);
         let slept = match done(self, true) {
             Ok(false) => {
-                let longest = match (sure, &self.ended) {
-                    (true, None) => LONGEST_SLEEP,
-                    (true, Some(_)) => LOOK_FOR_SUCCESSOR,
-                    (false, _) => UNSURE_SLEEP,
-                };
+                let longest = if sure { self.longest_wait() } else { UNSURE_SLEEP };
                 self.poll(patience.left(longest)).map(|()| false)
             }
             other => other,
@@ -121,6 +141,19 @@ impl Sender {
         for link in self.writer.chain() {
             half_of_own(&link.region, WAITING_AT).store(waiting, Ordering::Relaxed);
         }
+    }
+
+    /// Takes back what [`Sender::arm`] said.
+    pub(super) fn disarm(&mut self) {
+        if self.armed {
+            self.say_waiting(0);
+            self.armed = false;
+        }
+    }
+
+    /// How long a wait may last until it is time to look again, whatever the descriptors say.
+    pub(super) fn longest_wait(&self) -> Duration {
+        if self.ended.is_some() { LOOK_FOR_SUCCESSOR } else { LONGEST_SLEEP }
     }
 
     pub(super) fn poll(&mut self, timeout: Duration) -> Result<()> {

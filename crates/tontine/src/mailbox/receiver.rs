@@ -112,8 +112,7 @@ impl Mailbox {
         if let Some(from) = self.recv_fast().or_else(|| self.recv_soon()) {
             return Ok(self.message(from));
         }
-        let taken = self.wait(None)?;
-        Ok(self.hand_out(taken))
+        self.recv_slowly(None)
     }
 
     /// As [`Mailbox::recv`], without waiting.
@@ -137,8 +136,7 @@ impl Mailbox {
         if let Some(from) = self.recv_fast() {
             return Ok(self.message(from));
         }
-        let taken = self.wait(Instant::now().checked_add(timeout))?;
-        Ok(self.hand_out(taken))
+        self.recv_slowly(Instant::now().checked_add(timeout))
     }
 
     /// Gives all messages that are there to `each`, at most `most`, and acknowledges them one by
@@ -175,8 +173,12 @@ impl Mailbox {
     ///
     /// # Errors
     /// As [`Mailbox::recv`].
+    #[inline]
     pub unsafe fn recv_in_place(&mut self) -> Result<InPlace<'_>> {
-        let taken = self.wait(None)?;
+        let taken = match self.take_fast().or_else(|| self.take_soon()) {
+            Some(taken) => taken,
+            None => self.wait(None)?,
+        };
         Ok(self.show(taken))
     }
 
@@ -187,8 +189,12 @@ impl Mailbox {
     ///
     /// # Errors
     /// As [`Mailbox::try_recv`].
+    #[inline]
     pub unsafe fn try_recv_in_place(&mut self) -> Result<InPlace<'_>> {
-        let taken = self.next_or_service()?.ok_or(Error::WouldBlock)?;
+        let taken = match self.take_fast() {
+            Some(taken) => taken,
+            None => self.next_or_service()?.ok_or(Error::WouldBlock)?,
+        };
         Ok(self.show(taken))
     }
 
@@ -196,11 +202,28 @@ impl Mailbox {
     /// again. The next receiving call does it too.
     #[inline(always)]
     pub fn acknowledge(&mut self) {
+        if !self.guard.is_forked() {
+            self.acknowledge_own();
+        }
+    }
+
+    /// As [`Mailbox::acknowledge`], in the process that made it: its memory is not mapped in a
+    /// forked child.
+    #[inline(always)]
+    fn acknowledge_own(&mut self) {
         if let Some(taken) = self.taken.take()
             && let Some(lane) = self.lanes.at(taken.slot)
         {
             lane.acknowledge(taken.length);
         }
+    }
+
+    /// Takes the message last received for not received: the next call of a `recv` finds it again,
+    /// perhaps after others'; and so does a successor, should the mailbox be dropped instead. For a
+    /// program that could not do what the message asked for. Without this, dropping acknowledges.
+    #[inline]
+    pub fn put_back(&mut self) {
+        self.taken = None;
     }
 
     /// The descriptor to wait on, with `poll`, `epoll` or a runtime: readable when there is
@@ -271,6 +294,13 @@ impl Mailbox {
         Some((lane.id, lane.peer))
     }
 
+    #[cold]
+    #[inline(never)]
+    fn recv_slowly(&mut self, deadline: Option<Instant>) -> Result<Message<'_>> {
+        let taken = self.wait(deadline)?;
+        Ok(self.hand_out(taken))
+    }
+
     /// The same after a short wait for that lane: the shortest way from its header to the program.
     #[inline]
     fn recv_soon(&mut self) -> Option<(SenderId, Peer)> {
@@ -281,6 +311,29 @@ impl Mailbox {
         self.recv_fast()
     }
 
+    /// As `recv_fast`, without the copy.
+    #[inline(always)]
+    fn take_fast(&mut self) -> Option<Taken> {
+        if self.guard.is_forked() || self.armed {
+            return None;
+        }
+        self.acknowledge();
+        let lane = self.lanes.in_turn()?;
+        let length = lane.message()?;
+        self.taken = Some(Taken { slot: lane.id.slot, length });
+        self.taken
+    }
+
+    /// As `recv_soon`, without the copy.
+    #[inline]
+    fn take_soon(&mut self) -> Option<Taken> {
+        if self.options.waiting == Waiting::Sleep {
+            return None;
+        }
+        self.lanes.wait_for_turn();
+        self.take_fast()
+    }
+
     #[inline(always)]
     fn message(&self, (sender, peer): (SenderId, Peer)) -> Message<'_> {
         Message { bytes: &self.copied, sender, peer }
@@ -289,12 +342,13 @@ impl Mailbox {
     /// The next message that is there.
     fn next(&mut self) -> Result<Option<Taken>> {
         self.check()?;
-        self.acknowledge();
+        self.acknowledge_own();
         self.since_service += 1;
         self.taken = self.next_of_all();
         Ok(self.taken)
     }
 
+    #[inline(never)]
     fn next_of_all(&mut self) -> Option<Taken> {
         if self.since_service > SERVICE_AFTER {
             // An error here comes again when there is nothing to do but to wait.
@@ -303,7 +357,9 @@ impl Mailbox {
         self.lanes.pass(false)
     }
 
-    fn next_or_service(&mut self) -> Result<Option<Taken>> {
+    /// The next message, found at once or after a look at connections.
+    pub(super) fn next_or_service(&mut self) -> Result<Option<Taken>> {
+        self.check()?;
         self.disarm();
         if let Some(taken) = self.next()? {
             return Ok(Some(taken));
@@ -313,7 +369,7 @@ impl Mailbox {
         Ok(self.taken)
     }
 
-    fn hand_out(&mut self, taken: Taken) -> Message<'_> {
+    pub(super) fn hand_out(&mut self, taken: Taken) -> Message<'_> {
         self.copied.clear();
         let Some(lane) = self.lanes.at(taken.slot) else {
             unreachable!("a lane with a message that is not acknowledged stays")
@@ -322,6 +378,7 @@ impl Mailbox {
         Message { sender: lane.id, peer: lane.peer, bytes: &self.copied }
     }
 
+    #[inline]
     fn show(&mut self, taken: Taken) -> InPlace<'_> {
         let Some(lane) = self.lanes.at(taken.slot) else {
             unreachable!("a lane with a message that is not acknowledged stays")
@@ -334,6 +391,7 @@ impl Mailbox {
     /// The next message, once there is one.
     #[inline]
     fn wait(&mut self, deadline: Option<Instant>) -> Result<Taken> {
+        self.check()?;
         self.disarm();
         match self.next()? {
             Some(taken) => Ok(taken),
@@ -341,6 +399,8 @@ impl Mailbox {
         }
     }
 
+    #[cold]
+    #[inline(never)]
     fn wait_longer(&mut self, deadline: Option<Instant>) -> Result<Taken> {
         let spin_until = match self.options.waiting {
             Waiting::Spin => None,
@@ -387,10 +447,9 @@ impl Mailbox {
     /// Sleeps until something happens, or the deadline.
     fn sleep(&mut self, deadline: Option<Instant>) -> Result<Option<Taken>> {
         let left = |at: Instant| at.saturating_duration_since(Instant::now());
-        let nudge = self.give_back();
-        let expiry = self.door.next_expiry(self.options.handshake_deadline);
+        let nudge = self.nudge();
         let unsure = (!self.announce_sleep()).then_some(UNSURE_SLEEP);
-        let timeout = [deadline.map(left), nudge, expiry, unsure].into_iter().flatten().min();
+        let timeout = [deadline.map(left), nudge, unsure].into_iter().flatten().min();
         self.taken = self.lanes.pass(true);
         let happened = match self.taken {
             Some(_) => Ok(()),
@@ -417,7 +476,7 @@ impl Mailbox {
         !self.lanes.any_asymmetric() || membarrier::heavy()
     }
 
-    fn disarm(&mut self) {
+    pub(super) fn disarm(&mut self) {
         if self.armed {
             self.desk.sleeping().store(0, Ordering::Relaxed);
             self.armed = false;

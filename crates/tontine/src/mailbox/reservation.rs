@@ -6,7 +6,8 @@ use std::ops::{Deref, DerefMut};
 
 use super::outbound::Joined;
 use super::sender::Sender;
-use crate::error::Result;
+#[allow(unused_imports, reason = "for the documentation")]
+use crate::error::{Error, Result};
 
 /// Room for one message, written in place. Dropped without [`Reservation::commit`], nothing was
 /// sent.
@@ -20,8 +21,10 @@ impl Reservation<'_> {
     /// Sends what stands in it.
     ///
     /// # Errors
-    /// The reader died or closed meanwhile, and nothing was sent.
+    /// The reader died or closed meanwhile, and nothing was sent; [`Error::Forked`].
+    #[inline]
     pub fn commit(self) -> Result<()> {
+        self.sender.check()?;
         if !self.sender.connection.joined.as_ref().is_none_or(Joined::is_alive) {
             self.sender.ready()?;
         }

@@ -10,7 +10,7 @@ use super::outbound::{Connection, Heard, Joined};
 use super::patience::Patience;
 use super::reservation::Reservation;
 use super::succession;
-use super::wire::FenceMode;
+use super::wire::{self, FenceMode, Note};
 use crate::error::{Error, Peer, Result};
 use crate::lane::page::{CLOSED, GIVE_BACK, LEAST_LOG2, MOST_LOG2, longest_message};
 use crate::lane::{Room, Writer};
@@ -18,6 +18,9 @@ use crate::life::Life;
 use crate::sys::fork::Guard;
 use crate::sys::region::OwnRegion;
 use crate::sys::{membarrier, pidfd, socket};
+
+/// What the receiver says is taken in so many pieces, before it is the caller's turn again.
+const NOTES_AT_ONCE: usize = 32;
 
 /// One sender's lane to a mailbox.
 ///
@@ -35,8 +38,14 @@ pub struct Sender {
     pub(super) kept: Vec<OwnedFd>,
     /// When a successor was last looked for.
     pub(super) looked: Option<Instant>,
+    /// Something waits on the socket that we have too many descriptors open for.
+    pub(super) unreadable: bool,
+    /// When more room was last asked for.
+    pub(super) wanted: Option<Instant>,
     /// Since when a message has waited for room that an awake reader may make.
     pub(super) full_since: Option<Instant>,
+    /// Told by [`Sender::arm`] that it waits.
+    pub(super) armed: bool,
 }
 
 impl std::fmt::Debug for Sender {
@@ -72,28 +81,36 @@ impl Sender {
     }
 
     pub(super) fn open(address: Address, options: Options) -> Result<Self> {
-        let socket = succession::connect(&address, &options)?;
-        let mut sender = Self::open_over(socket, options)?;
+        let connection = succession::connect(&address, &options, options.handshake_deadline)?;
+        let mut sender = Self::begin(connection, options)?;
         sender.address = Some(address);
         Ok(sender)
     }
 
     pub(super) fn open_over(socket: OwnedFd, options: Options) -> Result<Self> {
+        // Whoever made a pair is not who has its other end.
+        Self::begin(Connection::new(socket, None), options)
+    }
+
+    fn begin(connection: Connection, options: Options) -> Result<Self> {
         let life = Life::current().map_or_else(Life::join, Ok)?;
-        socket::pass_credentials(&socket)?;
+        socket::pass_credentials(&connection.socket)?;
         let log2 = first_log2(&options);
         let (region, descriptor) = OwnRegion::new("tontine-chunk", 1 << log2)?;
         let mut sender = Self {
             writer: Writer::new(region, log2),
             guard: Guard::here()?,
-            connection: Connection::new(socket),
+            connection,
             ended: None,
             options,
             address: None,
             life,
             kept: vec![descriptor],
             looked: None,
+            unreadable: false,
+            wanted: None,
             full_since: None,
+            armed: false,
         };
         sender.say_hello()?;
         if sender.options.on_death == OnDeath::Fail {
@@ -150,8 +167,11 @@ impl Sender {
     ///
     /// # Errors
     /// As [`Sender::send`].
+    #[inline]
     pub fn reserve(&mut self, length: usize) -> Result<Reservation<'_>> {
-        self.make_room(length, &Patience::Endless)?;
+        if !self.has_room(length) {
+            self.make_room(length, &Patience::Endless)?;
+        }
         Ok(Reservation { sender: self, length })
     }
 
@@ -159,8 +179,11 @@ impl Sender {
     ///
     /// # Errors
     /// As [`Sender::try_send`].
+    #[inline]
     pub fn try_reserve(&mut self, length: usize) -> Result<Reservation<'_>> {
-        self.make_room(length, &Patience::None)?;
+        if !self.has_room(length) {
+            self.make_room(length, &Patience::None)?;
+        }
         Ok(Reservation { sender: self, length })
     }
 
@@ -172,7 +195,7 @@ impl Sender {
     pub fn unread(&mut self) -> Result<Vec<Vec<u8>>> {
         self.check()?;
         self.listen();
-        if self.ended.is_none() && self.is_open_or_unknown() {
+        if self.ended.is_none() && self.may_be_read() {
             return Err(Error::WouldBlock);
         }
         // A false position ends in `ended`; the last one believed stands.
@@ -183,8 +206,10 @@ impl Sender {
 
     /// Bytes in the lane that the reader has not acknowledged, 8 a message and padding included.
     pub fn unread_bytes(&mut self) -> u64 {
-        self.listen();
-        let _ = self.refresh();
+        if !self.guard.is_forked() {
+            self.listen();
+            let _ = self.refresh();
+        }
         self.writer.unread_bytes()
     }
 
@@ -216,7 +241,8 @@ impl Sender {
         Ok(())
     }
 
-    /// Readable when [`Sender::service`] has something to do: room, or the reader's end.
+    /// Readable when [`Sender::service`] has something to do: the reader's end, or, once armed,
+    /// room.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.connection.socket.as_fd()
     }
@@ -234,7 +260,7 @@ impl Sender {
     }
 
     #[inline(always)]
-    fn check(&self) -> Result<()> {
+    pub(super) fn check(&self) -> Result<()> {
         if self.guard.is_forked() { Err(Error::Forked) } else { Ok(()) }
     }
 
@@ -248,6 +274,13 @@ impl Sender {
         self.writer.push(message);
         joined.ring_if_asleep();
         true
+    }
+
+    /// Whether a message of `length` bytes could be sent at once, without looking for room.
+    #[inline(always)]
+    fn has_room(&self, length: usize) -> bool {
+        let open = self.connection.joined.as_ref().is_some_and(Joined::is_open);
+        open && !self.guard.is_forked() && self.writer.fits(length)
     }
 
     #[cold]
@@ -269,6 +302,11 @@ impl Sender {
         }
         if let Some(joined) = &self.connection.joined {
             joined.ring_if_asleep();
+        } else if self.unreadable {
+            // Its WELCOME has the doorbell, and finds no room in our descriptor table. A note wakes
+            // a receiver as well.
+            let note = wire::write(Note::Want(self.options.lane_cap));
+            let _ = socket::send(&self.connection.socket, &note, &[]);
         }
     }
 
@@ -279,10 +317,11 @@ impl Sender {
             && self.ended.is_none()
             && self.connection.joined.as_ref().is_some_and(Joined::is_open)
             && self.refresh_room().is_ok()
-            && self.writer.make_room(length) == Room::Here
+            && (self.writer.fits(length) || self.writer.make_room(length) == Room::Here)
     }
 
     fn make_room(&mut self, length: usize, patience: &Patience) -> Result<()> {
+        self.disarm();
         if self.find_room_read_meanwhile(length) {
             return Ok(());
         }
@@ -321,7 +360,7 @@ impl Sender {
     }
 
     fn look_at_reader(&mut self) {
-        let Some(joined) = &self.connection.joined else { return };
+        let Some(joined) = &self.connection.joined else { return self.look_at_process() };
         let peer = joined.peer;
         if !joined.is_alive() {
             self.ended = Some(Error::OwnerDied { peer });
@@ -332,22 +371,39 @@ impl Sender {
 
     /// After a sleep: whether the reader's process has ended, whatever its life word says.
     pub(super) fn look_at_process(&mut self) {
-        let Some(joined) = &self.connection.joined else { return };
-        if self.ended.is_none() && joined.process.as_ref().is_some_and(pidfd::has_ended) {
-            self.ended = Some(Error::OwnerDied { peer: joined.peer });
+        let (_, process) = self.connection.waits();
+        if self.ended.is_some() || !process.is_some_and(pidfd::has_ended) {
+            return;
+        }
+        // What it said before its end counts: it may have welcomed us, and acknowledged on the page
+        // that came with that, since we listened.
+        self.listen();
+        if self.ended.is_none() && !self.unreadable {
+            self.ended = Some(Error::OwnerDied { peer: self.connection.peer() });
         }
     }
 
-    fn is_open_or_unknown(&self) -> bool {
-        self.connection.joined.as_ref().is_none_or(Joined::is_open)
+    /// Whether the reader may be reading, as far as we know.
+    fn may_be_read(&self) -> bool {
+        let joined = self.connection.joined.as_ref();
+        joined.is_none_or(|joined| joined.is_alive() && joined.state() & CLOSED == 0)
     }
 
     /// Takes what the receiver said on the socket.
     pub(super) fn listen(&mut self) {
-        while self.ended.is_none() {
+        self.unreadable = false;
+        // A hostile receiver may say things faster than we read them.
+        for _ in 0..NOTES_AT_ONCE {
+            if self.ended.is_some() {
+                return;
+            }
             let options = &self.options;
-            match self.connection.hear(|uid| options.admits(uid)) {
+            match self.connection.hear(&|uid| options.admits(uid)) {
                 Ok(Heard::Nothing) => return,
+                Ok(Heard::Unreadable) => {
+                    self.unreadable = true;
+                    return;
+                }
                 Ok(Heard::Something) => {}
                 Ok(Heard::HungUp) => {
                     let peer = self.connection.peer();

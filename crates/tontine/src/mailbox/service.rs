@@ -8,9 +8,17 @@ use super::door::{About, same_generation};
 use super::inbound::Inbound;
 use super::receiver::Mailbox;
 use crate::error::{Error, Result};
+use crate::lane::page::LEAST_LOG2;
+use crate::sys::bell;
 
 impl Mailbox {
-    /// Asks idle lanes for their large chunks. Returns when to look again.
+    /// How long a wait may last until there is something to do that no descriptor tells of.
+    pub(super) fn nudge(&mut self) -> Option<Duration> {
+        let expiry = self.door.next_expiry(self.options.handshake_deadline);
+        [self.give_back(), expiry].into_iter().flatten().min()
+    }
+
+    /// Asks idle lanes for their large chunks, and looks who is dead. Returns when to look again.
     pub(super) fn give_back(&mut self) -> Option<Duration> {
         let now = Instant::now();
         let after = self.options.give_back_after;
@@ -18,6 +26,9 @@ impl Mailbox {
         let mut later = false;
         for lane in self.lanes.all() {
             later |= lane.ask_back(now, before);
+            // Of a sender that called `exec` while a forked child has its connection, nothing else
+            // tells.
+            lane.ended |= !lane.watch.is_alive();
         }
         later.then_some(after)
     }
@@ -31,7 +42,13 @@ impl Mailbox {
                 About::Listener => self.accept()?,
                 About::Knocker(number) => self.answer(number),
                 About::Doorbell(slot, generation) => {
-                    self.of_lane(slot, generation);
+                    if let Some(lane) = self.of_lane(slot, generation)
+                        && let bell::Heard::HungUp = bell::hush(&lane.doorbell)
+                        && let Some(lane) = self.lanes.at(slot)
+                    {
+                        // It would go on telling of that for ever.
+                        self.door.unwatch(lane.doorbell.as_fd());
+                    }
                 }
                 About::Socket(slot, generation) => self.hear(slot, generation),
                 About::Process(slot, generation) => {
@@ -66,15 +83,16 @@ impl Mailbox {
 
     /// Reads a lane's notes.
     pub(super) fn hear(&mut self, slot: u32, generation: u32) {
-        // Never all that is left: somebody else may come.
-        let left = self.options.mailbox_cap.saturating_sub(self.lanes.granted()) / 2;
+        // Never all that is left: whoever else may come finds a place, and a little more.
+        let places = (self.options.max_lanes.saturating_sub(self.lanes.len()) as u64) << LEAST_LOG2;
+        let left = self.options.mailbox_cap.saturating_sub(self.lanes.granted());
+        let left = left.saturating_sub(places) / 2;
         let lane_cap = self.options.lane_cap;
         self.lanes.wake(slot);
         let Some(lane) = self.lanes.at(slot) else { return };
         if !same_generation(generation, lane.id.generation) {
             return;
         }
-        let wanted = lane.cap;
         if let Err(broken) = lane.read_notes() {
             let peer = lane.peer;
             self.lanes.fault(Error::Protocol { peer, what: broken.0 });
@@ -86,7 +104,7 @@ impl Mailbox {
             return;
         }
         let more = lane.cap.min(lane_cap).saturating_sub(lane.granted).min(left);
-        if lane.cap > wanted && more > 0 {
+        if std::mem::take(&mut lane.wants) && more > 0 {
             self.lanes.grant(slot, more);
         }
     }

@@ -11,27 +11,51 @@ use super::options::Options;
 use super::outbound::Connection;
 use super::sender::Sender;
 use super::wire::{self, Hello, MOST_CHUNKS, Note};
-use crate::error::{Error, Result};
+use crate::error::{Error, Peer, Result};
+use crate::sys::pidfd;
 use crate::sys::socket::{self, Sent};
 
 /// A path that nobody owns is tried this often at most.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 
 /// A connection to whoever owns `address`.
-pub(super) fn connect(address: &Address, options: &Options) -> Result<OwnedFd> {
+///
+/// # Errors
+/// [`Error::NoMailbox`]; [`Error::TimedOut`] where its owner accepts nobody for so long;
+/// [`Error::Denied`] where it belongs to a user that we do not want to tell anything.
+pub(super) fn connect(address: &Address, options: &Options, wait: Duration) -> Result<Connection> {
     let socket = socket::seqpacket()?;
-    let deadline = Instant::now().checked_add(options.handshake_deadline);
+    let deadline = Instant::now().checked_add(wait);
     let connected = match &address.0 {
         Place::Path(path) => socket::connect_path(&socket, path, deadline),
         Place::Abstract(name) => socket::connect_abstract(&socket, name, deadline),
     };
     match connected {
-        Ok(()) => Ok(socket),
+        Ok(()) => {
+            check_owner(&socket, options)?;
+            let owner = socket::owner_pidfd(&socket);
+            // A child that it forked keeps a dead owner's listener open.
+            if owner.as_ref().is_some_and(pidfd::has_ended) {
+                return Err(Error::NoMailbox { address: address.to_string() });
+            }
+            Ok(Connection::new(socket, owner))
+        }
         Err(error) if [libc::ECONNREFUSED, libc::ENOENT].contains(&error.errno()) => {
             Err(Error::NoMailbox { address: address.to_string() })
         }
         Err(error) => Err(error),
     }
+}
+
+/// Whether the listener's owner is somebody whom we want to send anything: messages go into the
+/// first chunk before any word of the owner's.
+fn check_owner(socket: &OwnedFd, options: &Options) -> Result<()> {
+    let owner = socket::owner(socket)?;
+    let peer = Peer { pid: Some(owner.pid).filter(|&pid| pid != 0), uid: owner.uid };
+    if options.admits(peer.uid) {
+        return Ok(());
+    }
+    Err(Error::Denied { peer, allowed: rustix::process::geteuid().as_raw() })
 }
 
 impl Sender {
@@ -79,15 +103,15 @@ impl Sender {
         let Some(address) = &self.address else {
             return Err(self.ended.clone().unwrap_or(Error::WouldBlock));
         };
-        let socket = match connect(address, &self.options) {
-            Ok(socket) => socket,
-            Err(Error::NoMailbox { .. }) => return Ok(()),
+        let connection = match connect(address, &self.options, Duration::ZERO) {
+            Ok(connection) => connection,
+            Err(Error::NoMailbox { .. } | Error::TimedOut) => return Ok(()),
             Err(error) => return Err(error),
         };
-        socket::pass_credentials(&socket)?;
+        socket::pass_credentials(&connection.socket)?;
         // How far the dead one had come, before its page goes.
         self.refresh()?;
-        let before = std::mem::replace(&mut self.connection, Connection::new(socket));
+        let before = std::mem::replace(&mut self.connection, connection);
         match self.say_hello() {
             Ok(()) => {
                 self.ended = None;

@@ -7,10 +7,11 @@
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::event::{EventfdFlags, epoll, eventfd};
+use rustix::event::epoll;
+use rustix::io::Errno;
 
 use super::door::About;
-use super::inbound::{Beginning, Inbound, map_chunk};
+use super::inbound::{Beginning, Inbound, chunk_size};
 use super::receiver::Mailbox;
 use super::wire::{self, FenceMode, Hello, Note, Unreadable, Welcome};
 use crate::error::{Error, Peer, Result};
@@ -18,8 +19,9 @@ use crate::lane::Reader;
 use crate::lane::control::Control;
 use crate::lane::page::{MOST_LOG2, VERSION};
 use crate::life::Watch;
-use crate::sys::socket::{self, Received};
-use crate::sys::{limits, pidfd};
+use crate::sys::region::PeerRegion;
+use crate::sys::socket::{self, Received, Sent};
+use crate::sys::{bell, limits, pidfd};
 
 impl Mailbox {
     /// Takes those who connect, and whatever they have said already.
@@ -60,7 +62,7 @@ impl Mailbox {
             }
         };
         let Some(socket) = self.door.take(number) else { return };
-        let note = wire::read(&bytes[..received.len]);
+        let note = wire::read_received(&received, &bytes);
         match self.welcome(&socket, note, received) {
             Ok(beginning) => self.lanes.add(Inbound::new(beginning, socket)),
             Err(error) => {
@@ -97,7 +99,6 @@ impl Mailbox {
             Ok(_) => return Err(wrong("something else than HELLO comes first")),
         };
         if received.fds.len() != hello.named().count() + 1 {
-            socket::close_hostile(received.fds);
             return Err(wrong("HELLO with another number of descriptors than it names"));
         }
         if self.lanes.len() >= self.options.max_lanes {
@@ -131,20 +132,21 @@ impl Mailbox {
         granted: u64,
     ) -> Result<Beginning> {
         let wrong = |what| Error::Protocol { peer, what };
-        let mut descriptors = received.fds.into_iter();
-        let page = descriptors.next().ok_or_else(|| wrong("HELLO without a process page"))?;
-        let watch = Watch::of_peer(&page, peer)?;
+        let (page, descriptors) =
+            received.fds.split_first().ok_or_else(|| wrong("HELLO without a process page"))?;
+        let watch = Watch::of_peer(page, peer)?;
         let mut chunks = VecDeque::new();
-        for (descriptor, log2) in descriptors.zip(hello.named()) {
-            let region = map_chunk(&descriptor, log2).map_err(|broken| wrong(broken.0))?;
+        for (descriptor, log2) in descriptors.iter().zip(hello.named()) {
+            let size = chunk_size(log2).map_err(|broken| wrong(broken.0))?;
+            let region = PeerRegion::map(descriptor.as_fd(), size)
+                .map_err(|unfit| unfit.into_error(peer))?;
             chunks.push_back((region, log2));
         }
         let (first, log2) = chunks.pop_front().ok_or_else(|| wrong("HELLO without a chunk"))?;
         let reader = Reader::new(first, log2, hello.base, hello.position)
             .map_err(|broken| wrong(broken.0))?;
         let (control, control_fd) = Control::new(hello.position, granted)?;
-        let doorbell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .map_err(|errno| Error::system("eventfd", errno))?;
+        let (doorbell, button) = bell::make()?;
         let fences = match (self.can_interrupt, hello.fences) {
             (true, FenceMode::Asymmetric) => FenceMode::Asymmetric,
             _ => FenceMode::Symmetric,
@@ -153,18 +155,17 @@ impl Mailbox {
         let process = received.pidfd.or_else(|| pidfd::open(peer.pid?).ok());
         let flags = epoll::EventFlags::IN;
         self.door.watch(socket.as_fd(), About::Socket(id.slot, id.generation), flags)?;
-        self.door.watch(
-            doorbell.as_fd(),
-            About::Doorbell(id.slot, id.generation),
-            flags | epoll::EventFlags::ET,
-        )?;
+        self.door.watch(doorbell.as_fd(), About::Doorbell(id.slot, id.generation), flags)?;
         if let Some(process) = &process {
             self.door.watch(process.as_fd(), About::Process(id.slot, id.generation), flags)?;
         }
         let welcome = wire::write(Note::Welcome(Welcome { fences, desk: self.desk.index }));
-        let passed = [self.life.descriptor(), control_fd.as_fd(), doorbell.as_fd()];
+        let passed = [self.life.descriptor(), control_fd.as_fd(), button.as_fd()];
         // To one that is gone nothing needs to be said; what it wrote is read all the same.
-        socket::send(socket, &welcome, &passed)?;
+        if socket::send(socket, &welcome, &passed)? == Sent::Full {
+            // A lane that was not welcomed would never ring.
+            return Err(Error::system("sendmsg of WELCOME", Errno::TOOMANYREFS));
+        }
         Ok(Beginning {
             position: hello.position,
             reader,

@@ -4,6 +4,7 @@
 //! What a peer sent is a claim until [`read`] has looked at its length, kind and version.
 
 use crate::lane::page::VERSION;
+use crate::sys::socket::Received;
 
 /// Longest message on the socket.
 pub(crate) const LONGEST: usize = 72;
@@ -82,6 +83,17 @@ pub(crate) enum Unreadable {
     Version(u32),
     /// It is malformed; the text says how.
     Malformed(&'static str),
+}
+
+/// What a message from a peer says.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn read_received(received: &Received, bytes: &[u8]) -> Result<Note, Unreadable> {
+    match read(&bytes[..received.len]) {
+        Ok(_) if received.oversize => Err(Unreadable::Malformed("a message too long")),
+        read => read,
+    }
 }
 
 /// The bytes of a note.

@@ -1,10 +1,11 @@
 //! What is asked of the kernel, in one place: memory that one process writes and others read
-//! ([`region`]), who was forked ([`fork`]), datagrams with descriptors ([`socket`]), the end of
-//! another process ([`pidfd`]), a fence for others ([`membarrier`]), a thread without signals
-//! ([`thread`]).
+//! ([`region`]), who was forked ([`fork`]), datagrams with descriptors ([`socket`]), doorbells
+//! ([`bell`]), the end of another process ([`pidfd`]), a fence for others ([`membarrier`]), a
+//! thread without signals ([`thread`]).
 //!
 //! Nothing here knows of lives, lanes or mailboxes. Every descriptor is made close-on-exec.
 
+pub(crate) mod bell;
 #[cfg(test)]
 pub(crate) mod child;
 pub(crate) mod fork;

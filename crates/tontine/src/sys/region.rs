@@ -73,11 +73,13 @@ impl OwnRegion {
 
     /// The first byte; `size` bytes are readable and writable until the region is dropped, except
     /// in a forked child, where nothing is.
+    #[inline(always)]
     pub(crate) fn base(&self) -> NonNull<u8> {
         self.base
     }
 
     /// How many bytes.
+    #[inline(always)]
     pub(crate) fn size(&self) -> usize {
         self.size
     }
@@ -122,11 +124,13 @@ impl PeerRegion {
 
     /// The first byte; `size` bytes are readable until the region is dropped. Its maker may be
     /// writing them at any time.
+    #[inline(always)]
     pub(crate) fn base(&self) -> NonNull<u8> {
         self.base
     }
 
     /// How many bytes.
+    #[inline(always)]
     pub(crate) fn size(&self) -> usize {
         self.size
     }

@@ -16,6 +16,9 @@ use tontine::mailbox::{Options, Sender};
 /// Longer than anything takes that works.
 pub const AMPLE: Duration = Duration::from_secs(20);
 
+/// A forked process ends after so long, whatever becomes of its test.
+const LIMIT_S: u32 = 120;
+
 /// A folder with a path for a mailbox.
 pub struct Place {
     _folder: tempfile::TempDir,
@@ -37,6 +40,9 @@ pub fn fork(child: impl FnOnce()) -> i32 {
     // good in the child.
     match unsafe { libc::fork() } {
         0 => {
+            // A test that fails leaves its children behind; not for long.
+            // SAFETY: a timer.
+            unsafe { libc::alarm(LIMIT_S) };
             let child = || {
                 Life::join().expect("the child's main thread");
                 child();

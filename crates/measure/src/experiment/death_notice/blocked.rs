@@ -13,6 +13,7 @@ use rustix::event::epoll;
 use rustix::io::Errno;
 
 use super::doomed::{Doomed, Scene};
+use super::mailbox;
 use crate::experiment::liveness_check::monitored::Means;
 use crate::mechanism::peer::checked;
 use crate::os::pin::Pinned;
@@ -56,6 +57,7 @@ pub(super) fn notice(variant: &str, scene: &Scene) -> Result<f64> {
             |_| Ok(()),
             |doomed, ()| doomed.monitored.child().wait().map(|_| ()),
         ),
+        "mailbox" => mailbox::until_woken(scene),
         "pipe-eof" => told(scene, Means::Pid, |_| Ok(()), |doomed, ()| end_of_file(doomed.held())),
         other => Err(Trouble::fail(format!("death-notice has no variant {other}"))),
     }

@@ -69,6 +69,18 @@ impl Doomed {
     /// # Errors
     /// As [`Monitored::start`].
     pub(super) fn start(scene: &Scene, means: Means) -> Result<Self> {
+        Self::start_with(scene, means, || {})
+    }
+
+    /// The same; the process makes something first, which it keeps until it dies.
+    ///
+    /// # Errors
+    /// As [`Monitored::start`].
+    pub(super) fn start_with<T>(
+        scene: &Scene,
+        means: Means,
+        make: impl FnOnce() -> T,
+    ) -> Result<Self> {
         let last = Shared::<AtomicU64>::anonymous()?;
         let (told, orders) = pipe()?;
         let (held, holds) = pipe()?;
@@ -78,6 +90,7 @@ impl Doomed {
         let monitored = Monitored::start_with(means, Home::Here, move || {
             // Dropped on our side with this closure; here never.
             let _holds = holds;
+            let _made = make();
             while rustix::io::read(&told, &mut [0_u8; 1]) == Err(Errno::INTR) {}
             stamp.store(clock.stop(), Ordering::Relaxed);
             exit_at_once(0)

@@ -14,6 +14,7 @@
 
 mod blocked;
 mod doomed;
+mod mailbox;
 mod spinning;
 
 use super::{Experiment, Params, Task, Variant};
@@ -107,6 +108,7 @@ const fn variant(name: &'static str, summary: &'static str) -> Variant {
 const VARIANTS: &[Variant] = &[
     variant("futex-word", "spinning on a robust mutex's lock word, which the kernel marks"),
     variant("own-robust-list", "the same, of a word in the robust list of a bare clone thread"),
+    variant("life-word", "spinning on the library's check of the process's life"),
     variant("robust-futex-wait", "pthread_mutex_lock of the robust mutex, until EOWNERDEAD"),
     variant("hang-up-poll", "poll for the hang-up of a SOCK_SEQPACKET connection"),
     variant("hang-up-epoll", "epoll_wait for the hang-up of the connection"),
@@ -114,6 +116,8 @@ const VARIANTS: &[Variant] = &[
     variant("sigchld", "sigtimedwait for SIGCHLD, by the parent"),
     variant("wait4", "waitpid, by the parent"),
     variant("pipe-eof", "read of a pipe whose only writing end the process holds"),
+    variant("mailbox", "a sender to a tontine mailbox, asleep until its message is read"),
+    variant("mailbox-send", "spinning on send to a tontine mailbox, until EOWNERDEAD"),
     variant("kill-0", "spinning on kill(pid, 0)"),
     variant("pidfd-signal-0", "spinning on pidfd_send_signal of signal 0"),
     variant("procfs-faccessat", "spinning on faccessat of stat in the process's /proc directory"),

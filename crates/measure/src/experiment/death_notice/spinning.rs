@@ -9,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::doomed::{Doomed, Scene};
+use super::mailbox;
 use crate::experiment::liveness_check::check::{Check, means_of};
 use crate::os::child::Child;
 use crate::os::pin::{self, Pinned};
@@ -24,7 +25,8 @@ const SETTLING: Duration = Duration::from_micros(100);
 
 /// Whether a variant spins.
 pub(super) fn knows(variant: &str) -> bool {
-    ["futex-word", "own-robust-list"].contains(&variant) || needs_reaper(variant)
+    ["futex-word", "own-robust-list", "life-word", "mailbox-send"].contains(&variant)
+        || needs_reaper(variant)
 }
 
 /// Whether it says alive until the process has been reaped.
@@ -37,6 +39,9 @@ pub(super) fn needs_reaper(variant: &str) -> bool {
 /// # Errors
 /// Skipped, where the system refuses what the mechanism needs; failed, where it never tells.
 pub(super) fn notice(variant: &str, scene: &Scene) -> Result<f64> {
+    if variant == "mailbox-send" {
+        return mailbox::until_send_fails(scene);
+    }
     let means =
         means_of(variant).ok_or_else(|| Trouble::fail(format!("no such variant: {variant}")))?;
     let doomed = Doomed::start(scene, means)?;

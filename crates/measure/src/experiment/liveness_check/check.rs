@@ -21,8 +21,11 @@ use rustix::event::epoll;
 use rustix::fs::{Access, AtFlags, accessat};
 use rustix::io::Errno;
 
+use tontine::life::Watch;
+
 use super::monitored::{Means, Monitored};
 use super::word::{FUTEX_TID_MASK, Page, is_held};
+use crate::mechanism::mailbox;
 use crate::trouble::{During, Result, Trouble};
 
 /// How often the polling thread looks.
@@ -62,6 +65,7 @@ pub fn means_of(variant: &str) -> Option<Means> {
         "dummy" | "load" | "epoll-empty" | "kill-0" => Means::Pid,
         "futex-word" | "lock-cmpxchg" | "mutex-trylock" => Means::Mutex,
         "own-robust-list" => Means::OwnList,
+        "life-word" => Means::Life,
         "epoll-socket" | "poll-socket" | "select-socket" => Means::Line,
         "pidfd-signal-0" => Means::Pidfd,
         "procfs-faccessat" | "polling-thread" => Means::Procfs,
@@ -88,6 +92,7 @@ macro_rules! with_check {
             "dummy" => with!(ways::Nothing),
             "load" => with!(ways::Load(&monitored.page().plain)),
             "futex-word" => with!(ways::Word(monitored.page().lock_word())),
+            "life-word" => with!(ways::LifeWord::of(monitored)?),
             "own-robust-list" => with!(ways::Word(monitored.page().own_word())),
             "lock-cmpxchg" => with!(ways::CompareExchange::new(monitored.page().lock_word())),
             "mutex-trylock" => with!(ways::TryLock::new(monitored.page())),
@@ -133,6 +138,26 @@ impl Check for Word<'_> {
     #[inline(always)]
     fn look(&self) -> std::result::Result<bool, Errno> {
         Ok(is_held(self.0))
+    }
+}
+
+/// The life that a process passed, watched as the library does.
+pub struct LifeWord(Watch);
+
+impl LifeWord {
+    /// Maps the life.
+    ///
+    /// # Errors
+    /// Failed, where none was passed; skipped, where it cannot be mapped.
+    pub fn of(monitored: &Monitored) -> Result<Self> {
+        Watch::from_descriptor(passed(monitored)?).map(Self).map_err(mailbox::refused)
+    }
+}
+
+impl Check for LifeWord {
+    #[inline(always)]
+    fn look(&self) -> std::result::Result<bool, Errno> {
+        Ok(self.0.is_alive())
     }
 }
 

@@ -39,6 +39,10 @@ pub const VARIANTS: &[Variant] = &[
         summary: "one load of a robust mutex's lock word, which the kernel marks",
     },
     Variant {
+        name: "life-word",
+        summary: "the library's: Watch::is_alive, one load of the life that the process passed",
+    },
+    Variant {
         name: "own-robust-list",
         summary: "the same, of a word in the robust list of a bare clone thread",
     },
@@ -131,7 +135,7 @@ impl Experiment for LivenessCheck {
 /// How long a batch must be for the variant.
 fn batch_of(variant: &str, means: Means, size: Size) -> Batch {
     match means {
-        Means::Mutex | Means::OwnList => Batch::of_memory_checks(size),
+        Means::Mutex | Means::OwnList | Means::Life => Batch::of_memory_checks(size),
         _ if matches!(variant, "dummy" | "load" | "polling-thread") => {
             Batch::of_memory_checks(size)
         }
@@ -173,7 +177,7 @@ fn ratios(variant: &str, seen: &Interleaved) -> Vec<PairedRatio> {
     if variant != "dummy" {
         ratios.extend(over("dummy", &seen.dummy));
     }
-    if variant == "futex-word" {
+    if ["futex-word", "life-word"].contains(&variant) {
         ratios.extend(over("load", &seen.load));
     }
     if variant == "mutex-trylock" {

@@ -6,8 +6,9 @@
 //! connection. It makes the connection itself, after the fork, so that no other process can hold
 //! its end by accident.
 //!
-//! Between fork and end it calls nothing that allocates: the process that forked may have had
-//! threads.
+//! Between fork and end it calls nothing that allocates, as the process that forked may have had
+//! threads; except to make a life, for which the allocator has to be one that `fork` leaves usable,
+//! as the C library's is.
 //!
 //! Neighbours: [`super::word`] for the words that the kernel marks, [`super::check`] for the
 //! monitor's side, [`super::tried`] for the events.
@@ -31,6 +32,8 @@ use rustix::net::{
 use rustix::process::{PidfdFlags, Signal, pidfd_open, set_parent_process_death_signal};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
+use tontine::life::Life;
+
 use super::word::{Page, Refusal};
 use crate::os::child::{Child, exit_at_once};
 use crate::os::shared::Shared;
@@ -48,6 +51,8 @@ pub enum Means {
     Mutex,
     /// By a bare thread with a robust list of its own.
     OwnList,
+    /// By a life of the library's.
+    Life,
     /// By a connection.
     Line,
     /// By a descriptor of `/proc/self`.
@@ -148,7 +153,7 @@ impl Monitored {
         self.line.as_fd()
     }
 
-    /// What it passed: for [`Means::Procfs`] and [`Means::Pidfd`].
+    /// What it passed: for [`Means::Life`], [`Means::Procfs`] and [`Means::Pidfd`].
     pub fn passed(&self) -> Option<BorrowedFd<'_>> {
         self.passed.as_ref().map(AsFd::as_fd)
     }
@@ -250,6 +255,7 @@ fn register(
         Means::Pid | Means::Line => None,
         Means::Mutex => page.hold().map(|()| None)?,
         Means::OwnList => page.anchor().map(|()| None)?,
+        Means::Life => Some(life()?),
         Means::Procfs => Some(
             rustix::fs::open(
                 c"/proc/self",
@@ -271,6 +277,13 @@ fn register(
     sendmsg(start, &[IoSlice::new(&[0; 4])], &mut control, SendFlags::NOSIGNAL)
         .map_err(|errno| ("sendmsg with SCM_RIGHTS", errno))?;
     Ok(kept)
+}
+
+/// This process's life, to be passed.
+fn life() -> std::result::Result<OwnedFd, Refusal> {
+    let life = Life::join()
+        .map_err(|error| Refusal { call: "tontine::life::Life::join", errno: error.errno() })?;
+    life.descriptor().try_clone_to_owned().map_err(|_| Refusal::last("fcntl(F_DUPFD_CLOEXEC)"))
 }
 
 /// A refusal crosses as its error number and the name of the call.

@@ -165,7 +165,7 @@ pub fn used(value: u32) {
 mod tests {
     use std::sync::atomic::AtomicU32;
 
-    use super::super::check::{Load, Nothing, Word};
+    use super::super::check::{LifeWord, Load, Nothing, Word};
     use super::*;
 
     #[test]
@@ -182,6 +182,7 @@ mod tests {
             ("dummy", repeat::<Nothing> as *const u8),
             ("load", repeat::<Load<'_>> as *const u8),
             ("futex-word", repeat::<Word<'_>> as *const u8),
+            ("life-word", repeat::<LifeWord> as *const u8),
         ];
         for (name, start) in loops {
             let body = only_loop(start);

@@ -278,6 +278,25 @@ mod tests {
         );
     }
 
+    #[test]
+    fn a_life_tells_every_end_of_its_owner_and_is_a_threads() {
+        expect(
+            "life-word",
+            &[
+                (Event::Exit, "dead"),
+                (Event::Killed, "dead"),
+                (Event::Zombie, "dead"),
+                (Event::Exec, "dead"),
+                (Event::ReusedPid, "dead"),
+                (Event::Stopped, "alive"),
+                (Event::OtherPidNamespace, "alive"),
+                (Event::OtherPidNamespaceEnded, "dead"),
+                (Event::ThreadEnded, "dead"),
+            ],
+        );
+        assert!(says("life-word", Event::MonitorOwns).starts_with("n/a: "));
+    }
+
     /// The monitor that owns the lock once unmapped the page without unlocking: its robust list led
     /// nowhere, and the next robust mutex that the thread locked was a segmentation fault.
     #[test]

@@ -30,6 +30,7 @@ pub const VARIANTS: &[Variant] = &[
     Variant { name: "dummy", summary: "no check: the plain queue" },
     Variant { name: "load", summary: "a load of a word that is not looked at" },
     Variant { name: "futex-word", summary: "a load and test of the receiver's robust lock word" },
+    Variant { name: "life-word", summary: "the library's check of the receiver's life" },
     Variant {
         name: "own-robust-list",
         summary: "the same, of a word that a bare clone thread of the receiver holds",
@@ -83,7 +84,7 @@ impl Plan {
             Size::Full => (500, 10_000),
         };
         let messages = match means_of(variant) {
-            Some(Means::Mutex | Means::OwnList) => MESSAGES,
+            Some(Means::Mutex | Means::OwnList | Means::Life) => MESSAGES,
             _ if matches!(variant, "dummy" | "load" | "polling-thread") => MESSAGES,
             _ => SLOW_MESSAGES,
         };

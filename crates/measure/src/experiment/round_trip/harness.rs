@@ -94,13 +94,13 @@ pub(super) trait End {
 
 /// What a run of rounds showed.
 #[derive(Debug, Default)]
-pub(super) struct Timed {
+pub(crate) struct Timed {
     /// Half of each round, ns, or of the mean round of each batch.
-    pub(super) one_way: Vec<f64>,
+    pub(crate) one_way: Vec<f64>,
     /// Rounds in a batch.
-    pub(super) batch: usize,
+    pub(crate) batch: usize,
     /// Half of each single round, stamp included, ns; empty where `one_way` has single rounds.
-    pub(super) single: Vec<f64>,
+    pub(crate) single: Vec<f64>,
 }
 
 /// Runs `echo` in a child process and `ping` here, each pinned, and returns what `ping` returns.

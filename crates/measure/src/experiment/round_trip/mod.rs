@@ -14,8 +14,9 @@ use crate::size::Size;
 use crate::stats::order;
 use crate::trouble::{Result, Trouble};
 
+use harness::Plan;
 pub(crate) use harness::Stamps;
-use harness::{Plan, Timed};
+pub(crate) use harness::Timed;
 
 #[cfg(feature = "peers")]
 mod channel;
@@ -26,6 +27,7 @@ mod futex;
 mod harness;
 #[cfg(feature = "peers")]
 mod iceoryx;
+mod mailbox;
 mod message_queue;
 mod semaphore;
 mod signal;
@@ -35,6 +37,14 @@ mod zeromq;
 
 /// A stamp that costs more than this share of a round is said beside the figure.
 const STAMP_LIMIT: f64 = 0.02;
+
+/// What the library's mailbox is compared with besides.
+const BESIDE_THE_MAILBOX: [(&str, &str); 4] = [
+    ("iceoryx2", "mailbox-spin"),
+    ("crossbeam", "mailbox-spin"),
+    ("mailbox-sleep", "eventfd"),
+    ("mailbox-sleep", "futex"),
+];
 
 /// The experiment.
 #[derive(Debug, Clone, Copy)]
@@ -98,13 +108,15 @@ impl Experiment for RoundTrip {
             .iter()
             .map(|variant| (variant.name, "flag"))
             .filter(|(name, _)| *name != "flag")
+            .chain(BESIDE_THE_MAILBOX)
             .collect()
     }
 }
 
 /// Whether both ends of a variant spin.
 fn spins(variant: &str) -> bool {
-    variant.starts_with("spinlock") || ["flag", "rtrb", "iceoryx2"].contains(&variant)
+    variant.starts_with("spinlock")
+        || ["flag", "rtrb", "iceoryx2", "mailbox-spin"].contains(&variant)
 }
 
 /// Measures `rounds` rounds of a variant after `warm_up` untimed ones, stamped as told.
@@ -153,6 +165,12 @@ pub(crate) fn measure(
         "tcp-loopback" => descriptor::tcp(&plan)?,
         "posix-mq" => message_queue::run(&plan)?,
         "signal" => signal::run(&plan)?,
+        "mailbox-spin" => mailbox::spinning(&plan)?,
+        "mailbox-sleep" => {
+            let (timed, note) = mailbox::sleeping(&plan)?;
+            observed.notes.push(note);
+            timed
+        }
         other => peers(other, &plan)?,
     };
     let Timed { one_way, batch, single } = timed;
@@ -162,6 +180,23 @@ pub(crate) fn measure(
     }
     observed.series.insert(0, Series::ns("one_way", one_way).batched(batch));
     Ok(observed)
+}
+
+/// Times a mailbox alone, then one with so many idle senders at each end.
+///
+/// # Errors
+/// As [`Experiment::run`].
+pub(crate) fn beside_idle(
+    idle: usize,
+    rounds: usize,
+    warm_up: usize,
+    placement: Placement,
+    stamps: Stamps,
+) -> Result<(Timed, Timed)> {
+    mailbox::beside_idle(
+        &Plan { rounds, warm_up, stamps, placement, clock: Clock::calibrated() },
+        idle,
+    )
 }
 
 /// Says what a stamp a round adds to it, where that is not little.
@@ -223,6 +258,11 @@ const VARIANTS: &[Variant] = &[
     variant("crossbeam", "two bounded crossbeam channels; two threads"),
     variant("rtrb", "two rtrb rings, both threads spin"),
     variant("iceoryx2", "iceoryx2 publish-subscribe, both processes poll"),
+    variant(
+        "mailbox-spin",
+        "a tontine mailbox at each end, 8 bytes a message, both processes spin",
+    ),
+    variant("mailbox-sleep", "a tontine mailbox at each end, 8 bytes a message, both sleep"),
 ];
 
 #[cfg(test)]

@@ -61,6 +61,12 @@ pub(super) trait End {
     /// # Errors
     /// [`Ended`].
     fn receive(&mut self) -> Result<Claim, Ended>;
+
+    /// Takes back what was sent and will not be read, once the other end is gone. Whether anything
+    /// came back.
+    fn take_back(&mut self) -> bool {
+        false
+    }
 }
 
 /// What a player has done; only it writes.
@@ -75,6 +81,8 @@ pub(super) struct Diary {
     pub(super) noticed: AtomicU64,
     /// 1 after a torn message.
     pub(super) torn: AtomicU32,
+    /// 1 where the mechanism gave its last message back.
+    pub(super) taken_back: AtomicU32,
     pub(super) words: LastWords,
 }
 
@@ -98,8 +106,10 @@ pub(super) fn play(
     };
     match ended {
         Ended::Gone => {
+            let noticed = clock.stop();
+            diary.taken_back.store(u32::from(end.take_back()), Ordering::Relaxed);
             // SYNC survival-noticed: pairs with the referee's load; the diary comes before.
-            diary.noticed.store(clock.stop(), Ordering::Release);
+            diary.noticed.store(noticed, Ordering::Release);
             0
         }
         Ended::Broken(trouble) => {

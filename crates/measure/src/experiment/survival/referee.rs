@@ -228,16 +228,16 @@ impl Survivor {
         let unread = |sent: u64, received: u64| sent > received;
         // One that was set aside may be looked at again some time after the deadline.
         let notice_ns = (noticed != 0).then(|| plan.clock.ns_between(self.stamp, noticed));
+        // No more than one message is under way.
+        let taken_back = own.taken_back.load(Ordering::Relaxed) != 0;
         Ok(Fate {
             notice_ns: notice_ns.filter(|&ns| ns <= plan.deadline.as_nanos() as f64),
             torn,
             // A torn message came, if only in part.
             lost_with_sender: !torn
                 && unread(dead.sent.load(Ordering::Relaxed), own.received.load(Ordering::Relaxed)),
-            lost_with_receiver: unread(
-                own.sent.load(Ordering::Relaxed),
-                dead.received.load(Ordering::Relaxed),
-            ),
+            lost_with_receiver: !taken_back
+                && unread(own.sent.load(Ordering::Relaxed), dead.received.load(Ordering::Relaxed)),
         })
     }
 }

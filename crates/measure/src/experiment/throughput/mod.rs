@@ -13,6 +13,7 @@
 mod copy;
 mod harness;
 mod label;
+mod mailbox;
 mod queue;
 mod stream;
 #[cfg(any(feature = "peers", test))]
@@ -106,7 +107,8 @@ impl Experiment for Throughput {
 
     fn ratios(&self) -> Vec<(&'static str, &'static str)> {
         let streams = VARIANTS.iter().map(|variant| variant.name).filter(|name| *name != FLOOR);
-        streams.map(|name| (name, FLOOR)).collect()
+        let beside = [("rtrb", "mailbox"), ("crossbeam", "mailbox"), ("iceoryx2", "mailbox")];
+        streams.map(|name| (name, FLOOR)).chain(beside).collect()
     }
 }
 
@@ -114,7 +116,8 @@ impl Experiment for Throughput {
 fn takes_several(variant: &str, bytes: usize) -> bool {
     match variant {
         "pipe" => bytes <= PIPE_ATOMIC,
-        "unix-seqpacket" | "posix-mq" | "zmq-inproc" | "zmq-ipc" | "crossbeam" | "iceoryx2" => true,
+        "unix-seqpacket" | "posix-mq" | "zmq-inproc" | "zmq-ipc" | "crossbeam" | "iceoryx2"
+        | "mailbox" | "mailbox-zero-copy" => true,
         _ => false,
     }
 }
@@ -141,6 +144,8 @@ fn measure(variant: &str, bytes: usize, senders: usize, budget: Duration) -> Res
         "unix-seqpacket" => stream::unix(&plan, rustix::net::SocketType::SEQPACKET)?,
         "tcp-loopback" => stream::tcp(&plan)?,
         "posix-mq" => queue::run(&plan)?,
+        "mailbox" => mailbox::run::<true>(&plan)?,
+        "mailbox-zero-copy" => mailbox::run::<false>(&plan)?,
         other => peers(other, &plan)?,
     };
     let mut notes = Vec::new();
@@ -149,6 +154,10 @@ fn measure(variant: &str, bytes: usize, senders: usize, budget: Duration) -> Res
             "{senders} senders and a receiver on {} processors: some share one",
             allowed.len()
         ));
+    }
+    if variant.starts_with("mailbox") {
+        let kib = mailbox::lane_bytes(bytes) >> 10;
+        notes.push(format!("lanes of {kib} KiB from the start; waits 20 µs, then sleeps"));
     }
     Ok(Observed { series: series(batches, bytes), notes, ..Observed::default() })
 }
@@ -210,6 +219,8 @@ const VARIANTS: &[Variant] = &[
     variant("crossbeam", "an unbounded crossbeam channel, each message a box; threads"),
     variant("rtrb", "an rtrb ring of words, of bytes for larger messages; both threads spin"),
     variant("iceoryx2", "iceoryx2 publish-subscribe that waits for room, all processes poll"),
+    variant("mailbox", "a tontine mailbox, one lane a sender, copied in and out; processes"),
+    variant("mailbox-zero-copy", "a tontine mailbox, filled and read in place; processes"),
 ];
 
 #[cfg(test)]

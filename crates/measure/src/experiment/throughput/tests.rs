@@ -21,7 +21,7 @@ fn every_variant_streams_every_size_and_number_of_senders_that_it_lists() {
             let observed = match measure(variant.name, bytes, senders.unwrap(), BUDGET) {
                 Ok(observed) => observed,
                 Err(Trouble::Skipped(why)) => {
-                    eprintln!("{} {params:?}: skipped: {why}", variant.name);
+                    eprintln!("{} {params:?} is left out here: {why}", variant.name);
                     continue;
                 }
                 Err(trouble) => panic!("{} {params:?}: {trouble}", variant.name),

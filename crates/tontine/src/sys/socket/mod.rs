@@ -6,8 +6,8 @@
 //! waiting: the flag belongs to the open file, which a hostile peer may share and change.
 //!
 //! Neighbours: `mailbox` says what the messages mean. What is received here are claims, but for
-//! [`Credentials`] and the pidfd, which the kernel vouches for. [`close_hostile`] closes what a
-//! peer should not have passed.
+//! [`Credentials`] and the pidfd, which the kernel vouches for. What was
+//! passed and nobody takes is closed without waiting for it (`close`).
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -30,11 +30,11 @@ mod receive;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use close::close_hostile;
+use close::close_hostile;
 #[allow(unused_imports, reason = "for the mailbox")]
-pub(crate) use option::pass_credentials;
+pub(crate) use option::{owner, owner_pidfd, pass_credentials};
 #[allow(unused_imports, reason = "for the mailbox")]
-pub(crate) use receive::{Credentials, Received, receive};
+pub(crate) use receive::{Credentials, Passed, Received, receive};
 
 /// The most descriptors that the kernel passes with one message (`SCM_MAX_FD`).
 pub(crate) const MOST_DESCRIPTORS: usize = 253;
@@ -82,6 +82,14 @@ pub(crate) fn pair() -> Result<(OwnedFd, OwnedFd)> {
 /// [`Error::InUse`], [`Error::BadAddress`], [`Error::System`].
 pub(crate) fn bind_path(fd: impl AsFd, path: impl AsRef<Path>) -> Result<()> {
     bind(fd, &Name::path(path.as_ref())?)
+}
+
+/// Whether a path fits into a socket's address.
+///
+/// # Errors
+/// [`Error::BadAddress`].
+pub(crate) fn check_path(path: impl AsRef<Path>) -> Result<()> {
+    Name::path(path.as_ref()).map(drop)
 }
 
 /// Gives the socket a name that vanishes with it, in its network namespace.

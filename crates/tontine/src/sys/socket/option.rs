@@ -1,15 +1,20 @@
-//! Having the kernel say who sent a message: [`pass_credentials`].
+//! Having the kernel say who sent a message, and who is at the other end: [`pass_credentials`],
+//! [`owner`], [`owner_pidfd`].
 
 #![allow(unsafe_code, reason = "a socket option that no crate knows yet")]
 
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 use rustix::net::sockopt;
 
+use super::Credentials;
 use crate::error::{Error, Result};
 
 /// Since Linux 6.5; the same on all architectures but PA-RISC and SPARC.
 const SO_PASSPIDFD: i32 = 76;
+
+/// As above.
+const SO_PEERPIDFD: i32 = 77;
 
 /// Has the kernel attach the sender's credentials to each message that arrives from now on, and a
 /// pidfd of the sender, where it knows how. A listener hands this down to the connections that it
@@ -33,4 +38,47 @@ pub(crate) fn pass_credentials(fd: impl AsFd) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// Who listened where this socket connected to, at the time when it began to. Of a pair it is who
+/// made it.
+///
+/// # Errors
+/// [`Error::System`].
+pub(crate) fn owner(fd: impl AsFd) -> Result<Credentials> {
+    let mut owner = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: the option's value is one such structure, which is writable.
+    let answer = unsafe {
+        libc::getsockopt(
+            fd.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut owner).cast(),
+            &raw mut length,
+        )
+    };
+    if answer != 0 {
+        return Err(Error::last("getsockopt(SO_PEERCRED)"));
+    }
+    let pid = u32::try_from(owner.pid).unwrap_or(0);
+    Ok(Credentials { pid, uid: owner.uid, gid: owner.gid })
+}
+
+/// The process of [`owner`]; none where the kernel cannot say, or it was reaped.
+pub(crate) fn owner_pidfd(fd: impl AsFd) -> Option<OwnedFd> {
+    let mut pidfd = -1_i32;
+    let mut length = size_of::<i32>() as libc::socklen_t;
+    // SAFETY: the option's value is one integer, which is writable. What the kernel puts there is a
+    // new descriptor, and ours.
+    unsafe {
+        let answer = libc::getsockopt(
+            fd.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_PEERPIDFD,
+            (&raw mut pidfd).cast(),
+            &raw mut length,
+        );
+        (answer == 0 && pidfd >= 0).then(|| OwnedFd::from_raw_fd(pidfd))
+    }
 }

@@ -10,6 +10,7 @@
 
 use std::io;
 use std::mem::{MaybeUninit, offset_of};
+use std::ops::Deref;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use rustix::io::Errno;
@@ -39,13 +40,39 @@ pub(crate) struct Received {
     /// in the queue still, whole; none of its descriptors is here. `len` and `from` are right.
     pub(crate) truncated: bool,
     /// The message's descriptors, close-on-exec.
-    pub(crate) fds: Vec<OwnedFd>,
+    pub(crate) fds: Passed,
     /// The sender, if the socket passes credentials.
     pub(crate) from: Option<Credentials>,
     /// The sender's pidfd, if the socket passes credentials and the kernel knows how.
     pub(crate) pidfd: Option<OwnedFd>,
     /// There is no peer any more, and no message: nothing else is set.
     pub(crate) hung_up: bool,
+}
+
+/// Descriptors that came with a message. What nobody takes out is closed as a hostile peer's: not
+/// every `close` returns at once.
+#[derive(Debug, Default)]
+pub(crate) struct Passed(Vec<OwnedFd>);
+
+impl Passed {
+    /// Takes the last one out, which is known by now to be closed at once.
+    pub(crate) fn pop(&mut self) -> Option<OwnedFd> {
+        self.0.pop()
+    }
+}
+
+impl Deref for Passed {
+    type Target = [OwnedFd];
+
+    fn deref(&self) -> &[OwnedFd] {
+        &self.0
+    }
+}
+
+impl Drop for Passed {
+    fn drop(&mut self) {
+        close_hostile(self.0.drain(..));
+    }
 }
 
 /// Takes the next message from the queue, if there is one. Does not wait.
@@ -61,18 +88,15 @@ pub(crate) fn receive(fd: impl AsFd, into: &mut [u8]) -> Result<Option<Received>
         return Ok(Some(received));
     }
     if received.truncated {
-        close_hostile(received.fds.drain(..));
+        received.fds = Passed::default();
         received.pidfd = None;
         return Ok(Some(received));
     }
     // Without room for control data: the descriptors are here already.
     match message(fd, &mut [], Take::Away)? {
         Some(taken) if !taken.hung_up => Ok(Some(received)),
-        gone => {
-            // A forked child with a copy of the connection was faster.
-            close_hostile(received.fds.drain(..));
-            Ok(gone)
-        }
+        // A forked child with a copy of the connection was faster.
+        gone => Ok(gone),
     }
 }
 
@@ -162,7 +186,7 @@ unsafe fn read_control(header: &libc::msghdr, received: &mut Received) {
                 (libc::SOL_SOCKET, libc::SCM_RIGHTS) => {
                     for n in 0..len / size_of::<i32>() {
                         let fd = data.cast::<i32>().add(n).read_unaligned();
-                        received.fds.push(OwnedFd::from_raw_fd(fd));
+                        received.fds.0.push(OwnedFd::from_raw_fd(fd));
                     }
                 }
                 (libc::SOL_SOCKET, libc::SCM_CREDENTIALS) if len >= size_of::<libc::ucred>() => {

@@ -1,0 +1,70 @@
+//! A process's life, and watching another's.
+
+#![allow(unsafe_code, reason = "handles that a program in C holds")]
+
+use std::ffi::c_int;
+use std::os::fd::AsRawFd;
+
+use tontine::life::{Life, Watch};
+
+use crate::border::{Kept, Refusal, answer, behind, borrowed, close, hand_over};
+
+/// Lets the calling thread, the main one, hold this process's life, which ends with the process. A
+/// process that has one keeps it. Returns 0; EPERM off the main thread. Opening a mailbox or a
+/// sender in the main thread does it too.
+#[unsafe(no_mangle)]
+pub extern "C" fn tontine_life_join() -> c_int {
+    answer(|| Ok(Life::join().map(|_| 0)?))
+}
+
+/// Lets the calling thread hold this process's life, which ends with that thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn tontine_life_join_thread() -> c_int {
+    answer(|| Ok(Life::join_thread().map(|_| 0)?))
+}
+
+/// Starts a thread that does nothing but hold this process's life, which ends with the process: for
+/// runtimes that own the main thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn tontine_life_with_anchor_thread() -> c_int {
+    answer(|| Ok(Life::with_anchor_thread().map(|_| 0)?))
+}
+
+/// The descriptor by which others watch this process: pass it to them, over a Unix socket or by
+/// inheritance. ENODATA where the process has no life.
+#[unsafe(no_mangle)]
+pub extern "C" fn tontine_life_fd() -> c_int {
+    answer(|| match Life::current() {
+        Some(life) => Ok(life.descriptor().as_raw_fd()),
+        None => Err(Refusal::new(libc::ENODATA, "this process has no life; let it join first")),
+    })
+}
+
+/// Tells whether another process is alive.
+#[derive(Debug)]
+pub struct tontine_watch(Kept<Watch>);
+
+/// Watches the process whose tontine_life_fd() this is. The descriptor stays the caller's and
+/// is not needed afterwards.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tontine_watch_open(life_fd: c_int) -> *mut tontine_watch {
+    answer(|| {
+        // SAFETY: the caller keeps it open during the call.
+        let descriptor = unsafe { borrowed(life_fd) }?;
+        Ok(hand_over(tontine_watch(Kept::new(Watch::from_descriptor(descriptor)?))))
+    })
+}
+
+/// 1 while the process is alive, 0 once it has ended: one load of memory, no system call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tontine_watch_is_alive(watch: *mut tontine_watch) -> c_int {
+    // SAFETY: the contract at the header's top.
+    answer(|| unsafe { behind(watch) }?.0.with(|watch| Ok(c_int::from(watch.is_alive()))))
+}
+
+/// Ends the watch.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tontine_watch_close(watch: *mut tontine_watch) {
+    // SAFETY: the contract at the header's top.
+    unsafe { close(watch) }
+}

@@ -1,0 +1,277 @@
+//! How a mailbox or a sender behaves: [`tontine_options`], and how a program's struct of another
+//! age is read.
+
+#![allow(unsafe_code, reason = "a struct of a program in C, of a size that it names")]
+
+use std::time::Duration;
+
+use tontine::mailbox::{Fences, OnDeath, Options, Waiting};
+
+use crate::border::{Outcome, Refusal};
+
+/// waiting: look again and again; the shortest latency, a whole processor.
+pub const TONTINE_WAITING_SPIN: u32 = 1;
+/// waiting: only in the kernel.
+pub const TONTINE_WAITING_SLEEP: u32 = 2;
+/// waiting: look for spin_ns, then sleep.
+pub const TONTINE_WAITING_SPIN_THEN_SLEEP: u32 = 3;
+
+/// fences: none in a send; whoever goes to sleep interrupts the other processors.
+pub const TONTINE_FENCES_ASYMMETRIC: u32 = 1;
+/// fences: one in each send, about 5 ns.
+pub const TONTINE_FENCES_SYMMETRIC: u32 = 2;
+
+/// on_death: sends fail with EOWNERDEAD; tontine_sender_unread() gives back what was not read.
+pub const TONTINE_ON_DEATH_FAIL: u32 = 1;
+/// on_death: what was not read is kept for the next owner of the address, and handed over to it.
+pub const TONTINE_ON_DEATH_WAIT_FOR_SUCCESSOR: u32 = 2;
+
+/// allow: peers of the own effective user only.
+pub const TONTINE_ALLOW_OWN_UID: u32 = 1;
+/// allow: those of allowed_uid too.
+pub const TONTINE_ALLOW_UID: u32 = 2;
+/// allow: anyone's.
+pub const TONTINE_ALLOW_ANY_UID: u32 = 3;
+
+/// Settings of either end; what an end does not use it ignores. Clear it, set struct_size, then
+/// what you want to differ:
+///
+///     tontine_options options = { .struct_size = sizeof options, .lane_cap = 1 << 20 };
+///
+/// 0 stands for the default everywhere. A program that was compiled with an older, smaller struct
+/// goes on working; one compiled with a newer, larger one does where it does not use what is new
+/// (else: E2BIG).
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub struct tontine_options {
+    /// sizeof(tontine_options)
+    pub struct_size: usize,
+    /// Bytes of chunks that one lane may have: 64 MiB. Of the two ends' the smaller counts.
+    pub lane_cap: u64,
+    /// Bytes of chunks that all lanes of a mailbox may have together: 1 GiB.
+    pub mailbox_cap: u64,
+    /// Senders that a mailbox takes at once: 1024.
+    pub max_lanes: u64,
+    /// Bytes of a sender's first chunk: 4096.
+    pub first_chunk: u64,
+    /// Nanoseconds to spin before sleeping: 20000.
+    pub spin_ns: u64,
+    /// How long a peer may take to say who it is: 5000.
+    pub handshake_deadline_ms: u64,
+    /// How long a lane must have been empty before its large chunk is given back: 50.
+    pub give_back_after_ms: u64,
+    /// TONTINE_WAITING_...: SPIN_THEN_SLEEP.
+    pub waiting: u32,
+    /// TONTINE_FENCES_...: ASYMMETRIC.
+    pub fences: u32,
+    /// TONTINE_ON_DEATH_...: FAIL.
+    pub on_death: u32,
+    /// TONTINE_ALLOW_...: OWN_UID.
+    pub allow: u32,
+    /// For TONTINE_ALLOW_UID.
+    pub allowed_uid: u32,
+    /// Permissions of the socket in the file system: 0600.
+    pub mode: u32,
+}
+
+/// No struct will ever be larger: one that says so was not filled in.
+const LARGEST: usize = 4096;
+
+/// Nothing lies between the fields, so nothing but fields is ever read.
+const _: () = assert!(size_of::<tontine_options>() == size_of::<usize>() + 7 * 8 + 6 * 4);
+
+/// The options of a program; the defaults where there are none.
+///
+/// # Safety
+/// NULL, or the start of a struct of as many bytes as its first field says.
+pub(crate) unsafe fn read(given: *const tontine_options) -> Outcome<Options> {
+    if given.is_null() {
+        return Ok(Options::new());
+    }
+    // SAFETY: every struct, of whatever age, begins with its size.
+    let size = unsafe { given.cast::<usize>().read_unaligned() };
+    let refuse = |errno, text| Err(Refusal::new(errno, text));
+    if size < size_of::<usize>() {
+        return refuse(libc::EINVAL, "struct_size is not set; set it to sizeof(tontine_options)");
+    }
+    if size > LARGEST {
+        return refuse(libc::E2BIG, "struct_size is larger than any tontine_options");
+    }
+    let known = size.min(size_of::<tontine_options>());
+    // SAFETY: the caller's struct has `size` bytes.
+    let theirs = unsafe { std::slice::from_raw_parts(given.cast::<u8>(), size) };
+    if theirs[known..].iter().any(|byte| *byte != 0) {
+        return refuse(libc::E2BIG, "an option is set that this version does not know");
+    }
+    let mut options = tontine_options::default();
+    // SAFETY: integers may hold any bytes; `known` is at most the size of either.
+    unsafe {
+        std::ptr::copy_nonoverlapping(given.cast::<u8>(), (&raw mut options).cast(), known);
+    }
+    options.translate()
+}
+
+impl tontine_options {
+    fn translate(self) -> Outcome<Options> {
+        let unknown = |what| Err(Refusal::new(libc::EINVAL, format!("an unknown value of {what}")));
+        let mut options = Options::new();
+        if self.lane_cap != 0 {
+            options = options.lane_cap(self.lane_cap);
+        }
+        if self.mailbox_cap != 0 {
+            options = options.mailbox_cap(self.mailbox_cap);
+        }
+        if self.max_lanes != 0 {
+            options = options.max_lanes(usize::try_from(self.max_lanes).unwrap_or(usize::MAX));
+        }
+        if self.first_chunk != 0 {
+            options = options.first_chunk(self.first_chunk);
+        }
+        if self.handshake_deadline_ms != 0 {
+            let deadline = Duration::from_millis(self.handshake_deadline_ms);
+            options = options.handshake_deadline(deadline);
+        }
+        if self.give_back_after_ms != 0 {
+            options = options.give_back_after(Duration::from_millis(self.give_back_after_ms));
+        }
+        options = match (self.waiting, self.spin_ns) {
+            (0 | TONTINE_WAITING_SPIN_THEN_SLEEP, 0) => options,
+            (0 | TONTINE_WAITING_SPIN_THEN_SLEEP, spin_ns) => {
+                options.waiting(Waiting::SpinThenSleep(Duration::from_nanos(spin_ns)))
+            }
+            (TONTINE_WAITING_SPIN, _) => options.waiting(Waiting::Spin),
+            (TONTINE_WAITING_SLEEP, _) => options.waiting(Waiting::Sleep),
+            _ => return unknown("waiting"),
+        };
+        options = match self.fences {
+            0 => options,
+            TONTINE_FENCES_ASYMMETRIC => options.fences(Fences::Asymmetric),
+            TONTINE_FENCES_SYMMETRIC => options.fences(Fences::Symmetric),
+            _ => return unknown("fences"),
+        };
+        options = match self.on_death {
+            0 => options,
+            TONTINE_ON_DEATH_FAIL => options.on_death(OnDeath::Fail),
+            TONTINE_ON_DEATH_WAIT_FOR_SUCCESSOR => options.on_death(OnDeath::WaitForSuccessor),
+            _ => return unknown("on_death"),
+        };
+        options = match self.allow {
+            0 | TONTINE_ALLOW_OWN_UID => options,
+            TONTINE_ALLOW_UID => options.allow_uid(self.allowed_uid),
+            TONTINE_ALLOW_ANY_UID => options.allow_any_uid(),
+            _ => return unknown("allow"),
+        };
+        match self.mode {
+            0 => Ok(options),
+            mode if mode <= 0o777 => Ok(options.mode(mode)),
+            _ => unknown("mode"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WHOLE: usize = size_of::<tontine_options>();
+
+    fn of(given: &tontine_options) -> Result<String, i32> {
+        // SAFETY: a struct of at least as many bytes as it says, in these tests.
+        let read = unsafe { read(given) };
+        read.map(|options| format!("{options:?}")).map_err(|refusal| refusal.errno)
+    }
+
+    #[test]
+    fn nothing_and_zeros_are_the_defaults() {
+        let defaults = format!("{:?}", Options::new());
+        // SAFETY: NULL.
+        assert_eq!(format!("{:?}", unsafe { read(std::ptr::null()) }.expect("NULL")), defaults);
+        let zeros = tontine_options { struct_size: WHOLE, ..Default::default() };
+        assert_eq!(of(&zeros), Ok(defaults));
+    }
+
+    #[test]
+    fn every_field_arrives() {
+        let all = tontine_options {
+            struct_size: WHOLE,
+            lane_cap: 1 << 21,
+            mailbox_cap: 1 << 22,
+            max_lanes: 3,
+            first_chunk: 1 << 13,
+            spin_ns: 77,
+            handshake_deadline_ms: 78,
+            give_back_after_ms: 79,
+            waiting: TONTINE_WAITING_SPIN_THEN_SLEEP,
+            fences: TONTINE_FENCES_SYMMETRIC,
+            on_death: TONTINE_ON_DEATH_WAIT_FOR_SUCCESSOR,
+            allow: TONTINE_ALLOW_UID,
+            allowed_uid: 4711,
+            mode: 0o660,
+        };
+        let expected = Options::new()
+            .lane_cap(1 << 21)
+            .mailbox_cap(1 << 22)
+            .max_lanes(3)
+            .first_chunk(1 << 13)
+            .waiting(Waiting::SpinThenSleep(Duration::from_nanos(77)))
+            .handshake_deadline(Duration::from_millis(78))
+            .give_back_after(Duration::from_millis(79))
+            .fences(Fences::Symmetric)
+            .on_death(OnDeath::WaitForSuccessor)
+            .allow_uid(4711)
+            .mode(0o660);
+        assert_eq!(of(&all), Ok(format!("{expected:?}")));
+    }
+
+    #[test]
+    fn a_smaller_struct_of_an_older_program_is_taken() {
+        // It ended behind `lane_cap`; what lies behind it is not the struct's.
+        let older = tontine_options {
+            struct_size: size_of::<usize>() + 8,
+            lane_cap: 1 << 20,
+            waiting: 99,
+            ..Default::default()
+        };
+        assert_eq!(of(&older), Ok(format!("{:?}", Options::new().lane_cap(1 << 20))));
+        for size in 0..size_of::<usize>() {
+            let unset = tontine_options { struct_size: size, ..Default::default() };
+            assert_eq!(of(&unset), Err(libc::EINVAL), "{size}");
+        }
+    }
+
+    #[test]
+    fn a_larger_struct_is_taken_if_what_is_new_is_not_used() {
+        #[repr(C)]
+        struct Newer {
+            known: tontine_options,
+            new: u64,
+        }
+        let newer = |new| {
+            let struct_size = size_of::<Newer>();
+            let known = tontine_options { struct_size, lane_cap: 1 << 20, ..Default::default() };
+            let newer = Newer { known, new };
+            // SAFETY: as many bytes as it says.
+            unsafe { read((&raw const newer).cast()) }.map_err(|refusal| refusal.errno)
+        };
+        assert!(newer(0).is_ok());
+        assert_eq!(newer(1).expect_err("unknown"), libc::E2BIG);
+        let rubbish = tontine_options { struct_size: LARGEST + 1, ..Default::default() };
+        assert_eq!(of(&rubbish), Err(libc::E2BIG));
+    }
+
+    #[test]
+    fn unknown_values_are_refused() {
+        let set: [fn(&mut tontine_options); 5] = [
+            |options| options.waiting = 4,
+            |options| options.fences = 3,
+            |options| options.on_death = 3,
+            |options| options.allow = 4,
+            |options| options.mode = 0o1777,
+        ];
+        for set in set {
+            let mut options = tontine_options { struct_size: WHOLE, ..Default::default() };
+            set(&mut options);
+            assert_eq!(of(&options), Err(libc::EINVAL), "{options:?}");
+        }
+    }
+}

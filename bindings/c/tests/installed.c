@@ -1,0 +1,299 @@
+/* Every part of the header once, against the installed library; exits with 0 if all is as it says. */
+#define _POSIX_C_SOURCE 200809L
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <tontine.h>
+
+static int failures;
+
+#define EXPECT(what) \
+    do { \
+        if (!(what)) { \
+            fprintf(stderr, "line %d: not so: %s; errno %s, %s\n", __LINE__, #what, \
+                    strerror(errno), tontine_last_error()); \
+            failures++; \
+        } \
+    } while (0)
+
+#define EXPECT_ERROR(what, number) \
+    do { \
+        errno = 0; \
+        EXPECT((what) < 0 && errno == (number)); \
+        EXPECT(tontine_last_error()[0] != '\0'); \
+    } while (0)
+
+#define EXPECT_NULL(what, number) \
+    do { \
+        errno = 0; \
+        EXPECT((what) == NULL && errno == (number)); \
+    } while (0)
+
+static void lives(void)
+{
+    tontine_watch *watch;
+
+    EXPECT(strlen(tontine_version()) >= 5);
+    EXPECT(tontine_last_error()[0] == '\0');
+    EXPECT_ERROR(tontine_life_fd(), ENODATA);
+    EXPECT(tontine_life_join() == 0);
+    EXPECT(tontine_life_join() == 0);
+    EXPECT(tontine_life_join_thread() == 0);
+    EXPECT(tontine_life_with_anchor_thread() == 0);
+    EXPECT(tontine_life_fd() >= 0);
+    watch = tontine_watch_open(tontine_life_fd());
+    EXPECT(watch != NULL);
+    EXPECT(tontine_watch_is_alive(watch) == 1);
+    tontine_watch_close(watch);
+    EXPECT_NULL(tontine_watch_open(-1), EBADF);
+    EXPECT_NULL(tontine_watch_open(0), EPROTO);
+    EXPECT_ERROR(tontine_watch_is_alive(NULL), EINVAL);
+    tontine_watch_close(NULL);
+}
+
+static void death_is_seen(void)
+{
+    int pipes[2], hands[2], status;
+    char byte = 0;
+    pid_t child;
+    tontine_watch *watch;
+    union {
+        char bytes[CMSG_SPACE(sizeof(int))];
+        struct cmsghdr align;
+    } control;
+    struct iovec one = {.iov_base = &byte, .iov_len = 1};
+    struct msghdr message;
+    struct cmsghdr *head;
+    int fd;
+
+    EXPECT(pipe(pipes) == 0 && socketpair(AF_UNIX, SOCK_STREAM, 0, hands) == 0);
+    memset(&message, 0, sizeof message);
+    memset(&control, 0, sizeof control);
+    message.msg_iov = &one;
+    message.msg_iovlen = 1;
+    message.msg_control = &control;
+    message.msg_controllen = sizeof control;
+    child = fork();
+    if (child == 0) {
+        if (tontine_life_join() != 0)
+            _exit(1);
+        head = CMSG_FIRSTHDR(&message);
+        head->cmsg_level = SOL_SOCKET;
+        head->cmsg_type = SCM_RIGHTS;
+        head->cmsg_len = CMSG_LEN(sizeof(int));
+        fd = tontine_life_fd();
+        memcpy(CMSG_DATA(head), &fd, sizeof fd);
+        close(pipes[1]);
+        if (sendmsg(hands[1], &message, 0) != 1)
+            _exit(2);
+        _exit(read(pipes[0], &byte, 1) == 0 ? 0 : 3);
+    }
+    close(pipes[0]);
+    EXPECT(recvmsg(hands[0], &message, 0) == 1);
+    head = CMSG_FIRSTHDR(&message);
+    EXPECT(head != NULL);
+    memcpy(&fd, CMSG_DATA(head), sizeof fd);
+    watch = tontine_watch_open(fd);
+    EXPECT(tontine_watch_is_alive(watch) == 1);
+    close(pipes[1]);
+    EXPECT(waitpid(child, &status, 0) == child && status == 0);
+    EXPECT(tontine_watch_is_alive(watch) == 0);
+    tontine_watch_close(watch);
+    close(fd);
+    close(hands[0]);
+    close(hands[1]);
+}
+
+static void messages(const char *path)
+{
+    char text[32];
+    static char large[1 << 20];
+    void *room;
+    tontine_peer peer;
+    tontine_options options = {.struct_size = sizeof options, .lane_cap = 65536, .mode = 0600};
+    tontine_mailbox *mailbox = tontine_mailbox_bind(path, &options);
+    tontine_sender *sender, *twin;
+    struct pollfd wait;
+
+    EXPECT(mailbox != NULL);
+    EXPECT_NULL(tontine_mailbox_bind(path, NULL), EADDRINUSE);
+    EXPECT(strstr(tontine_last_error(), "in use") != NULL);
+    EXPECT_ERROR(tontine_mailbox_try_recv(mailbox, text, sizeof text), EAGAIN);
+    EXPECT_ERROR(tontine_mailbox_recv_timeout(mailbox, text, sizeof text, 10), ETIMEDOUT);
+    EXPECT_ERROR(tontine_mailbox_peer(mailbox, &peer), ENODATA);
+    EXPECT_ERROR(tontine_mailbox_next_length(mailbox), ENODATA);
+
+    sender = tontine_sender_connect(path, &options);
+    EXPECT(sender != NULL);
+    EXPECT_ERROR(tontine_sender_peer(sender, &peer), ENODATA);
+    EXPECT(tontine_sender_send(sender, "first", 5) == 0);
+    EXPECT(tontine_sender_try_send(sender, NULL, 0) == 0);
+    EXPECT(tontine_sender_send_timeout(sender, "a third message", 15, 1000) == 0);
+    EXPECT_ERROR(tontine_sender_send(sender, NULL, 1), EINVAL);
+    EXPECT_ERROR(tontine_sender_send(sender, large, sizeof large), EMSGSIZE);
+    EXPECT(tontine_sender_longest_message(sender) > 4096);
+
+    EXPECT(tontine_mailbox_recv(mailbox, text, sizeof text) == 5 && memcmp(text, "first", 5) == 0);
+    EXPECT(tontine_mailbox_peer(mailbox, &peer) == 0);
+    EXPECT(peer.pid == (uint32_t)getpid() && peer.uid == getuid());
+    EXPECT(tontine_mailbox_lanes(mailbox) == 1);
+    EXPECT(tontine_mailbox_put_back(mailbox) == 0);
+    EXPECT(tontine_mailbox_recv(mailbox, text, sizeof text) == 5 && memcmp(text, "first", 5) == 0);
+    EXPECT(tontine_mailbox_acknowledge(mailbox) == 0);
+    EXPECT(tontine_mailbox_recv(mailbox, NULL, 0) == 0);
+    EXPECT_ERROR(tontine_mailbox_recv(mailbox, text, 3), EMSGSIZE);
+    EXPECT(tontine_mailbox_next_length(mailbox) == 15);
+    EXPECT(tontine_mailbox_recv_timeout(mailbox, text, sizeof text, -1) == 15);
+    EXPECT(memcmp(text, "a third message", 15) == 0);
+    EXPECT_ERROR(tontine_mailbox_next_length(mailbox), ENODATA);
+
+    room = tontine_sender_reserve(sender, 4);
+    EXPECT(room != NULL);
+    memcpy(room, "room", 4);
+    EXPECT_ERROR(tontine_sender_send(sender, "x", 1), EBUSY);
+    EXPECT_NULL(tontine_sender_reserve(sender, 1), EBUSY);
+    EXPECT(tontine_sender_commit(sender) == 0);
+    EXPECT_ERROR(tontine_sender_commit(sender), ENODATA);
+    EXPECT(tontine_sender_reserve(sender, 4) != NULL);
+    EXPECT(tontine_sender_cancel(sender) == 0);
+    EXPECT(tontine_mailbox_try_recv(mailbox, text, sizeof text) == 4);
+    EXPECT(memcmp(text, "room", 4) == 0);
+    EXPECT_ERROR(tontine_mailbox_try_recv(mailbox, text, sizeof text), EAGAIN);
+    EXPECT(tontine_sender_service(sender) == 0);
+    EXPECT(tontine_sender_peer(sender, &peer) == 0);
+    EXPECT(tontine_sender_wait_read(sender, 1000) == 0);
+    EXPECT(tontine_sender_unread_bytes(sender) == 0);
+    EXPECT_ERROR(tontine_sender_unread(sender, text, sizeof text), EAGAIN);
+    EXPECT(tontine_sender_fd(sender) >= 0);
+
+    twin = tontine_sender_clone(sender);
+    EXPECT(twin != NULL);
+    EXPECT(tontine_mailbox_arm(mailbox) == 1);
+    EXPECT(tontine_sender_send(twin, "twin", 4) == 0);
+    wait.fd = tontine_mailbox_fd(mailbox);
+    wait.events = POLLIN;
+    EXPECT(poll(&wait, 1, 10000) == 1);
+    EXPECT(tontine_mailbox_recv_timeout(mailbox, text, sizeof text, 10000) == 4);
+    EXPECT(tontine_mailbox_acknowledge(mailbox) == 0);
+    EXPECT(tontine_mailbox_fault(mailbox) == 0);
+
+    /* Of what is left when the reader closes, the first is longer than the buffer at first. */
+    EXPECT(tontine_sender_send(sender, "left over", 9) == 0);
+    EXPECT(tontine_sender_send(sender, "", 0) == 0);
+    EXPECT_ERROR(tontine_mailbox_recv(mailbox, text, 3), EMSGSIZE);
+    tontine_mailbox_close(mailbox);
+    EXPECT_ERROR(tontine_sender_send(sender, "x", 1), EPIPE);
+    EXPECT_ERROR(tontine_sender_unread(sender, text, 3), EMSGSIZE);
+    EXPECT(tontine_sender_unread_length(sender) == 9);
+    EXPECT(tontine_sender_unread(sender, text, sizeof text) == 9);
+    EXPECT(memcmp(text, "left over", 9) == 0);
+    EXPECT(tontine_sender_unread(sender, text, sizeof text) == 0);
+    EXPECT_ERROR(tontine_sender_unread(sender, text, sizeof text), ENODATA);
+    tontine_sender_close(sender);
+    tontine_sender_close(twin);
+    EXPECT_NULL(tontine_sender_connect(path, NULL), ECONNREFUSED);
+}
+
+static void sockets(void)
+{
+    int pair[2];
+    char text[8];
+    tontine_mailbox *mailbox = tontine_mailbox_unbound(NULL);
+    tontine_sender *sender;
+
+    EXPECT(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair) == 0);
+    EXPECT(tontine_mailbox_adopt(mailbox, pair[0]) == 0);
+    EXPECT_ERROR(tontine_mailbox_adopt(mailbox, 4711), EBADF);
+    sender = tontine_sender_over(pair[1], NULL);
+    EXPECT(tontine_sender_send(sender, "pair", 4) == 0);
+    EXPECT(tontine_mailbox_recv_timeout(mailbox, text, sizeof text, 10000) == 4);
+    EXPECT_NULL(tontine_sender_clone(sender), ECONNREFUSED);
+    EXPECT_NULL(tontine_sender_over(-1, NULL), EBADF);
+    tontine_sender_close(sender);
+    tontine_mailbox_close(mailbox);
+}
+
+static void what_is_null_is_refused(void)
+{
+    char text[4];
+    tontine_peer peer;
+    tontine_options unset = {.struct_size = 0};
+    tontine_options odd = {.struct_size = sizeof odd, .waiting = 99};
+
+    EXPECT_NULL(tontine_mailbox_bind(NULL, NULL), EINVAL);
+    EXPECT_NULL(tontine_mailbox_bind("@odd", &unset), EINVAL);
+    EXPECT_NULL(tontine_mailbox_bind("@odd", &odd), EINVAL);
+    EXPECT_NULL(tontine_sender_connect(NULL, NULL), EINVAL);
+    EXPECT_NULL(tontine_sender_clone(NULL), EINVAL);
+    EXPECT_NULL(tontine_sender_reserve(NULL, 1), EINVAL);
+    EXPECT_ERROR(tontine_mailbox_adopt(NULL, 0), EINVAL);
+    EXPECT_ERROR(tontine_mailbox_recv(NULL, text, 4), EINVAL);
+    EXPECT_ERROR(tontine_mailbox_try_recv(NULL, text, 4), EINVAL);
+    EXPECT_ERROR(tontine_mailbox_recv_timeout(NULL, text, 4, 1), EINVAL);
+    EXPECT_ERROR(tontine_mailbox_next_length(NULL), EINVAL);
+    EXPECT_ERROR(tontine_mailbox_peer(NULL, &peer), EINVAL);
+    EXPECT_ERROR(tontine_mailbox_acknowledge(NULL), EINVAL);
+    EXPECT_ERROR(tontine_mailbox_put_back(NULL), EINVAL);
+    EXPECT_ERROR(tontine_mailbox_fd(NULL), EINVAL);
+    EXPECT_ERROR(tontine_mailbox_arm(NULL), EINVAL);
+    EXPECT_ERROR(tontine_mailbox_lanes(NULL), EINVAL);
+    EXPECT_ERROR(tontine_mailbox_fault(NULL), EINVAL);
+    EXPECT_ERROR(tontine_sender_send(NULL, text, 4), EINVAL);
+    EXPECT_ERROR(tontine_sender_try_send(NULL, text, 4), EINVAL);
+    EXPECT_ERROR(tontine_sender_send_timeout(NULL, text, 4, 1), EINVAL);
+    EXPECT_ERROR(tontine_sender_commit(NULL), EINVAL);
+    EXPECT_ERROR(tontine_sender_cancel(NULL), EINVAL);
+    EXPECT_ERROR(tontine_sender_unread(NULL, text, 4), EINVAL);
+    EXPECT_ERROR(tontine_sender_unread_length(NULL), EINVAL);
+    EXPECT_ERROR(tontine_sender_unread_bytes(NULL), EINVAL);
+    EXPECT_ERROR(tontine_sender_wait_read(NULL, 1), EINVAL);
+    EXPECT_ERROR(tontine_sender_service(NULL), EINVAL);
+    EXPECT_ERROR(tontine_sender_fd(NULL), EINVAL);
+    EXPECT_ERROR(tontine_sender_peer(NULL, &peer), EINVAL);
+    EXPECT_ERROR(tontine_sender_longest_message(NULL), EINVAL);
+    tontine_mailbox_close(NULL);
+    tontine_sender_close(NULL);
+}
+
+static void a_forked_child_owns_nothing(const char *path)
+{
+    int status;
+    pid_t child;
+    tontine_mailbox *mailbox = tontine_mailbox_bind(path, NULL);
+    tontine_sender *sender = tontine_sender_connect(path, NULL);
+    char text[4];
+
+    child = fork();
+    if (child == 0) {
+        EXPECT_ERROR(tontine_sender_send(sender, "x", 1), ESTALE);
+        EXPECT_ERROR(tontine_mailbox_try_recv(mailbox, text, sizeof text), ESTALE);
+        tontine_sender_close(sender);
+        tontine_mailbox_close(mailbox);
+        _exit(failures != 0);
+    }
+    EXPECT(waitpid(child, &status, 0) == child && status == 0);
+    EXPECT(tontine_sender_send(sender, "still", 5) == 0);
+    EXPECT_ERROR(tontine_mailbox_recv_timeout(mailbox, text, sizeof text, 10000), EMSGSIZE);
+    tontine_sender_close(sender);
+    tontine_mailbox_close(mailbox);
+    EXPECT(access(path, F_OK) != 0);
+}
+
+int main(int count, char **arguments)
+{
+    if (count != 2)
+        return 2;
+    lives();
+    death_is_seen();
+    messages(arguments[1]);
+    sockets();
+    what_is_null_is_refused();
+    a_forked_child_owns_nothing(arguments[1]);
+    return failures != 0;
+}

@@ -1,0 +1,153 @@
+//! What a programmer in C does: installs the library, compiles against its header, runs.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// Longer than any of it takes.
+const AMPLE: Duration = Duration::from_secs(60);
+
+fn here() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The library, installed into a folder of its own.
+struct Installed(tempfile::TempDir);
+
+impl Installed {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        // Cargo puts the library, which these tests depend on, beside them.
+        let test = std::env::current_exe().expect("this program");
+        let mut make = Command::new("make");
+        make.arg("-C").arg(here()).arg("install");
+        make.arg(format!("PREFIX={}", folder.path().display()));
+        make.arg(format!("BUILT={}", test.parent().expect("a folder").display()));
+        succeed(&mut make);
+        Self(folder)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// What pkg-config would print for the installed file.
+    fn flags(&self, names: &[&str]) -> Vec<String> {
+        let text = fs::read_to_string(self.path("lib/pkgconfig/tontine.pc")).expect("tontine.pc");
+        let mut flags = Vec::new();
+        for name in names {
+            let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name}: ")));
+            let prefix = self.0.path().display().to_string();
+            let line = line.expect("a line of that name").replace("${libdir}", "${prefix}/lib");
+            let line = line.replace("${includedir}", "${prefix}/include");
+            flags.extend(line.replace("${prefix}", &prefix).split(' ').map(str::to_owned));
+        }
+        flags
+    }
+
+    fn compile(&self, source: &Path, to: &str, flags: &[String]) -> PathBuf {
+        let program = self.path(to);
+        let mut cc = Command::new("cc");
+        cc.args(["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-O1"]);
+        cc.arg(source).arg("-o").arg(&program).args(flags);
+        succeed(&mut cc);
+        program
+    }
+
+    fn run(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command.env("LD_LIBRARY_PATH", self.path("lib"));
+        command
+    }
+}
+
+/// Runs a command to its end, or to the deadline.
+fn finish(command: &mut Command) -> Output {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let until = Instant::now() + AMPLE;
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("a status") {
+            break status;
+        }
+        if Instant::now() > until {
+            let _ = child.kill();
+            panic!("{command:?} hangs");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    child.stdout.take().expect("piped").read_to_end(&mut stdout).expect("read");
+    child.stderr.take().expect("piped").read_to_end(&mut stderr).expect("read");
+    Output { status, stdout, stderr }
+}
+
+fn succeed(command: &mut Command) -> String {
+    let output = finish(command);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(output.status.success(), "{command:?}: {}\n{}", output.status, text(&output.stderr));
+    text(&output.stdout)
+}
+
+const HELLO: &str = "\
+read: hello
+the reader is dead: EOWNERDEAD
+not read: are you
+not read: there?
+";
+
+#[test]
+fn the_example_kills_its_reader_and_takes_its_mail_back() {
+    let installed = Installed::new();
+    let source = here().join("examples/hello.c");
+    let shared = installed.compile(&source, "shared", &installed.flags(&["Libs", "Cflags"]));
+    assert_eq!(succeed(&mut installed.run(&shared)), HELLO);
+
+    let mut flags = installed.flags(&["Cflags", "Libs.private"]);
+    flags.insert(0, installed.path("lib/libtontine.a").display().to_string());
+    let statically = installed.compile(&source, "static", &flags);
+    assert_eq!(succeed(&mut Command::new(statically)), HELLO);
+}
+
+#[test]
+fn every_function_does_what_the_header_says() {
+    let installed = Installed::new();
+    let flags = installed.flags(&["Libs", "Cflags"]);
+    let program = installed.compile(&here().join("tests/installed.c"), "installed", &flags);
+    succeed(installed.run(&program).arg(installed.path("mailbox")));
+}
+
+#[test]
+fn the_header_is_also_cpp() {
+    let installed = Installed::new();
+    let source = installed.path("header.cpp");
+    let text = "#include <tontine.h>\n\
+                int main() {\n\
+                    tontine_options options{};\n\
+                    options.struct_size = sizeof options;\n\
+                    tontine_mailbox *mailbox = tontine_mailbox_bind(\"@none\", &options);\n\
+                    tontine_mailbox_close(mailbox);\n\
+                    return mailbox == nullptr;\n\
+                }\n";
+    fs::write(&source, text).expect("written");
+    let program = installed.path("header");
+    let mut compiler = Command::new("c++");
+    compiler.args(["-std=c++17", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]).arg(&source);
+    compiler.arg("-o").arg(&program).args(installed.flags(&["Libs", "Cflags"]));
+    succeed(&mut compiler);
+    succeed(&mut installed.run(&program));
+}
+
+#[test]
+fn the_shared_library_goes_by_its_versioned_name() {
+    let installed = Installed::new();
+    let lib = |name: &str| installed.path("lib").join(name);
+    let to = |name: &str| fs::read_link(lib(name)).expect("a link").display().to_string();
+    assert_eq!(to("libtontine.so"), "libtontine.so.1");
+    assert_eq!(to("libtontine.so.1"), concat!("libtontine.so.1.", env!("CARGO_PKG_VERSION")));
+    let bytes = fs::read(lib("libtontine.so.1")).expect("the library");
+    let soname = b"\0libtontine.so.1\0";
+    assert!(bytes.windows(soname.len()).any(|window| window == soname), "no soname");
+}

@@ -1,0 +1,140 @@
+//! Messages out of a stream of bytes: [`Lines`].
+
+use std::os::fd::AsFd;
+
+use rustix::io::Errno;
+
+/// Bytes read in one go.
+const AT_ONCE: usize = 64 * 1024;
+
+/// Takes lines, none longer than a message may be, out of what was read so far.
+#[derive(Debug)]
+pub(super) struct Lines {
+    separator: u8,
+    /// Bytes of the longest line.
+    longest: usize,
+    read: Vec<u8>,
+    /// Where the next line begins.
+    begin: usize,
+    /// Up to here there is no separator.
+    searched: usize,
+    is_ended: bool,
+    /// Lines taken.
+    count: u64,
+}
+
+/// What there is to take.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Next<'a> {
+    /// A line, without what ends it.
+    Line(&'a [u8]),
+    /// Nothing whole: read more.
+    More,
+    /// Nothing any more.
+    End,
+}
+
+/// A line that no message holds.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct TooLong {
+    /// Its number, from 1.
+    pub(super) number: u64,
+    /// The most that a line may have.
+    pub(super) longest: usize,
+}
+
+impl Lines {
+    pub(super) fn new(separator: u8, longest: usize) -> Self {
+        Self {
+            separator,
+            longest,
+            read: Vec::new(),
+            begin: 0,
+            searched: 0,
+            is_ended: false,
+            count: 0,
+        }
+    }
+
+    /// Takes the next line. What stands behind the last separator is a line too.
+    pub(super) fn next(&mut self) -> Result<Next<'_>, TooLong> {
+        let rest = &self.read[self.searched..];
+        let found = rest.iter().position(|byte| *byte == self.separator);
+        let end = match found {
+            Some(at) => self.searched + at,
+            None if self.is_ended && self.begin < self.read.len() => self.read.len(),
+            None if self.is_ended => return Ok(Next::End),
+            None => self.read.len(),
+        };
+        if end - self.begin > self.longest {
+            return Err(TooLong { number: self.count + 1, longest: self.longest });
+        }
+        if found.is_none() && !self.is_ended {
+            self.searched = end;
+            return Ok(Next::More);
+        }
+        let line = &self.read[self.begin..end];
+        self.begin = (end + 1).min(self.read.len());
+        self.searched = self.begin;
+        self.count += 1;
+        Ok(Next::Line(line))
+    }
+
+    /// Reads once, after [`Next::More`].
+    pub(super) fn read(&mut self, from: impl AsFd) -> Result<(), Errno> {
+        self.read.drain(..self.begin);
+        self.searched -= self.begin;
+        self.begin = 0;
+        self.read.reserve(AT_ONCE);
+        match rustix::io::read(from, rustix::buffer::spare_capacity(&mut self.read)) {
+            Ok(0) => self.is_ended = true,
+            Ok(_) | Err(Errno::INTR | Errno::AGAIN) => {}
+            Err(errno) => return Err(errno),
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All lines of a text that arrives in pieces.
+    fn lines(pieces: &[&str], longest: usize) -> Result<Vec<String>, TooLong> {
+        let (readable, writable) = rustix::pipe::pipe().expect("a pipe");
+        let mut pieces = pieces.iter();
+        let mut writable = Some(writable);
+        let mut lines = Lines::new(b'\n', longest);
+        let mut all = Vec::new();
+        loop {
+            match lines.next()? {
+                Next::Line(line) => all.push(String::from_utf8_lossy(line).into_owned()),
+                Next::End => return Ok(all),
+                Next::More => {
+                    match (pieces.next(), &writable) {
+                        (Some(piece), Some(writable)) => {
+                            rustix::io::write(writable, piece.as_bytes()).expect("written");
+                        }
+                        _ => writable = None,
+                    }
+                    lines.read(&readable).expect("read");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn lines_are_whole_however_they_arrive() {
+        assert_eq!(lines(&["one\ntwo\n"], 9), Ok(vec!["one".into(), "two".into()]));
+        assert_eq!(lines(&["o", "ne", "\ntw", "o"], 9), Ok(vec!["one".into(), "two".into()]));
+        assert_eq!(lines(&["\n", "\n"], 9), Ok(vec![String::new(), String::new()]));
+        assert_eq!(lines(&[], 9), Ok(vec![]));
+    }
+
+    #[test]
+    fn a_long_line_is_named_and_not_read_to_its_end() {
+        assert_eq!(lines(&["four\n", "4444"], 4), Ok(vec!["four".into(), "4444".into()]));
+        assert_eq!(lines(&["a\nb\nfives\n"], 4), Err(TooLong { number: 3, longest: 4 }));
+        assert_eq!(lines(&["fives", "and more"], 4), Err(TooLong { number: 1, longest: 4 }));
+    }
+}

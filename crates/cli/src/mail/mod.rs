@@ -1,0 +1,44 @@
+//! `tontine recv` and `tontine send`: a mailbox from the shell, one line one message.
+//!
+//! [`recv`] and [`send`] are the commands; `lines` takes messages out of standard input, `output`
+//! puts them on standard output. What a mailbox does stands in `tontine::mailbox`.
+
+mod lines;
+mod output;
+mod recv;
+mod send;
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::Duration;
+
+use tontine::Error;
+use tontine::mailbox::Address;
+
+use crate::Refusal;
+
+pub(crate) use recv::recv;
+pub(crate) use send::send;
+
+/// Who waits for somebody to come or to go looks this often.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
+
+fn address(text: &OsStr) -> Result<Address, Refusal> {
+    match text.as_bytes() {
+        b"" | b"@" => Err(Refusal::usage("PATH is empty: name a path, or @ and a name")),
+        [b'@', name @ ..] => Ok(Address::abstract_name(name)),
+        _ => Ok(Address::path(Path::new(text))),
+    }
+}
+
+/// What ends a message.
+fn separator(null: bool) -> u8 {
+    if null { b'\0' } else { b'\n' }
+}
+
+/// A failure of the library's, with the address where its words do not have it.
+fn refuse(address: &Address, error: &Error) -> Refusal {
+    let (text, address) = (error.to_string(), address.to_string());
+    Refusal::failed(if text.contains(&address) { text } else { format!("{address}: {text}") })
+}

@@ -1,0 +1,71 @@
+//! Standard output that is written at once, and given up on a signal: [`Output`].
+
+use std::io::{self, Stdout};
+use std::os::fd::AsFd;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use tontine_measure::engine::stop::Stop;
+
+/// What a pipe takes whole once it says that it is writable (`PIPE_BUF`).
+const PIECE: usize = 4096;
+
+/// Writes lines; each is with the kernel when [`Output::write`] returns.
+#[derive(Debug)]
+pub(super) struct Output {
+    stdout: Stdout,
+    line: Vec<u8>,
+}
+
+/// What became of a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Written {
+    /// It was written.
+    Whole,
+    /// Nobody reads any more.
+    Unread,
+    /// A signal came first; a part may have been written.
+    Stopped,
+}
+
+impl Output {
+    pub(super) fn new() -> Self {
+        Self { stdout: io::stdout(), line: Vec::new() }
+    }
+
+    /// Where the output goes: it is in error when nobody reads it any more.
+    pub(super) fn stdout(&self) -> &Stdout {
+        &self.stdout
+    }
+
+    /// Writes a line and what ends it. A consumer that does not read holds us up, but not beyond a
+    /// signal.
+    pub(super) fn write(&mut self, line: &[u8], separator: u8, stop: &Stop) -> io::Result<Written> {
+        self.line.clear();
+        self.line.extend_from_slice(line);
+        self.line.push(separator);
+        let mut rest = self.line.as_slice();
+        while !rest.is_empty() {
+            if stop.requested() {
+                return Ok(Written::Stopped);
+            }
+            let mut polled = [
+                PollFd::new(&self.stdout, PollFlags::OUT),
+                PollFd::from_borrowed_fd(stop.as_fd(), PollFlags::IN),
+            ];
+            match poll(&mut polled, None) {
+                Ok(_) if polled[0].revents().is_empty() => continue,
+                Ok(_) => {}
+                Err(Errno::INTR) => continue,
+                Err(errno) => return Err(errno.into()),
+            }
+            match rustix::io::write(&self.stdout, &rest[..rest.len().min(PIECE)]) {
+                Ok(written) => rest = &rest[written..],
+                Err(Errno::INTR | Errno::AGAIN) => {}
+                Err(Errno::PIPE) => return Ok(Written::Unread),
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(Written::Whole)
+    }
+}

@@ -1,0 +1,184 @@
+//! `tontine recv`: prints what comes.
+
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use tontine::Error;
+use tontine::mailbox::{Address, Mailbox};
+use tontine_measure::engine::stop::Stop;
+
+use super::output::{Output, Written};
+use super::{BETWEEN_LOOKS, address, refuse, separator};
+use crate::args::Recv;
+use crate::{FAILED, Refusal, stopped_by};
+
+/// So long the library waits itself: it looks again quickly, and gives memory back. Then there is
+/// one sleep, which a signal ends at once.
+const ATTENTIVE: Duration = Duration::from_millis(100);
+
+/// Why receiving ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// As many as were asked for are printed.
+    Counted,
+    /// Nothing came for as long as was asked for.
+    Quiet,
+    /// Nobody reads standard output any more.
+    Unread,
+    /// A signal came.
+    Stopped,
+}
+
+/// Receives until there is a reason to end.
+pub(crate) fn recv(asked: &Recv) -> Result<ExitCode, Refusal> {
+    let at = address(&asked.address)?;
+    let stop = Stop::on_signals()?;
+    let Some(mut mailbox) = bind(&at, asked.wait, &stop)? else {
+        return Ok(ended_by(&stop));
+    };
+    let mut count = 0;
+    let end = receive(asked, &mut mailbox, &stop, &mut count);
+    tell_faults(&mut mailbox);
+    // Its end removes the socket, whatever happened.
+    drop(mailbox);
+    let missing = asked.count.filter(|most| count < *most);
+    match (end.map_err(|failed| failed.into_refusal(&at))?, missing) {
+        (End::Stopped, _) => Ok(ended_by(&stop)),
+        (_, None) => Ok(ExitCode::SUCCESS),
+        (end, Some(most)) => {
+            let why = match end {
+                End::Unread => "nobody reads standard output any more",
+                _ => "no more came in time",
+            };
+            Err(Refusal::failed(format!("{count} of {most} messages: {why}")))
+        }
+    }
+}
+
+/// The mailbox; none where a signal ended the wait for it.
+fn bind(at: &Address, wait: bool, stop: &Stop) -> Result<Option<Mailbox>, Refusal> {
+    while !stop.requested() {
+        match Mailbox::bind(at) {
+            Ok(mailbox) => return Ok(Some(mailbox)),
+            Err(Error::InUse { .. }) if wait => thread::sleep(BETWEEN_LOOKS),
+            Err(error) => return Err(refuse(at, &error)),
+        }
+    }
+    Ok(None)
+}
+
+fn ended_by(stop: &Stop) -> ExitCode {
+    stop.signal().map_or(ExitCode::from(FAILED), stopped_by)
+}
+
+/// What went wrong, and where.
+#[derive(Debug)]
+enum Failed {
+    Mailbox(Error),
+    Output(io::Error),
+}
+
+impl Failed {
+    fn into_refusal(self, at: &Address) -> Refusal {
+        match self {
+            Self::Mailbox(error) => refuse(at, &error),
+            Self::Output(error) => Refusal::failed(format!("standard output: {error}")),
+        }
+    }
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Self {
+        Self::Mailbox(error)
+    }
+}
+
+fn receive(
+    asked: &Recv,
+    mailbox: &mut Mailbox,
+    stop: &Stop,
+    count: &mut u64,
+) -> Result<End, Failed> {
+    let mut output = Output::new();
+    let mut last = Instant::now();
+    while asked.count.is_none_or(|most| *count < most) {
+        if stop.requested() {
+            return Ok(End::Stopped);
+        }
+        let written = match mailbox.try_recv() {
+            Ok(message) => output.write(&message, separator(asked.null), stop),
+            Err(Error::WouldBlock) => {
+                tell_faults(mailbox);
+                let until = asked.timeout.and_then(|timeout| last.checked_add(timeout));
+                match wait(mailbox, &output, stop, until)? {
+                    None => continue,
+                    Some(end) => return Ok(end),
+                }
+            }
+            Err(error) => return Err(error.into()),
+        };
+        match written {
+            Ok(Written::Whole) => mailbox.acknowledge(),
+            not_written => {
+                // Somebody else shall have it.
+                mailbox.put_back();
+                return match not_written.map_err(Failed::Output)? {
+                    Written::Stopped => Ok(End::Stopped),
+                    _ => Ok(End::Unread),
+                };
+            }
+        }
+        *count += 1;
+        last = Instant::now();
+    }
+    Ok(End::Counted)
+}
+
+/// Waits until there may be something. Returns the reason to end, where there is one.
+fn wait(
+    mailbox: &mut Mailbox,
+    output: &Output,
+    stop: &Stop,
+    until: Option<Instant>,
+) -> Result<Option<End>, Failed> {
+    let left = || until.map(|until| until.saturating_duration_since(Instant::now()));
+    match mailbox.recv_timeout(left().unwrap_or(ATTENTIVE).min(ATTENTIVE)) {
+        Ok(_) => {
+            mailbox.put_back();
+            return Ok(None);
+        }
+        Err(Error::TimedOut) if left() == Some(Duration::ZERO) => return Ok(Some(End::Quiet)),
+        Err(Error::TimedOut) => {}
+        Err(error) => return Err(error.into()),
+    }
+    if stop.requested() || !mailbox.arm()? {
+        return Ok(None);
+    }
+    let timeout = left().map(|left| Timespec {
+        tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX),
+        tv_nsec: left.subsec_nanos().into(),
+    });
+    let mut polled = [
+        PollFd::from_borrowed_fd(mailbox.descriptor(), PollFlags::IN),
+        PollFd::from_borrowed_fd(stop.as_fd(), PollFlags::IN),
+        // Only whether it is in error.
+        PollFd::new(output.stdout(), PollFlags::empty()),
+    ];
+    match poll(&mut polled, timeout.as_ref()) {
+        Ok(_) if !polled[2].revents().is_empty() => Ok(Some(End::Unread)),
+        Ok(_) | Err(Errno::INTR) => Ok(None),
+        Err(errno) => Err(Error::system("poll", errno).into()),
+    }
+}
+
+/// Says who was refused and why. That nobody reads it changes nothing.
+fn tell_faults(mailbox: &mut Mailbox) {
+    for fault in mailbox.faults() {
+        let _ = writeln!(io::stderr(), "tontine: {fault}");
+    }
+}

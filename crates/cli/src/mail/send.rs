@@ -1,0 +1,258 @@
+//! `tontine send`: sends the lines of standard input.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::unix::fs::FileTypeExt;
+use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use tontine::Error;
+use tontine::mailbox::{Address, OnDeath, Options, Sender};
+
+use super::lines::{Lines, Next, TooLong};
+use super::{BETWEEN_LOOKS, address, refuse, separator};
+use crate::args::Send;
+use crate::{Refusal, print};
+
+/// How long the reader may take to say whether it takes us, when all is sent.
+const TO_BE_TAKEN: Duration = Duration::from_secs(1);
+
+/// With unread messages, how often to see whether the reader is still there although nothing told
+/// of its end.
+const ANOTHER_LOOK: Duration = Duration::from_millis(500);
+
+/// Sends everything, then waits as asked.
+pub(crate) fn send(asked: &Send) -> Result<ExitCode, Refusal> {
+    let address = address(&asked.address)?;
+    let sender = connect(&address, asked.wait)?;
+    let mut lines = Lines::new(separator(asked.null), sender.longest_message());
+    let mut lane = Lane { sender, address, wait: asked.wait, at_hand: VecDeque::new() };
+    let done = lane.send_all(&mut lines).and_then(|()| lane.finish(asked));
+    match done {
+        Ok(()) => Ok(ExitCode::SUCCESS),
+        Err(Failed::Gone(error)) => Err(lane.give_up(asked, &error, lines)?),
+        Err(Failed::TooLong(TooLong { number, longest })) => {
+            let what = if asked.null { "message" } else { "line" };
+            Err(Refusal::failed(format!(
+                "{what} {number} of standard input has more than {longest} bytes, the most that a \
+                 message may have; it and what follows were not sent"
+            )))
+        }
+        Err(Failed::Input(errno)) => Err(Refusal::failed(format!("standard input: {errno}"))),
+        Err(Failed::Other(refusal)) => Err(refusal),
+    }
+}
+
+/// Why not everything was sent.
+enum Failed {
+    /// The reader is dead or has closed.
+    Gone(Error),
+    TooLong(TooLong),
+    Input(Errno),
+    Other(Refusal),
+}
+
+/// A sender that goes to the next reader when one has closed, if it was told to wait.
+struct Lane {
+    sender: Sender,
+    address: Address,
+    wait: bool,
+    /// Taken out of standard input or back from a reader, and not sent yet.
+    at_hand: VecDeque<Vec<u8>>,
+}
+
+impl Lane {
+    fn send_all(&mut self, lines: &mut Lines) -> Result<(), Failed> {
+        loop {
+            match lines.next().map_err(Failed::TooLong)? {
+                Next::Line(line) => match self.sender.send(line) {
+                    Ok(()) => {}
+                    Err(error) => {
+                        self.at_hand.push_back(line.to_vec());
+                        self.outlive(error)?;
+                    }
+                },
+                Next::More => {
+                    self.attend()?;
+                    lines.read(io::stdin()).map_err(Failed::Input)?;
+                }
+                Next::End => return Ok(()),
+            }
+        }
+    }
+
+    /// Waits for standard input; meanwhile does what the lane asks for.
+    fn attend(&mut self) -> Result<(), Failed> {
+        loop {
+            if let Err(error) = self.sender.service() {
+                if is_gone(&error) && self.nothing_is_left()? {
+                    // There may be no other line; then its reader has done all that it should.
+                    return wait_for(&mut [PollFd::new(&io::stdin(), PollFlags::IN)], None);
+                }
+                self.outlive(error)?;
+            }
+            let longest = (self.sender.unread_bytes() > 0).then_some(ANOTHER_LOOK);
+            let stdin = io::stdin();
+            let mut polled = [
+                PollFd::new(&stdin, PollFlags::IN),
+                PollFd::from_borrowed_fd(self.sender.descriptor(), PollFlags::IN),
+            ];
+            wait_for(&mut polled, longest)?;
+            if !polled[0].revents().is_empty() {
+                return Ok(());
+            }
+            if polled[1].revents().contains(PollFlags::HUP) {
+                // It says so for ever: until a successor comes, only the input can tell more.
+                wait_for(&mut polled[..1], Some(BETWEEN_LOOKS))?;
+            }
+        }
+    }
+
+    /// Everything was sent: waits until it is read, or at least until the reader says that it takes
+    /// the lane.
+    fn finish(&mut self, asked: &Send) -> Result<(), Failed> {
+        let until = Instant::now() + TO_BE_TAKEN;
+        loop {
+            let done = if asked.wait || asked.unread {
+                self.sender.wait_read(None)
+            } else {
+                self.sender.service()
+            };
+            match done {
+                Ok(()) if asked.wait || asked.unread || self.sender.peer().is_some() => {
+                    return Ok(());
+                }
+                Ok(()) => {
+                    let left = until.saturating_duration_since(Instant::now());
+                    let descriptor = self.sender.descriptor();
+                    let mut polled = [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)];
+                    wait_for(&mut polled, Some(left))?;
+                    if left.is_zero() {
+                        // It is alive, and busy: it finds the lane when it next looks.
+                        return Ok(());
+                    }
+                }
+                Err(error) if is_gone(&error) && self.nothing_is_left()? => return Ok(()),
+                Err(error) => self.outlive(error)?,
+            }
+        }
+    }
+
+    /// A reader that ends after it has read everything is none to complain of.
+    fn nothing_is_left(&mut self) -> Result<bool, Failed> {
+        let unread = self.sender.unread().map_err(|error| self.failed(error))?;
+        self.at_hand.extend(unread);
+        Ok(self.at_hand.is_empty())
+    }
+
+    /// Goes to the next reader with everything that is unread, where we were told to wait.
+    fn outlive(&mut self, mut error: Error) -> Result<(), Failed> {
+        loop {
+            if !self.wait || !is_gone(&error) {
+                return Err(self.failed(error));
+            }
+            let unread = self.sender.unread().map_err(|error| self.failed(error))?;
+            for message in unread.into_iter().rev() {
+                self.at_hand.push_front(message);
+            }
+            self.sender = connect(&self.address, true).map_err(Failed::Other)?;
+            match self.send_at_hand() {
+                Ok(()) => return Ok(()),
+                Err(another) => error = another,
+            }
+        }
+    }
+
+    fn send_at_hand(&mut self) -> Result<(), Error> {
+        while let Some(message) = self.at_hand.front() {
+            self.sender.send(message)?;
+            self.at_hand.pop_front();
+        }
+        Ok(())
+    }
+
+    /// The reader is gone, and nobody waits for another: says what becomes of its mail.
+    fn give_up(&mut self, asked: &Send, gone: &Error, mut lines: Lines) -> io::Result<Refusal> {
+        let who = match gone {
+            Error::OwnerDied { peer } => format!("{peer} died"),
+            Error::Closed { peer } => format!("{peer} closed its mailbox"),
+            other => other.to_string(),
+        };
+        let mut left: VecDeque<Vec<u8>> = self.sender.unread().unwrap_or_default().into();
+        left.append(&mut self.at_hand);
+        // Taken out of standard input, where nobody else can read it now.
+        while let Ok(Next::Line(line)) = lines.next() {
+            left.push_back(line.to_vec());
+        }
+        if left.is_empty() {
+            return Ok(Refusal::failed(format!("{who}; nothing that follows was sent")));
+        }
+        if !asked.unread {
+            return Ok(Refusal::failed(format!(
+                "{who}; {} messages are lost: take them back with --unread, or \
+                 wait for the next reader with --wait",
+                left.len()
+            )));
+        }
+        let mut text = Vec::new();
+        for message in &left {
+            text.extend_from_slice(message);
+            text.push(separator(asked.null));
+        }
+        print(&text)?;
+        Ok(Refusal::failed(format!(
+            "{who}; what it did not acknowledge is on standard output, {} messages",
+            left.len()
+        )))
+    }
+
+    fn failed(&self, error: Error) -> Failed {
+        if is_gone(&error) {
+            Failed::Gone(error)
+        } else {
+            Failed::Other(refuse(&self.address, &error))
+        }
+    }
+}
+
+fn is_gone(error: &Error) -> bool {
+    matches!(error, Error::OwnerDied { .. } | Error::Closed { .. })
+}
+
+/// A lane to whoever receives at the address, or will.
+fn connect(to: &Address, wait: bool) -> Result<Sender, Refusal> {
+    let on_death = if wait { OnDeath::WaitForSuccessor } else { OnDeath::Fail };
+    let options = Options::new().on_death(on_death);
+    loop {
+        match options.connect(to) {
+            Ok(sender) => return Ok(sender),
+            Err(Error::NoMailbox { .. }) if is_something_else(to) => {
+                return Err(Refusal::failed(format!(
+                    "{to} is no mailbox: something else than a socket is there"
+                )));
+            }
+            Err(Error::NoMailbox { .. }) if wait => thread::sleep(BETWEEN_LOOKS),
+            Err(error) => return Err(refuse(to, &error)),
+        }
+    }
+}
+
+/// Whether the address is a path to something that no mailbox will ever replace.
+fn is_something_else(address: &Address) -> bool {
+    let path = address.to_string();
+    std::fs::metadata(path).is_ok_and(|there| !there.file_type().is_socket())
+}
+
+fn wait_for(polled: &mut [PollFd<'_>], longest: Option<Duration>) -> Result<(), Failed> {
+    let timeout = longest.map(|longest| Timespec {
+        tv_sec: longest.as_secs().try_into().unwrap_or(i64::MAX),
+        tv_nsec: longest.subsec_nanos().into(),
+    });
+    match poll(polled, timeout.as_ref()) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(errno) => Err(Failed::Input(errno)),
+    }
+}

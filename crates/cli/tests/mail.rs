@@ -1,0 +1,404 @@
+//! `tontine recv` and `tontine send` as their users meet them.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Longer than any of it takes.
+const AMPLE: Duration = Duration::from_secs(60);
+
+/// A running `tontine`, killed when it is dropped.
+struct Run(Option<Child>);
+
+impl Run {
+    fn new(arguments: &[&str]) -> Self {
+        Self::of(Command::new(env!("CARGO_BIN_EXE_tontine")).args(arguments))
+    }
+
+    fn of(command: &mut Command) -> Self {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Self(Some(command.spawn().expect("it runs")))
+    }
+
+    fn child(&mut self) -> &mut Child {
+        self.0.as_mut().expect("it was not finished")
+    }
+
+    fn signal(&mut self, signal: Signal) {
+        kill_process(Pid::from_child(self.child()), signal).expect("it still runs");
+    }
+
+    fn write(&mut self, text: &[u8]) {
+        let stdin = self.child().stdin.as_mut().expect("piped");
+        match stdin.write_all(text).and_then(|()| stdin.flush()) {
+            // It has ended already; its status tells more.
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
+            done => done.expect("written"),
+        }
+    }
+
+    fn stdin(&mut self) -> ChildStdin {
+        self.child().stdin.take().expect("piped")
+    }
+
+    /// So many bytes of its output.
+    fn read(&mut self, count: usize) -> String {
+        let mut bytes = vec![0; count];
+        self.child().stdout.as_mut().expect("piped").read_exact(&mut bytes).expect("read");
+        text(&bytes)
+    }
+
+    /// Waits for its end.
+    fn end(mut self) -> Output {
+        drop(self.child().stdin.take());
+        let child = self.0.take().expect("not finished");
+        let pid = Pid::from_child(&child);
+        let (told, tell) = std::sync::mpsc::channel();
+        // A full pipe must not hold it up: its output is read meanwhile.
+        let waiting = thread::spawn(move || told.send(child.wait_with_output()));
+        let output = tell.recv_timeout(AMPLE).unwrap_or_else(|_| {
+            let _ = kill_process(pid, Signal::KILL);
+            panic!("it hangs")
+        });
+        waiting.join().expect("the thread ends").expect("it told");
+        output.expect("its output")
+    }
+
+    fn succeed(self) -> String {
+        let output = self.end();
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        text(&output.stdout)
+    }
+
+    /// Its end with status 1, and its words.
+    fn fail(self) -> String {
+        let output = self.end();
+        let words = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{words}");
+        assert!(words.starts_with("tontine: "), "{words}");
+        words
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A folder, and in it a path for a mailbox.
+struct Place(tempfile::TempDir, String);
+
+fn place() -> Place {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("box").display().to_string();
+    Place(folder, path)
+}
+
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let until = Instant::now() + AMPLE;
+    while !done() {
+        assert!(Instant::now() < until, "waited in vain until {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A reader that listens.
+fn reader(path: &str, more: &[&str]) -> Run {
+    let reader = Run::new(&[&["recv", path], more].concat());
+    until("it listens", || Path::new(path).exists());
+    reader
+}
+
+fn send(path: &str, lines: &str, more: &[&str]) -> Run {
+    let mut sender = Run::new(&[&["send", path], more].concat());
+    sender.write(lines.as_bytes());
+    drop(sender.stdin());
+    sender
+}
+
+#[test]
+fn lines_go_through_whole_and_in_order() {
+    let Place(_folder, path) = place();
+    let reader = reader(&path, &["--count", "5"]);
+    assert_eq!(send(&path, "one\n\n two \nlast, without an end", &["--wait"]).succeed(), "");
+    assert_eq!(send(&path, "another's\n", &[]).succeed(), "");
+    assert_eq!(reader.succeed(), "one\n\n two \nlast, without an end\nanother's\n");
+    assert!(!Path::new(&path).exists(), "the socket is removed");
+}
+
+#[test]
+fn with_nul_a_message_may_hold_new_lines() {
+    let Place(_folder, path) = place();
+    let reader = reader(&path, &["--null", "--count", "2"]);
+    send(&path, "a\nb\0c\n\0", &["-0", "--wait"]).succeed();
+    assert_eq!(reader.succeed(), "a\nb\0c\n\0");
+}
+
+#[test]
+fn an_abstract_name_needs_no_folder() {
+    let name = format!("@tontine-cli-{}", std::process::id());
+    let sender = send(&name, "hello\n", &["--wait"]);
+    assert_eq!(Run::new(&["recv", "--count", "1", &name]).succeed(), "hello\n");
+    sender.succeed();
+}
+
+#[test]
+fn a_successor_inherits_what_a_killed_reader_did_not_print() {
+    let Place(_folder, path) = place();
+    let mut first = reader(&path, &[]);
+    let mut sender = Run::new(&["send", "--wait", &path]);
+    sender.write(b"1\n2\n");
+    assert_eq!(first.read(4), "1\n2\n");
+    first.signal(Signal::STOP);
+    sender.write(b"3\n4\n");
+    thread::sleep(Duration::from_millis(50));
+    first.signal(Signal::KILL);
+    assert_eq!(text(&first.end().stdout), "");
+    // Handed over although standard input says nothing and is still open. The first line was
+    // acknowledged before the second was printed; of the second nobody can say.
+    let inherited = Run::new(&["recv", "--timeout", "1", &path]).succeed();
+    assert!(inherited == "3\n4\n" || inherited == "2\n3\n4\n", "{inherited:?}");
+    // This one closed its mailbox; the next gets what comes.
+    sender.write(b"5\n");
+    let third = Run::new(&["recv", "--count", "1", &path]);
+    assert_eq!(third.succeed(), "5\n");
+    assert_eq!(sender.succeed(), "");
+}
+
+#[test]
+fn who_stands_by_takes_over() {
+    let Place(_folder, path) = place();
+    let mut first = reader(&path, &[]);
+    let second = Run::new(&["recv", "--wait", "--count", "2", &path]);
+    first.signal(Signal::STOP);
+    let sender = send(&path, "1\n2\n", &["--wait"]);
+    thread::sleep(Duration::from_millis(50));
+    first.signal(Signal::KILL);
+    assert_eq!(second.succeed(), "1\n2\n");
+    sender.succeed();
+}
+
+#[test]
+fn unread_mail_comes_back_with_status_1() {
+    let Place(_folder, path) = place();
+    let mut first = reader(&path, &[]);
+    let pid = first.child().id();
+    let mut sender = Run::new(&["send", "--unread", &path]);
+    sender.write(b"1\n");
+    assert_eq!(first.read(2), "1\n");
+    first.signal(Signal::STOP);
+    sender.write(b"2\n3\n");
+    drop(sender.stdin());
+    thread::sleep(Duration::from_millis(50));
+    first.signal(Signal::KILL);
+    let output = sender.end();
+    let words = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{words}");
+    assert!(words.contains(&format!("pid {pid} ")) && words.contains("died"), "{words}");
+    let left = text(&output.stdout);
+    // The first was printed; whether that was acknowledged before the stop nobody can say.
+    assert!(left == "2\n3\n" || left == "1\n2\n3\n", "{left:?}");
+}
+
+#[test]
+fn a_reader_that_dies_is_said_also_without_options() {
+    let Place(_folder, path) = place();
+    let mut first = reader(&path, &[]);
+    let mut sender = Run::new(&["send", &path]);
+    sender.write(b"1\n2\n");
+    assert_eq!(first.read(4), "1\n2\n");
+    first.signal(Signal::KILL);
+    first.end();
+    // It has ended already if the second was printed and not acknowledged.
+    sender.write(b"3\n");
+    let words = sender_failed(&mut sender);
+    assert!(words.contains("died") && words.contains("--unread"), "{words}");
+    assert!(send(&path, "2\n", &[]).fail().contains("nobody has a mailbox"));
+}
+
+/// Its words, although its standard input is still open.
+fn sender_failed(sender: &mut Run) -> String {
+    let mut words = String::new();
+    sender.child().stderr.as_mut().expect("piped").read_to_string(&mut words).expect("read");
+    words
+}
+
+#[test]
+fn of_two_readers_the_second_is_refused_and_told_by_whom() {
+    let Place(_folder, path) = place();
+    let mut first = reader(&path, &[]);
+    let words = Run::new(&["recv", &path]).fail();
+    let pid = first.child().id();
+    assert!(words.contains(&format!("in use by pid {pid}")), "{words}");
+}
+
+#[test]
+fn signals_close_the_mailbox_and_remove_the_socket() {
+    for (signal, status) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let Place(folder, path) = place();
+        let mut first = reader(&path, &[]);
+        // Asleep by then, or about to be.
+        thread::sleep(Duration::from_millis(150));
+        first.signal(signal);
+        let output = first.end();
+        assert_eq!(output.status.code(), Some(status), "{}", text(&output.stderr));
+        assert_eq!(text(&output.stderr), "");
+        let left: Vec<_> = fs::read_dir(folder.path()).expect("the folder").collect();
+        assert_eq!(left.len(), 1, "more than the lock file: {left:?}");
+    }
+}
+
+#[test]
+fn a_closed_standard_output_ends_it_and_loses_nothing() {
+    let Place(_folder, path) = place();
+    let mut first = reader(&path, &[]);
+    let mut sender = Run::new(&["send", "--wait", &path]);
+    sender.write(b"1\n");
+    assert_eq!(first.read(2), "1\n");
+    // It notices while it waits: whatever it wrote before, somebody might have read.
+    drop(first.child().stdout.take());
+    let output = first.end();
+    sender.write(b"2\n");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stderr), "");
+    assert_eq!(Run::new(&["recv", "--count", "1", &path]).succeed(), "2\n");
+    sender.succeed();
+}
+
+#[test]
+fn a_stuck_standard_output_does_not_keep_a_signal_off() {
+    let Place(_folder, path) = place();
+    let mut first = reader(&path, &[]);
+    // More than a pipe holds, and nobody takes it out.
+    let lines: String = (0..200).map(|number| format!("{number:01000}\n")).collect();
+    let sender = send(&path, &lines, &["--wait"]);
+    thread::sleep(Duration::from_millis(300));
+    first.signal(Signal::INT);
+    let output = first.end();
+    assert_eq!(output.status.code(), Some(130));
+    let first = text(&output.stdout);
+    let second = Run::new(&["recv", "--timeout", "1", &path]).succeed();
+    sender.succeed();
+    let whole = first.rfind('\n').map_or(0, |end| end + 1);
+    assert_eq!(format!("{}{second}", &first[..whole]), lines, "each line once");
+}
+
+#[test]
+fn timeouts_and_counts_have_their_statuses() {
+    let Place(_folder, path) = place();
+    assert_eq!(Run::new(&["recv", "--timeout", "0.05", &path]).succeed(), "");
+    let words = Run::new(&["recv", "--timeout", "0.05", "--count", "1", &path]).fail();
+    assert!(words.contains("0 of 1 messages"), "{words}");
+    for wrong in [["recv", "--count=0", &path], ["recv", "--timeout=-1", &path]] {
+        assert_eq!(Run::new(&wrong).end().status.code(), Some(2), "{wrong:?}");
+    }
+    for command in ["recv", "send"] {
+        assert_eq!(Run::new(&[command, ""]).end().status.code(), Some(2));
+        assert_eq!(Run::new(&[command, "@"]).end().status.code(), Some(2));
+    }
+}
+
+#[test]
+fn addresses_that_cannot_be_are_named() {
+    let Place(folder, path) = place();
+    let long = folder.path().join("x".repeat(120)).display().to_string();
+    fs::write(&path, "mine").expect("a file");
+    for command in ["recv", "send"] {
+        let words = Run::new(&[command, &long]).fail();
+        assert!(words.contains(&long), "{words}");
+        let words = Run::new(&[command, &path]).fail();
+        assert!(words.contains(&path) && words.contains("something else"), "{words}");
+        let words = Run::new(&[command, "/nowhere/at/all"]).fail();
+        assert!(words.contains("/nowhere/at/all"), "{words}");
+    }
+    assert_eq!(fs::read_to_string(&path).expect("still there"), "mine");
+}
+
+#[test]
+fn a_folder_without_permission_is_named() {
+    let Place(folder, path) = place();
+    let inner = folder.path().join("theirs");
+    fs::create_dir(&inner).expect("a folder");
+    fs::set_permissions(&inner, fs::Permissions::from_mode(0o000)).expect("closed");
+    let path = path.replace("/box", "/theirs/box");
+    for command in ["recv", "send"] {
+        let mut run = Command::new(env!("CARGO_BIN_EXE_tontine"));
+        if rustix::process::geteuid().is_root() {
+            // Root may enter; somebody else may not.
+            fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("open");
+            run = Command::new("setpriv");
+            run.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(program(&folder));
+        }
+        let words = Run::of(run.args([command, &path])).fail();
+        assert!(words.contains(&path) && words.contains("ermission denied"), "{words}");
+    }
+    fs::set_permissions(&inner, fs::Permissions::from_mode(0o700)).expect("open again");
+}
+
+/// A copy of the command that everybody may run.
+fn program(folder: &tempfile::TempDir) -> PathBuf {
+    let copy = folder.path().join("tontine");
+    if !copy.exists() {
+        // By another process: one that this one forks meanwhile would keep it open for writing.
+        let done = Command::new("cp").arg(env!("CARGO_BIN_EXE_tontine")).arg(&copy).status();
+        assert!(done.expect("cp runs").success());
+        fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).expect("executable");
+    }
+    copy
+}
+
+#[test]
+fn a_line_that_is_too_long_is_named_by_its_number() {
+    let Place(_folder, path) = place();
+    let mut reader = reader(&path, &[]);
+    let mut lines = String::from("fine\n");
+    lines.push_str(&"x".repeat(17 << 20));
+    let mut sender = Run::new(&["send", &path]);
+    let mut stdin = sender.stdin();
+    let feeding = thread::spawn(move || {
+        // It is refused before all of it is read.
+        let _ = stdin.write_all(lines.as_bytes());
+    });
+    let words = sender.fail();
+    assert!(words.contains("line 2 of standard input"), "{words}");
+    feeding.join().expect("fed");
+    assert_eq!(reader.read(5), "fine\n");
+}
+
+/// The session in the README, word for word: a reader that hangs is killed, its successor inherits.
+#[test]
+fn the_session_of_the_readme_is_true() {
+    let readme = include_str!("../../../README.md");
+    let start = readme.find("$ tontine recv").expect("the session");
+    let session = readme[start..].split("```").next().expect("its end");
+    let (commands, printed): (Vec<&str>, Vec<&str>) =
+        session.lines().partition(|line| line.starts_with("$ "));
+    assert_eq!(commands.len(), 4, "{session}");
+    let commands: Vec<&str> = commands.iter().map(|line| &line[2..]).collect();
+    let Place(folder, _) = place();
+    let program = Path::new(env!("CARGO_BIN_EXE_tontine"));
+    let path = std::env::var("PATH").unwrap_or_default();
+    let mut bash = Command::new("bash");
+    // Job control, as at a prompt; then the sender must have ended well.
+    bash.args(["-m", "-c", &format!("{}\nwait $! && echo all read", commands.join("\n"))]);
+    bash.env("PATH", format!("{}:{path}", program.parent().expect("a folder").display()));
+    let output = Run::of(bash.current_dir(folder.path())).end();
+    let words = text(&output.stderr);
+    assert!(output.status.success(), "{words}");
+    assert_eq!(text(&output.stdout), format!("{}\nall read\n", printed.join("\n")), "{words}");
+    assert!(words.contains("Killed") || words.is_empty(), "{words}");
+}

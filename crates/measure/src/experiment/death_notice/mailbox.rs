@@ -1,0 +1,83 @@
+//! A mailbox's senders, whose reader dies: one that sleeps, one that sends.
+//!
+//! The dying process leaves a message unread, so that there is something to wait for. That a
+//! *receiver* learns of a sender's death is no part of `recv`: it waits for whoever sends next.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use rustix::net::SocketType;
+use tontine::Error;
+use tontine::mailbox::{Options, Sender, Waiting};
+
+use super::doomed::{Doomed, Scene};
+use crate::experiment::liveness_check::monitored::Means;
+use crate::mechanism::descriptor::unix_pair;
+use crate::mechanism::mailbox::{announced, failed, until_announced, until_welcome};
+use crate::mechanism::peer::Peer;
+use crate::os::child::exit_at_once;
+use crate::os::pin::Pinned;
+use crate::trouble::{Result, Trouble};
+
+/// How long a notice may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Bytes of the lane: more than a sender can fill while its reader dies.
+const LANE: u64 = 16 << 20;
+
+/// Nanoseconds from one death to the end of a sender's sleep.
+///
+/// # Errors
+/// Skipped, where the system refuses what a mailbox needs; failed, where the sender is not told.
+pub(super) fn until_woken(scene: &Scene) -> Result<f64> {
+    let options = Options::new().waiting(Waiting::Sleep);
+    told(scene, &options, |sender| match sender.wait_read(Some(PATIENCE)) {
+        Err(Error::OwnerDied { .. }) => Ok(()),
+        other => Err(untold(&other)),
+    })
+}
+
+/// Nanoseconds from one death to the first `send` that says so.
+///
+/// # Errors
+/// As [`until_woken`].
+pub(super) fn until_send_fails(scene: &Scene) -> Result<f64> {
+    let options = Options::new().first_chunk(LANE).lane_cap(2 * LANE);
+    told(scene, &options, |sender| {
+        loop {
+            match sender.try_send(&[1; 8]) {
+                Ok(()) | Err(Error::WouldBlock) => std::hint::spin_loop(),
+                Err(Error::OwnerDied { .. }) => return Ok(()),
+                other => return Err(untold(&other)),
+            }
+        }
+    })
+}
+
+fn untold(said: &tontine::Result<()>) -> Trouble {
+    Trouble::fail(format!("expected EOWNERDEAD, found {said:?}"))
+}
+
+fn told(
+    scene: &Scene,
+    options: &Options,
+    wait: impl FnOnce(&mut Sender) -> Result<()>,
+) -> Result<f64> {
+    let (ours, theirs) = unix_pair(SocketType::SEQPACKET)?;
+    let ours = Cell::new(Some(ours));
+    let doomed = Doomed::start_with(scene, Means::Life, || {
+        drop(ours.take());
+        let reader = options.unbound().map_err(failed("a mailbox")).and_then(|mut mailbox| {
+            mailbox.adopt(theirs).map_err(failed("adopt"))?;
+            until_announced(&mut mailbox, &[])?;
+            Ok(mailbox)
+        });
+        // The end of the connection tells the other side.
+        reader.unwrap_or_else(|_| exit_at_once(1))
+    })?;
+    let ours = ours.take().ok_or_else(|| Trouble::fail("the socket was taken twice"))?;
+    let mut sender = announced(options, ours)?;
+    until_welcome(&mut sender, Peer::Parent)?;
+    sender.send(&[1; 8]).map_err(failed("send"))?;
+    let _pinned = Pinned::to(scene.here)?;
+    doomed.die(scene, || wait(&mut sender))
+}

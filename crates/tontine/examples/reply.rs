@@ -1,0 +1,78 @@
+//! Requests and replies: a lane goes one way, so each side has a mailbox of its own, and the
+//! request says where the reply is wanted.
+//!
+//! A server that believes an address believes a stranger: it connects to what the client names. It
+//! takes lanes of its own user only (the default), never waits for a client longer than it can
+//! afford, and keeps no more of them than it has descriptors for.
+//!
+//! `cargo run -p tontine --example reply`
+
+use std::collections::HashMap;
+use std::thread;
+use std::time::Duration;
+
+use tontine::Error;
+use tontine::life::Life;
+use tontine::mailbox::{Mailbox, Options, Sender};
+
+/// A client that does not make room for so long gets no reply.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// Clients whose lanes are kept.
+const MOST_CLIENTS: usize = 256;
+
+/// A request: the reply's address, a zero, and what is asked.
+fn request(reply_to: &str, question: &[u8]) -> Vec<u8> {
+    [reply_to.as_bytes(), b"\0", question].concat()
+}
+
+/// Answers `count` requests with their text in capitals.
+fn serve(mailbox: &mut Mailbox, count: usize) -> tontine::Result<()> {
+    let mut clients: HashMap<String, Sender> = HashMap::new();
+    for _ in 0..count {
+        let message = mailbox.recv()?;
+        let Some(zero) = message.iter().position(|&byte| byte == 0) else { continue };
+        let Ok(reply_to) = std::str::from_utf8(&message[..zero]) else { continue };
+        let answer = message[zero + 1..].to_ascii_uppercase();
+        if !clients.contains_key(reply_to) {
+            // A client that is gone, or that never was, is its own misfortune.
+            let options = Options::new().handshake_deadline(PATIENCE);
+            let Ok(sender) = options.connect(reply_to) else { continue };
+            if clients.len() == MOST_CLIENTS {
+                clients.clear();
+            }
+            clients.insert(reply_to.to_owned(), sender);
+        }
+        let Some(client) = clients.get_mut(reply_to) else { continue };
+        if let Err(error) = client.send_timeout(&answer, PATIENCE) {
+            eprintln!("no reply to {reply_to}: {error}");
+            clients.remove(reply_to);
+        }
+    }
+    // Lanes that are dropped leave what is in them to be read.
+    Ok(())
+}
+
+pub(crate) fn main() -> tontine::Result<()> {
+    Life::with_anchor_thread()?; // a program calls Life::join(), once, on its main thread
+    let server = format!("@reply-server-{}", std::process::id());
+    let client = format!("@reply-client-{}", std::process::id());
+
+    // Two processes in earnest; two threads here, so that one command shows it.
+    let mut requests = Mailbox::bind(&server)?;
+    let serving = thread::spawn(move || serve(&mut requests, 2));
+
+    let mut replies = Mailbox::bind(&client)?;
+    let mut sender = Sender::connect(&server)?;
+    for question in ["hello", "is anybody there?"] {
+        sender.send(&request(&client, question.as_bytes()))?;
+        match replies.recv_timeout(Duration::from_secs(5)) {
+            Ok(reply) => println!("{question} -> {}", reply.escape_ascii()),
+            // The server may have died with the request: did it act on it? That is for the two to
+            // settle between them, for example by a number in each request.
+            Err(Error::TimedOut) => println!("{question} -> no reply; ask the successor"),
+            Err(error) => return Err(error),
+        }
+    }
+    serving.join().unwrap_or(Ok(()))
+}

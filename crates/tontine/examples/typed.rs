@@ -1,0 +1,46 @@
+//! Typed messages: any serialisation will do, here postcard. The bytes come from another process,
+//! so what does not decode is an error and no reason to panic.
+//!
+//! `cargo run -p tontine --example typed`
+
+use std::error::Error;
+
+use serde::{Deserialize, Serialize};
+use tontine::life::Life;
+use tontine::mailbox::{Mailbox, Sender};
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+enum Job {
+    Resize { file: String, width: u32, height: u32 },
+    Stop,
+}
+
+/// Writes the job where the receiver will read it: there is no buffer in between.
+fn send(sender: &mut Sender, job: &Job) -> Result<(), Box<dyn Error>> {
+    let length = postcard::experimental::serialized_size(job)?;
+    let mut room = sender.reserve(length)?;
+    postcard::to_slice(job, &mut room)?;
+    Ok(room.commit()?)
+}
+
+fn receive(mailbox: &mut Mailbox) -> Result<Job, Box<dyn Error>> {
+    Ok(postcard::from_bytes(&mailbox.recv()?)?)
+}
+
+pub(crate) fn main() -> Result<(), Box<dyn Error>> {
+    Life::with_anchor_thread()?; // a program calls Life::join(), once, on its main thread
+    let address = format!("@typed-{}", std::process::id());
+    let mut mailbox = Mailbox::bind(&address)?;
+    let mut sender = Sender::connect(&address)?;
+
+    let job = Job::Resize { file: "otter.png".into(), width: 640, height: 480 };
+    send(&mut sender, &job)?;
+    send(&mut sender, &Job::Stop)?;
+    assert_eq!(receive(&mut mailbox)?, job);
+    assert_eq!(receive(&mut mailbox)?, Job::Stop);
+
+    sender.send(b"\xffno job at all")?;
+    let refused = receive(&mut mailbox).expect_err("it does not decode");
+    println!("two jobs arrived; the third message was none: {refused}");
+    Ok(())
+}

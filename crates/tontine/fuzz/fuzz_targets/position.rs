@@ -1,0 +1,5 @@
+//! A hostile receiver's position: see `tontine::fuzzing`.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| tontine::fuzzing::position(bytes));

@@ -1,0 +1,5 @@
+//! A message on the socket: see `tontine::fuzzing`.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| tontine::fuzzing::socket(bytes));

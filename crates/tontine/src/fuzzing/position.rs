@@ -1,0 +1,104 @@
+//! A hostile receiver's position, against a sender's own memory.
+
+use std::collections::VecDeque;
+
+use super::input::Input;
+use crate::lane::page::{LEAST_LOG2, MOST_LOG2, log2_for, longest_message};
+use crate::lane::region::model::Heap;
+use crate::lane::{Room, Writer};
+
+/// Largest chunk that is made here.
+const LARGEST_LOG2: u32 = LEAST_LOG2 + 2;
+
+/// Chunks of a lane.
+const MOST_CHUNKS: usize = 8;
+
+/// A sender sends messages of the receiver's choice (an echo, say), and is told positions of its
+/// choice.
+pub fn position(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
+    let mut sender = Sender { writer: Writer::new(Heap::new(1 << LEAST_LOG2), LEAST_LOG2) };
+    while !input.is_empty() {
+        let writer = &mut sender.writer;
+        match input.u8() % 8 {
+            0 | 1 => {
+                let length = input.u8().into();
+                sender.send(input.bytes(length));
+            }
+            2 => {
+                let (byte, length) = (input.u8(), input.u16());
+                sender.send(&vec![byte; length.into()]);
+            }
+            3 => sender.told(input.u64()),
+            4 => {
+                let position = writer.position().wrapping_add(input.u16().into());
+                sender.told(position);
+            }
+            5 => {
+                let tail = writer.position() + writer.unread_bytes();
+                sender.told(tail.wrapping_sub(input.u8().into()));
+            }
+            6 => sender.grow(0),
+            _ => sender.take_back(),
+        }
+        sender.sound();
+    }
+    sender.take_back();
+}
+
+struct Sender {
+    writer: Writer<Heap>,
+}
+
+impl Sender {
+    fn send(&mut self, message: &[u8]) {
+        if !self.writer.fits(message.len()) {
+            match self.writer.make_room(message.len()) {
+                Room::Here => {}
+                Room::Later => return,
+                Room::Never => {
+                    self.grow(message.len());
+                    if self.writer.make_room(message.len()) != Room::Here {
+                        return;
+                    }
+                }
+            }
+        }
+        self.writer.push(message);
+    }
+
+    fn told(&mut self, position: u64) {
+        let (before, unread) = (self.writer.position(), self.writer.unread_bytes());
+        if self.writer.believe(position).is_err() {
+            assert_eq!((self.writer.position(), self.writer.unread_bytes()), (before, unread));
+        }
+    }
+
+    fn grow(&mut self, length: usize) {
+        let log2 = log2_for(length).unwrap_or(MOST_LOG2).max(self.writer.log2() + 1);
+        if log2 <= LARGEST_LOG2 && self.writer.chunks() < MOST_CHUNKS {
+            self.writer.go_on_in(Heap::new(1 << log2), log2);
+        } else if self.writer.is_read() && self.writer.log2() > LEAST_LOG2 {
+            self.writer.go_on_in(Heap::new(1 << LEAST_LOG2), LEAST_LOG2);
+            self.writer.forget_old();
+        }
+    }
+
+    fn take_back(&mut self) {
+        let unread = self.writer.unread_bytes();
+        let back = self.writer.take_back();
+        let bytes: usize = back.iter().map(|message| 8 + message.len()).sum();
+        // A message that is none is as long as a ring at most.
+        let most = unread + longest_message(2 << LARGEST_LOG2) as u64 + 8;
+        assert!(bytes as u64 <= most, "{bytes} bytes out of {unread}");
+        assert!(self.writer.is_read() && self.writer.chunks() == 1);
+    }
+
+    /// What must hold whatever a receiver says.
+    fn sound(&self) {
+        let sizes: VecDeque<u64> = self.writer.chain().map(|link| 1 << link.log2).collect();
+        assert!(!sizes.is_empty() && self.writer.bytes() == sizes.iter().sum::<u64>());
+        assert!(self.writer.unread_bytes() <= self.writer.bytes());
+        assert!(self.writer.base() <= self.writer.position() + self.writer.unread_bytes());
+    }
+}

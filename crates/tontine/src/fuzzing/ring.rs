@@ -1,0 +1,103 @@
+//! A chunk as a hostile sender fills it, before a receiver.
+
+use std::cell::OnceCell;
+use std::os::fd::AsFd;
+
+use super::input::Input;
+use crate::lane::page::{LEAST_LOG2, MOST_LOG2, RING_AT};
+use crate::lane::region::Region;
+use crate::lane::region::model::Heap;
+use crate::lane::{Found, Reader};
+use crate::sync::Ordering;
+use crate::sys::region::{OwnRegion, PeerRegion};
+
+/// Chunks that are filled here: three sizes are as good as 19.
+const SIZES: u32 = 3;
+
+/// Real memory, as its maker and its receiver see it.
+struct Mapped {
+    own: OwnRegion,
+    peer: PeerRegion,
+}
+
+/// One of each size, made once: the kernel takes longer than all the rest.
+type OfEachSize = [OnceCell<Option<Mapped>>; SIZES as usize];
+
+thread_local! {
+    static MAPPED: OfEachSize = const { [const { OnceCell::new() }; SIZES as usize] };
+}
+
+impl Mapped {
+    fn new(log2: u32) -> Option<Self> {
+        let (own, descriptor) = OwnRegion::new("fuzzed", 1 << log2).ok()?;
+        let peer = PeerRegion::map(descriptor.as_fd(), 1 << log2).ok()?;
+        Some(Self { own, peer })
+    }
+}
+
+/// A receiver goes through a chunk with these bytes, at a position of the sender's choice.
+///
+/// The header of a message just found changes under its eyes; it is not read again. The first chunk
+/// is real memory as well: what is copied from it is the same.
+pub fn ring(bytes: &[u8]) {
+    let size = bytes.first().map_or(0, |&size| u32::from(size) % SIZES);
+    MAPPED.with(|mapped| {
+        let mapped = mapped[size as usize].get_or_init(|| Mapped::new(LEAST_LOG2 + size));
+        if let Some(mapped) = mapped {
+            go_through(bytes, mapped);
+        }
+    });
+}
+
+fn go_through(bytes: &[u8], mapped: &Mapped) {
+    let mut input = Input::new(bytes);
+    let log2 = LEAST_LOG2 + u32::from(input.u8()) % SIZES;
+    let (base, ahead) = (input.u64(), input.u64());
+    let position = if ahead & 1 == 0 { base.wrapping_add(ahead) } else { ahead };
+    let change = input.u64();
+    let chunk = Heap::new(1 << log2);
+    let all = input.bytes(1 << log2);
+    let all = &all[..all.len().min((1 << log2) - RING_AT)];
+    chunk.copy_in(RING_AT, all);
+    mapped.own.copy_in(RING_AT, all);
+    mapped.own.copy_in(RING_AT + all.len(), &vec![0; (1 << log2) - RING_AT - all.len()]);
+    let Ok(mut reader) = Reader::new(chunk.clone(), log2, base, position) else { return };
+    // A lap of nothing but empty messages, a padding, and one lap more.
+    let most = 2 * (1 << log2) / 8 + 2;
+    let mut chunks = 0;
+    for _ in 0..most {
+        let before = reader.position();
+        match reader.look() {
+            Ok(Found::Nothing) | Err(_) => return,
+            Ok(Found::Message(length)) => {
+                let at = reader.payload_at();
+                assert!(at.is_multiple_of(8) && at > RING_AT && at + length <= reader.size());
+                let header = reader.region().word(at - 8);
+                let changed = header.load(Ordering::Relaxed) ^ change;
+                header.store(changed, Ordering::Relaxed);
+                let mut copied = Vec::new();
+                reader.region().copy_out(at, length, &mut copied);
+                assert_eq!(copied.len(), length);
+                if chunks == 0 {
+                    mapped.own.word(at - 8).store(changed, Ordering::Relaxed);
+                    let mut again = Vec::new();
+                    mapped.peer.copy_out(at, length, &mut again);
+                    assert!(copied == again, "{length} bytes at {at}");
+                }
+                reader.advance(length);
+            }
+            // What mailboxes check before they follow.
+            Ok(Found::Next(log2)) if (LEAST_LOG2..=MOST_LOG2).contains(&log2) => {
+                if chunks == 2 || log2 >= LEAST_LOG2 + SIZES {
+                    return;
+                }
+                chunks += 1;
+                let next = Heap::new(1 << log2);
+                next.copy_in(RING_AT, input.bytes((1 << log2) - RING_AT));
+                reader.follow(next, log2);
+            }
+            Ok(Found::Next(_)) => return,
+        }
+        assert!(reader.position() > before && reader.position().is_multiple_of(8));
+    }
+}

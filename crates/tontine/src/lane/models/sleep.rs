@@ -1,0 +1,133 @@
+//! Nobody sleeps while something is there for it: a message, or room.
+//!
+//! Both protocols are a store and a load on either side, of the other's word (Dekker): not both may
+//! miss the other's store. The barrier between the two is a full fence on both sides here. That is
+//! the symmetric mode as it stands. Of the asymmetric one it is an abstraction: there the sleeper's
+//! `membarrier` executes the *other* side's fence, at some point of its program which is either
+//! behind its store or before its load; loom knows no such thing, and the fence of the model stands
+//! between the two, where both cases meet. That the kernel and `sys::membarrier::light` provide
+//! it is argued there and in `docs/layout.md`, and not shown here.
+
+use std::sync::Arc;
+
+use loom::thread;
+
+use super::check;
+use crate::lane::position;
+use crate::lane::region::model::Heap;
+use crate::lane::{Found, Reader, Room, Writer};
+use crate::sync::weakened::{Fault, fault};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
+
+const LOG2: u32 = 8;
+/// Two of them fill the ring.
+const LONG: usize = 48;
+
+/// The barrier of the side that `broken` would take it from.
+fn barrier(broken: Fault) {
+    if fault() != broken {
+        // SYNC doorbell: pairs with the same on the other side; the proof is the model.
+        fence(Ordering::SeqCst);
+    }
+}
+
+/// `Sender::send` from the header store on; returns whether it rang.
+fn send_and_ring(mut writer: Writer<Heap>, sleeping: &AtomicU32) -> bool {
+    writer.push(b"a letter");
+    barrier(Fault::WakerUnfenced);
+    sleeping.load(Ordering::Relaxed) != 0
+}
+
+/// `Mailbox::sleep` up to where it would wait; returns in which lanes it saw something.
+fn announce_and_look(readers: &mut [Reader<Heap>], sleeping: &AtomicU32) -> Vec<bool> {
+    sleeping.store(1, Ordering::Relaxed);
+    barrier(Fault::SleeperUnfenced);
+    let look = |reader: &mut Reader<Heap>| reader.look().expect("honest") != Found::Nothing;
+    readers.iter_mut().map(look).collect()
+}
+
+/// One sleeper, so many senders with a message each.
+fn mail_for_a_sleeper(senders: usize) {
+    let sleeping = Arc::new(AtomicU32::new(0));
+    let rings: Vec<Heap> = (0..senders).map(|_| Heap::new(1 << LOG2)).collect();
+    let begin = |ring: &Heap| Reader::new(ring.clone(), LOG2, 0, 0).expect("a lane's beginning");
+    let mut readers: Vec<_> = rings.iter().map(begin).collect();
+    let sending: Vec<_> = rings
+        .into_iter()
+        .map(|ring| {
+            let (writer, sleeping) = (Writer::new(ring, LOG2), sleeping.clone());
+            thread::spawn(move || send_and_ring(writer, &sleeping))
+        })
+        .collect();
+    let seen = announce_and_look(&mut readers, &sleeping);
+    let rung: Vec<bool> = sending.into_iter().map(|one| one.join().expect("no panic")).collect();
+    // It wakes for any ring, and sleeps only where it saw nothing at all.
+    if !seen.contains(&true) {
+        assert!(!rung.contains(&false), "a message unseen, and the receiver asleep");
+    }
+}
+
+#[test]
+fn no_message_is_left_with_a_sleeping_receiver() {
+    check(Fault::None, || mail_for_a_sleeper(1));
+    check(Fault::None, || mail_for_a_sleeper(2));
+}
+
+#[test]
+#[should_panic = "a message unseen"]
+fn a_sender_without_a_fence_leaves_one() {
+    check(Fault::WakerUnfenced, || mail_for_a_sleeper(1));
+}
+
+#[test]
+#[should_panic = "a message unseen"]
+fn a_sleeper_without_a_fence_leaves_one() {
+    check(Fault::SleeperUnfenced, || mail_for_a_sleeper(1));
+}
+
+/// A full ring: the sender waits for room, the receiver makes some.
+fn room_for_a_sleeper() {
+    let (waiting, place) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU64::new(0)));
+    let ring = Heap::new(1 << LOG2);
+    let mut reader = Reader::new(ring.clone(), LOG2, 0, 0).expect("a lane's beginning");
+    let mut writer = Writer::new(ring, LOG2);
+    writer.push(&[1; LONG]);
+    writer.push(&[2; LONG]);
+    let sending = {
+        let (waiting, place) = (waiting.clone(), place.clone());
+        thread::spawn(move || {
+            // `Sender::sleep` up to where it would wait.
+            waiting.store(1, Ordering::Relaxed);
+            barrier(Fault::SleeperUnfenced);
+            writer.believe(position::read(&place)).expect("an honest receiver");
+            writer.make_room(LONG) == Room::Here
+        })
+    };
+    // `Inbound::acknowledge` and `tell_of_room`; the third needs the room of both.
+    for _ in 0..2 {
+        assert_eq!(reader.look(), Ok(Found::Message(LONG)));
+        reader.advance(LONG);
+        position::publish(&place, reader.position());
+    }
+    barrier(Fault::WakerUnfenced);
+    let told = waiting.load(Ordering::Relaxed) != 0;
+    let found = sending.join().expect("no panic");
+    assert!(found || told, "room unseen, and the sender asleep");
+}
+
+#[test]
+fn no_sender_sleeps_beside_room() {
+    check(Fault::None, room_for_a_sleeper);
+}
+
+#[test]
+#[should_panic = "room unseen"]
+fn a_receiver_without_a_fence_leaves_it_asleep() {
+    check(Fault::WakerUnfenced, room_for_a_sleeper);
+}
+
+#[test]
+#[should_panic = "room unseen"]
+fn a_waiting_sender_without_a_fence_stays_asleep() {
+    check(Fault::SleeperUnfenced, room_for_a_sleeper);
+}

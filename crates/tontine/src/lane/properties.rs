@@ -1,0 +1,213 @@
+//! Writer and Reader against a queue that is known to be right, over random sequences of calls.
+//!
+//! One thread, so nothing here is about what crosses when: `models` and `schedules` are.
+//! Neighbours: [`super::writer`] and [`super::reader`], on a [`Heap`].
+
+use std::collections::VecDeque;
+
+use proptest::prelude::*;
+
+use super::page::longest_message;
+use super::position;
+use super::region::Region;
+use super::region::model::Heap;
+use super::{Found, Reader, Room, Writer};
+use crate::sync::AtomicU64;
+
+/// The chunks of these lanes: much smaller than real ones, so that rings wrap all the time.
+const LEAST: u32 = 8;
+const MOST: u32 = 12;
+
+/// What is done to a lane.
+#[derive(Debug, Clone)]
+enum Step {
+    /// A message of so many 1,000ths of the longest of the largest chunk.
+    Send(usize),
+    /// A message that is the longest, or so many bytes more, for the chunk that there is.
+    SendLongest(usize),
+    /// So many messages are taken and acknowledged.
+    Receive(usize),
+    /// The sender asks how far the receiver is.
+    Believe,
+    /// The lane grows, wanted or not.
+    Grow,
+    /// The lane returns to its smallest chunk, if all is read.
+    GiveBack,
+    /// The receiver dies with a message in its hands; the lane begins anew.
+    TakeBack,
+    /// As above; a successor reads on.
+    Succeed,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        8 => prop_oneof![0..40_usize, 0..=1000_usize].prop_map(Step::Send),
+        2 => (0..2_usize).prop_map(Step::SendLongest),
+        8 => (0..12_usize).prop_map(Step::Receive),
+        1 => Just(Step::Believe),
+        1 => Just(Step::Grow),
+        2 => Just(Step::GiveBack),
+        1 => Just(Step::TakeBack),
+        1 => Just(Step::Succeed),
+    ]
+}
+
+struct Lane {
+    writer: Writer<Heap>,
+    reader: Reader<Heap>,
+    passed: VecDeque<(Heap, u32)>,
+    position: AtomicU64,
+    /// What was sent and is not acknowledged.
+    queue: VecDeque<Vec<u8>>,
+    sent: u64,
+}
+
+impl Lane {
+    fn new() -> Self {
+        let ring = Heap::new(1 << LEAST);
+        Self {
+            writer: Writer::new(ring.clone(), LEAST),
+            reader: Reader::new(ring, LEAST, 0, 0).expect("a lane's beginning"),
+            passed: VecDeque::new(),
+            position: AtomicU64::new(0),
+            queue: VecDeque::new(),
+            sent: 0,
+        }
+    }
+
+    fn take(&mut self, step: &Step) {
+        match *step {
+            Step::Send(thousandths) => {
+                self.send(longest_message(1 << MOST) * thousandths / 1000);
+            }
+            Step::SendLongest(more) => {
+                self.send(longest_message(1 << self.writer.log2()) + more);
+            }
+            Step::Receive(count) => {
+                for _ in 0..count {
+                    self.receive();
+                }
+            }
+            Step::Believe => self.believe(),
+            Step::Grow => self.grow(),
+            Step::GiveBack => self.give_back(),
+            Step::TakeBack => {
+                self.look();
+                self.believe();
+                assert_eq!(self.writer.take_back(), Vec::from(std::mem::take(&mut self.queue)));
+                assert!(self.writer.is_read() && self.writer.take_back().is_empty());
+                *self = Self::new();
+            }
+            Step::Succeed => {
+                self.look();
+                self.believe();
+                let (base, at) = (self.writer.base(), self.writer.position());
+                self.passed =
+                    self.writer.chain().map(|link| (link.region.clone(), link.log2)).collect();
+                let (first, log2) = self.passed.pop_front().expect("a chunk");
+                self.reader = Reader::new(first, log2, base, at).expect("an honest hand-over");
+            }
+        }
+        // A chunk that was given back is forgotten before the reader has followed.
+        assert!(self.writer.position() <= self.reader.position() + 8);
+        assert!(self.reader.position() <= self.writer.position() + self.writer.unread_bytes());
+    }
+
+    fn send(&mut self, length: usize) {
+        let mut rooms = 0;
+        while !self.writer.fits(length) {
+            self.believe();
+            let most = longest_message(1 << self.writer.log2());
+            match self.writer.make_room(length) {
+                Room::Here => {
+                    assert!(self.writer.fits(length));
+                    break;
+                }
+                Room::Later => assert!(length <= most && !self.queue.is_empty()),
+                Room::Never => assert!(length > most),
+            }
+            if self.writer.log2() == MOST {
+                return;
+            }
+            self.grow();
+            rooms += 1;
+            assert!(rooms <= MOST - LEAST, "a larger chunk has room at last");
+        }
+        self.sent += 1;
+        let message: Vec<u8> = (0..length as u64).map(|at| (self.sent * 31 + at) as u8).collect();
+        self.writer.push(&message);
+        self.queue.push_back(message);
+    }
+
+    fn look(&mut self) -> Option<usize> {
+        loop {
+            match self.reader.look().expect("an honest sender") {
+                Found::Nothing => {
+                    assert!(self.queue.is_empty() && self.passed.is_empty());
+                    return None;
+                }
+                Found::Message(length) => {
+                    let mut bytes = vec![7];
+                    self.reader.region().copy_out(self.reader.payload_at(), length, &mut bytes);
+                    let expected = self.queue.front().expect("nothing comes twice");
+                    assert!(bytes[0] == 7 && bytes[1..] == **expected);
+                    return Some(length);
+                }
+                Found::Next(log2) => {
+                    let (chunk, passed) = self.passed.pop_front().expect("passed before");
+                    assert_eq!(log2, passed);
+                    self.reader.follow(chunk, log2);
+                    position::publish(&self.position, self.reader.position());
+                }
+            }
+        }
+    }
+
+    fn receive(&mut self) {
+        let Some(length) = self.look() else { return };
+        self.queue.pop_front();
+        self.reader.advance(length);
+        position::publish(&self.position, self.reader.position());
+    }
+
+    fn believe(&mut self) {
+        self.writer.believe(position::read(&self.position)).expect("an honest receiver");
+        assert_eq!(self.writer.is_read(), self.writer.unread_bytes() == 0);
+    }
+
+    fn grow(&mut self) {
+        self.go_on_in((self.writer.log2() + 1).min(MOST));
+    }
+
+    fn give_back(&mut self) {
+        self.believe();
+        if self.writer.is_read() && self.writer.log2() > LEAST {
+            self.go_on_in(LEAST);
+            self.writer.forget_old();
+            assert_eq!(self.writer.chunks(), 1);
+        }
+    }
+
+    fn go_on_in(&mut self, log2: u32) {
+        let chunk = Heap::new(1 << log2);
+        self.passed.push_back((chunk.clone(), log2));
+        self.writer.go_on_in(chunk, log2);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_lane_is_a_queue(steps in prop::collection::vec(step(), 0..200)) {
+        let mut lane = Lane::new();
+        for step in &steps {
+            lane.take(step);
+        }
+        while !lane.queue.is_empty() {
+            lane.receive();
+        }
+        lane.believe();
+        assert_eq!(lane.look(), None, "and nothing behind it");
+    }
+}

@@ -1,0 +1,86 @@
+//! Memory of one process, for tests and models: [`Heap`].
+//!
+//! Every access is checked: one outside of it panics. Under loom it also notices when a payload is
+//! copied in while it is copied out, which nothing but the protocol's orderings prevents. The bytes
+//! of real memory are reached by [`crate::lane::mapped`].
+
+#![allow(unsafe_code, reason = "shares what loom watches for races")]
+
+use std::sync::Arc;
+
+use super::Region;
+use crate::sync::{AtomicU64, Ordering};
+
+/// Words on the heap, shared by both ends.
+#[derive(Clone)]
+pub(crate) struct Heap {
+    words: Arc<[AtomicU64]>,
+    #[cfg(loom)]
+    payloads: Payloads,
+}
+
+impl Heap {
+    pub(crate) fn new(bytes: usize) -> Self {
+        Self {
+            words: (0..bytes / 8).map(|_| AtomicU64::new(0)).collect(),
+            #[cfg(loom)]
+            payloads: Payloads::new(bytes),
+        }
+    }
+}
+
+impl Region for Heap {
+    fn word(&self, at: usize) -> &AtomicU64 {
+        &self.words[at / 8]
+    }
+
+    fn copy_in(&self, at: usize, bytes: &[u8]) {
+        for (index, piece) in bytes.chunks(8).enumerate() {
+            let mut word = [0; 8];
+            word[..piece.len()].copy_from_slice(piece);
+            #[cfg(loom)]
+            self.payloads.written(at / 8 + index);
+            self.words[at / 8 + index].store(u64::from_ne_bytes(word), Ordering::Relaxed);
+        }
+    }
+
+    fn copy_out(&self, at: usize, length: usize, into: &mut Vec<u8>) {
+        let end = into.len() + length;
+        for index in 0..length.div_ceil(8) {
+            #[cfg(loom)]
+            self.payloads.read(at / 8 + index);
+            let word = self.words[at / 8 + index].load(Ordering::Relaxed);
+            into.extend_from_slice(&word.to_ne_bytes());
+        }
+        into.truncate(end);
+    }
+}
+
+/// Tells loom which words are copied, as if they were plain memory: it panics where one thread
+/// writes what another may be reading.
+#[cfg(loom)]
+#[derive(Clone)]
+struct Payloads(Arc<[loom::cell::UnsafeCell<()>]>);
+
+// SAFETY: there is nothing in the cells; loom, which runs one thread at a time, notes who was
+// there.
+#[cfg(loom)]
+unsafe impl Send for Payloads {}
+// SAFETY: as above.
+#[cfg(loom)]
+unsafe impl Sync for Payloads {}
+
+#[cfg(loom)]
+impl Payloads {
+    fn new(bytes: usize) -> Self {
+        Self((0..bytes / 8).map(|_| loom::cell::UnsafeCell::new(())).collect())
+    }
+
+    fn written(&self, word: usize) {
+        self.0[word].with_mut(|_| ());
+    }
+
+    fn read(&self, word: usize) {
+        self.0[word].with(|_| ());
+    }
+}

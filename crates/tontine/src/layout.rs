@@ -1,0 +1,196 @@
+//! `docs/layout.md` against the constants that the code is written with.
+//!
+//! A table that is wrong is worse than none, and most of what it says is private. What a peer sees
+//! of a process page is compared in `tests/layout.rs`.
+
+use std::collections::BTreeMap;
+
+use crate::lane::page;
+use crate::lane::record::{HEADER, Header, NOTHING, size_of_message};
+use crate::mailbox::wire::{FenceMode, Hello, LONGEST, MOST_CHUNKS, Note, Welcome, read, write};
+
+const TEXT: &str = include_str!("../../../docs/layout.md");
+
+/// The cells of a section's tables, row by row, without headings.
+fn rows(heading: &str) -> Vec<Vec<&'static str>> {
+    let (_, behind) = TEXT.split_once(&format!("{heading}\n")).expect("the section");
+    let section = behind.split("\n#").next().expect("its end");
+    // Diagrams are not tables.
+    let prose = section.split("```").step_by(2).flat_map(str::lines);
+    let rows = prose.filter(|line| line.starts_with("| ")).map(|line| {
+        let line = line.trim_start_matches('|').trim_end_matches('|');
+        line.split('|').map(str::trim).collect::<Vec<_>>()
+    });
+    rows.filter(|row| row[0].starts_with(|c: char| c.is_ascii_digit() || c == '`')).collect()
+}
+
+/// What stands in the first backticks of a cell.
+fn code(cell: &str) -> &str {
+    cell.split('`').nth(1).unwrap_or_else(|| panic!("{cell} has no code"))
+}
+
+/// A table of offsets, by the field's name.
+fn offsets(heading: &str) -> BTreeMap<&'static str, (usize, &'static str)> {
+    let fields = rows(heading).into_iter().map(|row| {
+        let (name, kind) = match row[1].contains('`') {
+            true => code(row[1]).split_once(": ").expect("a field and its type"),
+            false => (row[1], ""),
+        };
+        (name, (row[0].parse().expect("an offset"), kind))
+    });
+    fields.collect()
+}
+
+#[test]
+fn the_control_page_is_as_documented() {
+    let expected = [
+        ("magic", (page::MAGIC_AT, "u64")),
+        ("version", (page::VERSION_AT, "u32")),
+        ("state", (page::STATE_AT, "u32")),
+        ("granted", (page::GRANTED_AT, "u64")),
+        ("position", (page::POSITION_AT, "u64")),
+        ("room", (page::ROOM_AT, "u64")),
+    ];
+    assert_eq!(offsets("### Control page"), expected.into());
+    let meaning =
+        |at: &str| rows("### Control page").into_iter().find(|row| row[0] == at).expect("a row")[2];
+    assert_eq!(code(meaning("0")).as_bytes(), page::CONTROL_MAGIC.to_le_bytes());
+    assert_eq!(meaning("8").parse(), Ok(page::VERSION));
+    for (bit, name) in [(page::CLOSED, "CLOSED"), (page::GIVE_BACK, "GIVE_BACK")] {
+        let said = format!("it {} `{name}`", bit.trailing_zeros());
+        assert!(meaning("64").contains(&said), "{said}");
+    }
+}
+
+#[test]
+fn the_chunk_is_as_documented() {
+    let expected = [
+        ("magic", (page::MAGIC_AT, "u64")),
+        ("version", (page::VERSION_AT, "u32")),
+        ("log2_size", (page::LOG2_AT, "u32")),
+        ("sequence", (page::SEQUENCE_AT, "u64")),
+        ("base", (page::BASE_AT, "u64")),
+        ("waiting", (page::WAITING_AT, "u32")),
+        ("ring", (page::RING_AT, "")),
+    ];
+    assert_eq!(offsets("### Chunk"), expected.into());
+    let magic = rows("### Chunk")[0][2];
+    assert_eq!(code(magic).as_bytes(), page::CHUNK_MAGIC.to_le_bytes());
+    assert!(TEXT.contains(&format!("`(position − base) mod (size − {})`", page::RING_AT)));
+    assert_eq!(page::ring(4096), 4096 - page::RING_AT);
+}
+
+#[test]
+fn the_regions_have_the_documented_sizes() {
+    let sizes: BTreeMap<_, _> =
+        rows_of_names("## The three regions").into_iter().map(|row| (row[0], row[3])).collect();
+    assert_eq!(sizes["control page"].replace(',', "").parse(), Ok(page::CONTROL_SIZE));
+    assert_eq!((1 << page::LEAST_LOG2, 1_u64 << page::MOST_LOG2), (4096, 1 << 30));
+    assert_eq!(sizes["chunk"], "a power of two, 4,096 … 1 GiB");
+}
+
+/// As [`rows`], for a table whose first column is words.
+fn rows_of_names(heading: &str) -> Vec<Vec<&'static str>> {
+    let (_, behind) = TEXT.split_once(&format!("{heading}\n")).expect("the section");
+    let section = behind.split("\n#").next().expect("its end");
+    let table = section.lines().filter(|line| line.starts_with("| ")).skip(1);
+    table
+        .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
+        .filter(|row: &Vec<_>| !row[0].starts_with("---"))
+        .collect()
+}
+
+#[test]
+fn the_records_are_as_documented() {
+    let kinds: BTreeMap<_, _> = rows("## Records").into_iter().map(|row| (row[1], row)).collect();
+    let words = [
+        ("nothing yet", NOTHING),
+        ("message", Header::Message(5).word()),
+        ("padding", Header::Padding(5).word()),
+        ("next", Header::Next(5).word()),
+    ];
+    assert_eq!(kinds.len(), words.len());
+    for (name, word) in words {
+        let kind: u64 = kinds[name][0].parse().expect("a number");
+        // Bits 63 to 40 zero, 39 to 32 the kind, the rest the length: the diagram.
+        let length = if word == NOTHING { 0 } else { 5 };
+        assert_eq!(word, kind << 32 | length, "{name}");
+    }
+    assert_eq!(kinds["message"][3], "8 + length, rounded up to 8");
+    assert_eq!((size_of_message(0), size_of_message(1), size_of_message(16)), (8, 16, 24));
+    assert_eq!(HEADER, 8);
+}
+
+/// The fields that a cell names, with their sizes in bytes.
+fn fields(cell: &'static str) -> Vec<(&'static str, usize)> {
+    let named = cell.split('`').skip(1).step_by(2).map(|code| {
+        let (name, kind) = code.split_once(": u").expect("a field and its type");
+        (name, kind.parse::<usize>().expect("bits") / 8)
+    });
+    named.collect()
+}
+
+/// Fields and what stands in them.
+type Values<'a> = &'a [(&'a str, u64)];
+
+#[test]
+fn the_messages_are_as_documented() {
+    let mut chunks = [0; MOST_CHUNKS];
+    chunks[0] = 0x15;
+    let hello = Hello {
+        fences: FenceMode::Symmetric,
+        cap: 0x1112_1314_1516_1718,
+        position: 0x2122_2324_2526_2728,
+        base: 0x3132_3334_3536_3738,
+        chunks,
+    };
+    let welcome = Welcome { fences: FenceMode::Symmetric, desk: 0x4142_4344 };
+    let expected: [(&str, Note, Values<'_>); 6] = [
+        (
+            "HELLO",
+            Note::Hello(hello),
+            &[
+                ("fences", 1),
+                ("unused", 0),
+                ("cap", hello.cap),
+                ("position", hello.position),
+                ("base", hello.base),
+                ("log2_size", 0x15),
+            ],
+        ),
+        ("WELCOME", Note::Welcome(welcome), &[("fences", 1), ("desk", 0x4142_4344)]),
+        ("REFUSED", Note::Refused(0x5152_5354), &[("errno", 0x5152_5354)]),
+        (
+            "CHUNK",
+            Note::Chunk(0x19, 0x6162_6364_6566_6768),
+            &[("log2_size", 0x19), ("unused", 0), ("sequence", 0x6162_6364_6566_6768)],
+        ),
+        ("WANT", Note::Want(0x7172_7374_7576_7778), &[("bytes", 0x7172_7374_7576_7778)]),
+        ("ROOM", Note::Room, &[]),
+    ];
+    let rows = rows("## Messages on the socket");
+    assert_eq!(rows.len(), expected.len());
+    for (row, (name, note, values)) in rows.iter().zip(expected) {
+        assert_eq!(code(row[0]), name);
+        let kind: u64 = row[0].split(' ').next().and_then(|kind| kind.parse().ok()).expect("one");
+        let mut documented = vec![("kind", 4, kind), ("version", 4, page::VERSION.into())];
+        let named = fields(row[2]);
+        let names: Vec<&str> = named.iter().map(|&(name, _)| name).collect();
+        assert_eq!(names, values.iter().map(|&(name, _)| name).collect::<Vec<_>>());
+        documented.extend(
+            named.iter().zip(values).map(|(&(name, size), &(_, value))| (name, size, value)),
+        );
+        let mut bytes: &[u8] = &write(note);
+        assert_eq!(read(bytes), Ok(note));
+        for (field, size, value) in documented {
+            let (these, rest) = bytes.split_at_checked(size).expect("long enough");
+            assert_eq!(these, &value.to_le_bytes()[..size], "{name}: {field}");
+            bytes = rest;
+        }
+        assert!(bytes.is_empty(), "{name} has more than is documented");
+    }
+    let most = Hello { chunks: [30; MOST_CHUNKS], ..hello };
+    assert_eq!(write(Note::Hello(most)).len(), LONGEST);
+    assert!(rows[0][2].ends_with(&format!("1 to {MOST_CHUNKS} of them")));
+    assert!(TEXT.contains(&format!("it is at most {LONGEST} bytes long")));
+}

@@ -1,0 +1,320 @@
+//! Both ends on tokio: [`AsyncMailbox`], [`AsyncSender`].
+//!
+//! They do what `recv` and `send` do and await where those sleep. tokio tells of *edges*, so each
+//! of them looks at everything after it has said that it waits and before it awaits; what happens
+//! after that look is an edge. Where time matters as well (a silent newcomer, a chunk to give back,
+//! a successor to look for) they wait on a timer of the kernel's, so that the runtime needs its
+//! I/O driver only.
+//!
+//! Neighbours: [`super::receiver`] and [`super::sender`] do all the work. Nothing here starts a
+//! thread or a task.
+
+#![allow(unsafe_code, reason = "tokio wants a promise that descriptors stay open")]
+
+use std::future::poll_fn;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::task::Poll;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
+};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::task::{coop, yield_now};
+
+use super::lanes::Taken;
+use super::{Mailbox, Message, Sender};
+use crate::error::{Error, Result};
+
+/// Looks at connections between two awaits, where there are always more of them: as many as a full
+/// backlog takes.
+const MOST_LOOKS: u32 = 256;
+
+/// A [`Mailbox`] whose `recv` is awaited.
+///
+/// It belongs to the runtime in which it was made; that needs its I/O driver (`enable_io`), and no
+/// timer. A life ends with the thread that holds it, and a runtime's threads come and go: join by
+/// [`Life::with_anchor_thread`](crate::life::Life::with_anchor_thread) before binding, or on the
+/// main thread before the runtime is built.
+///
+/// ```
+/// use tontine::life::Life;
+/// use tontine::mailbox::{AsyncMailbox, AsyncSender, Mailbox, Sender};
+///
+/// # fn main() -> tontine::Result<()> {
+/// # let folder = tempfile::tempdir().expect("a folder");
+/// # let path = folder.path().join("jobs");
+/// Life::with_anchor_thread()?;
+/// let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+/// runtime.block_on(async {
+///     let mut mailbox = AsyncMailbox::new(Mailbox::bind(&path)?)?;
+///     let mut sender = AsyncSender::new(Sender::connect(&path)?);
+///     sender.send(b"hello").await?;
+///     assert_eq!(&*mailbox.recv().await?, b"hello");
+///     Ok(())
+/// })
+/// # }
+/// ```
+pub struct AsyncMailbox {
+    /// A copy of the mailbox's descriptor.
+    readable: AsyncFd<OwnedFd>,
+    mailbox: Mailbox,
+}
+
+/// A [`Sender`] whose `send` is awaited.
+///
+/// It needs a runtime with its I/O driver only where it waits. See [`AsyncMailbox`] for an example
+/// and for what a runtime's process must do to have a life.
+#[derive(Debug)]
+pub struct AsyncSender {
+    sender: Sender,
+}
+
+impl AsyncMailbox {
+    /// Puts a mailbox in the care of the current runtime.
+    ///
+    /// # Errors
+    /// The runtime cannot watch its descriptor, or there is none left for the copy that it watches.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime, and in one without its I/O driver.
+    pub fn new(mailbox: Mailbox) -> Result<Self> {
+        let copy =
+            mailbox.descriptor().try_clone_to_owned().map_err(|error| io("fcntl", &error))?;
+        Ok(Self { readable: watched(copy)?, mailbox })
+    }
+
+    /// Waits for the next message and returns it; acknowledges the one before.
+    ///
+    /// Cancel safe: a future that is dropped before it is ready has taken no message. The message
+    /// before it may have been acknowledged.
+    ///
+    /// # Errors
+    /// As [`Mailbox::recv`].
+    pub async fn recv(&mut self) -> Result<Message<'_>> {
+        // A mailbox that is never empty lets other tasks run all the same.
+        coop::consume_budget().await;
+        let taken = self.next().await?;
+        Ok(self.mailbox.hand_out(taken))
+    }
+
+    /// The mailbox itself, for everything that does not wait.
+    pub fn get_ref(&self) -> &Mailbox {
+        &self.mailbox
+    }
+
+    /// The mailbox itself, for everything that does not wait: its waiting calls block the thread.
+    pub fn get_mut(&mut self) -> &mut Mailbox {
+        &mut self.mailbox
+    }
+
+    /// Takes it out of the runtime's care.
+    pub fn into_inner(self) -> Mailbox {
+        self.mailbox
+    }
+
+    async fn next(&mut self) -> Result<Taken> {
+        let mut looks = 0;
+        loop {
+            let mailbox = &mut self.mailbox;
+            if let Some(taken) = mailbox.next_or_service()? {
+                return Ok(taken);
+            }
+            if !mailbox.arm()? {
+                // A message has come since, or nobody could be sure to wake us.
+                yield_now().await;
+                continue;
+            }
+            // One look takes a bounded number of events, and tokio tells of none twice.
+            if looks < MOST_LOOKS && is_readable(mailbox.descriptor())? {
+                looks += 1;
+                mailbox.disarm();
+                coop::consume_budget().await;
+                continue;
+            }
+            looks = 0;
+            let nudge = mailbox.nudge();
+            Armed(self).sleep(nudge).await?;
+        }
+    }
+}
+
+impl std::fmt::Debug for AsyncMailbox {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("AsyncMailbox").field(self.get_ref()).finish()
+    }
+}
+
+impl AsyncSender {
+    /// Wraps a sender.
+    pub fn new(sender: Sender) -> Self {
+        Self { sender }
+    }
+
+    /// Sends a message; waits for room where there is none.
+    ///
+    /// The lane grows to its cap before it waits, as with [`Sender::try_send`].
+    ///
+    /// Cancel safe: a future that is dropped before it is ready has sent nothing.
+    ///
+    /// # Errors
+    /// As [`Sender::send`].
+    ///
+    /// # Panics
+    /// Where it must wait outside of a tokio runtime, or in one without its I/O driver.
+    pub async fn send(&mut self, message: &[u8]) -> Result<()> {
+        coop::consume_budget().await;
+        loop {
+            match self.sender.try_send(message) {
+                Err(Error::WouldBlock) => {}
+                done => return done,
+            }
+            if !self.sender.arm(message.len())? {
+                yield_now().await;
+                continue;
+            }
+            let armed = Asking(&mut self.sender);
+            let waits = Waits::of(armed.0)?;
+            waits.happen().await?;
+            drop(waits);
+            armed.0.look_at_process();
+        }
+    }
+
+    /// The sender itself, for everything that does not wait.
+    pub fn get_ref(&self) -> &Sender {
+        &self.sender
+    }
+
+    /// The sender itself, for everything that does not wait: its waiting calls block the thread.
+    pub fn get_mut(&mut self) -> &mut Sender {
+        &mut self.sender
+    }
+
+    /// The sender again.
+    pub fn into_inner(self) -> Sender {
+        self.sender
+    }
+}
+
+/// An armed mailbox; whether the wait ends or is dropped, senders need not ring any longer.
+struct Armed<'a>(&'a mut AsyncMailbox);
+
+impl Armed<'_> {
+    async fn sleep(&mut self, nudge: Option<Duration>) -> Result<()> {
+        let timer = nudge.map(Timer::after).transpose()?;
+        let happened = poll_fn(|context| {
+            if let Some(timer) = &timer
+                && let Poll::Ready(fired) = timer.0.poll_read_ready(context)
+            {
+                return Poll::Ready(fired.map(drop));
+            }
+            // Everything that it tells of is looked at after this.
+            self.0.readable.poll_read_ready(context).map_ok(|mut ready| ready.clear_ready())
+        });
+        happened.await.map_err(|error| io("epoll_wait", &error))
+    }
+}
+
+impl Drop for Armed<'_> {
+    fn drop(&mut self) {
+        self.0.mailbox.disarm();
+    }
+}
+
+/// An armed sender; whether the wait ends or is dropped, word of room is no longer needed.
+struct Asking<'a>(&'a mut Sender);
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.0.disarm();
+    }
+}
+
+/// What a sender waits for: word from the receiver, the end of its process, and the time to look
+/// again. Made anew for each wait, since a successor brings other descriptors: what has happened
+/// already is told at once.
+struct Waits<'a> {
+    descriptors: Vec<AsyncFd<BorrowedFd<'a>>>,
+    timer: Timer,
+}
+
+impl<'a> Waits<'a> {
+    fn of(sender: &'a Sender) -> Result<Self> {
+        let (socket, process) = sender.connection.waits();
+        let mut descriptors = Vec::with_capacity(2);
+        // A socket that hung up is readable for ever; then only time passes.
+        if sender.ended.is_none() {
+            for descriptor in [Some(socket), process].into_iter().flatten() {
+                descriptors.push(watched(descriptor)?);
+            }
+        }
+        Ok(Self { descriptors, timer: Timer::after(sender.longest_wait())? })
+    }
+
+    async fn happen(&self) -> Result<()> {
+        let happened = poll_fn(|context| {
+            if let Poll::Ready(fired) = self.timer.0.poll_read_ready(context) {
+                return Poll::Ready(fired.map(drop));
+            }
+            for descriptor in &self.descriptors {
+                if let Poll::Ready(ready) = descriptor.poll_read_ready(context) {
+                    return Poll::Ready(ready.map(drop));
+                }
+            }
+            Poll::Pending
+        });
+        happened.await.map_err(|error| io("epoll_wait", &error))
+    }
+}
+
+/// A timer that becomes readable once.
+struct Timer(AsyncFd<OwnedFd>);
+
+impl Timer {
+    fn after(time: Duration) -> Result<Self> {
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        let timer = timerfd_create(TimerfdClockId::Monotonic, flags)
+            .map_err(|errno| Error::system("timerfd_create", errno))?;
+        let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
+        // A timer of zero would never fire.
+        let time = time.max(Duration::from_nanos(1));
+        let value = Timespec {
+            tv_sec: time.as_secs().min(i64::MAX as u64).cast_signed(),
+            tv_nsec: time.subsec_nanos().into(),
+        };
+        let once = Itimerspec { it_interval: zero, it_value: value };
+        timerfd_settime(&timer, TimerfdTimerFlags::empty(), &once)
+            .map_err(|errno| Error::system("timerfd_settime", errno))?;
+        Ok(Self(watched(timer)?))
+    }
+}
+
+/// Puts a descriptor in the care of the current runtime.
+fn watched<T: Held>(descriptor: T) -> Result<AsyncFd<T>> {
+    // SAFETY: whoever holds one of these types holds one descriptor, open, for as long.
+    unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) }
+        .map_err(|error| io("epoll_ctl", &error.into()))
+}
+
+/// Types that stand for one open descriptor.
+trait Held: AsRawFd {}
+impl Held for OwnedFd {}
+impl Held for BorrowedFd<'_> {}
+
+/// Whether a descriptor is readable at this moment.
+fn is_readable(descriptor: BorrowedFd<'_>) -> Result<bool> {
+    let mut wanted = [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    match poll(&mut wanted, Some(&at_once)) {
+        Ok(ready) => Ok(ready > 0),
+        Err(errno) => Err(Error::system("poll", errno)),
+    }
+}
+
+fn io(call: &'static str, error: &std::io::Error) -> Error {
+    Error::system(call, Errno::from_io_error(error).unwrap_or(Errno::IO))
+}

@@ -1,0 +1,75 @@
+//! loom's [`AtomicU64`], from which a model can take an ordering or a store away: [`Fault`].
+//!
+//! A model that holds proves little as long as nobody has seen it fail. So each model is also run
+//! with the protocol broken in one place, and must notice. The protocol's own code stays as it is:
+//! the fault is in the words that it stores to. Neighbours: [`crate::lane::models`] chooses.
+
+use std::cell::Cell;
+
+use loom::sync::atomic::Ordering;
+
+use crate::lane::record::{Header, NOTHING};
+
+/// What is broken, on purpose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// Nothing.
+    None,
+    /// The header of a message is stored without release.
+    MessageRelaxed,
+    /// The header of a padding is stored without release.
+    PaddingRelaxed,
+    /// Headers and positions are loaded without acquire.
+    LoadsRelaxed,
+    /// The position is stored without release.
+    PositionRelaxed,
+    /// The header that follows is not set to zero.
+    NothingKept,
+    /// The side that goes to sleep has no fence.
+    SleeperUnfenced,
+    /// The side that decides whether to wake it has none.
+    WakerUnfenced,
+}
+
+thread_local! {
+    // loom runs all threads of a model on the thread that called it.
+    static FAULT: Cell<Fault> = const { Cell::new(Fault::None) };
+}
+
+/// Breaks what this thread's models store from here on.
+pub(crate) fn set(fault: Fault) {
+    FAULT.set(fault);
+}
+
+/// What is broken.
+pub(crate) fn fault() -> Fault {
+    FAULT.get()
+}
+
+/// A word as loom sees it.
+#[derive(Debug)]
+pub(crate) struct AtomicU64(loom::sync::atomic::AtomicU64);
+
+impl AtomicU64 {
+    pub(crate) fn new(value: u64) -> Self {
+        Self(loom::sync::atomic::AtomicU64::new(value))
+    }
+
+    pub(crate) fn load(&self, ordering: Ordering) -> u64 {
+        let relaxed = fault() == Fault::LoadsRelaxed;
+        self.0.load(if relaxed { Ordering::Relaxed } else { ordering })
+    }
+
+    pub(crate) fn store(&self, value: u64, ordering: Ordering) {
+        let header = Header::claimed(value);
+        let relaxed = match fault() {
+            Fault::MessageRelaxed => matches!(header, Some(Header::Message(_))),
+            Fault::PaddingRelaxed => matches!(header, Some(Header::Padding(_))),
+            // No header is as small as the positions of a model.
+            Fault::PositionRelaxed => header.is_none(),
+            Fault::NothingKept if value == NOTHING => return,
+            _ => false,
+        };
+        self.0.store(value, if relaxed { Ordering::Relaxed } else { ordering });
+    }
+}

@@ -1,0 +1,281 @@
+//! Bad days of honest processes: paths that are taken, too long or forbidden, ends that stop, close
+//! or die at the wrong moment. Forks and execs are in `forks.rs`.
+
+#![allow(unsafe_code, reason = "setuid and signals")]
+
+mod common;
+
+use std::thread;
+use std::time::Duration;
+
+use common::{AMPLE, connect, fork, kill, place, reap, until};
+use tontine::Error;
+use tontine::mailbox::{Mailbox, OnDeath, Options, Sender, Waiting};
+
+const SHORT: Duration = Duration::from_millis(50);
+
+fn sleep_for_ever() {
+    loop {
+        thread::park();
+    }
+}
+
+/// A pipe through which a forked process says that it has come so far.
+struct Signal(std::io::PipeReader, std::io::PipeWriter);
+
+impl Signal {
+    fn new() -> Self {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        Self(reader, writer)
+    }
+
+    fn give(&self, word: i32) {
+        std::io::Write::write_all(&mut &self.1, &word.to_ne_bytes()).expect("written");
+    }
+
+    fn take(&self) -> i32 {
+        let mut word = [0; 4];
+        std::io::Read::read_exact(&mut &self.0, &mut word).expect("read");
+        i32::from_ne_bytes(word)
+    }
+}
+
+fn signal(pid: i32, signal: i32) {
+    // SAFETY: a process of this test's that was not reaped.
+    assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
+}
+
+/// The address' claim was taken for `PATH.lock`, which gave `PATH.lock.lock`, and errors that named
+/// a file instead of the mailbox.
+#[test]
+fn a_live_owners_path_is_named_in_the_error_and_its_lock_is_where_the_documents_say() {
+    let place = place();
+    let _mailbox = Mailbox::bind(&place.path).expect("binds");
+    let error = Mailbox::bind(&place.path).expect_err("taken");
+    let address = place.path.display().to_string();
+    assert_eq!(error, Error::InUse { address, holder: Some(std::process::id()) });
+    let folder = std::fs::read_dir(place.path.parent().expect("a folder")).expect("read");
+    let mut names: Vec<_> = folder.map(|entry| entry.expect("an entry").file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["mailbox", "mailbox.lock"]);
+}
+
+#[test]
+fn a_path_that_is_no_socket_or_too_long_is_refused_and_left_alone() {
+    let place = place();
+    std::fs::write(&place.path, "precious").expect("written");
+    let error = Mailbox::bind(&place.path).expect_err("a file");
+    assert_eq!(error.errno(), libc::EINVAL, "{error}");
+    assert_eq!(std::fs::read(&place.path).expect("still there"), b"precious");
+    let error = Sender::connect(&place.path).expect_err("a file");
+    assert_eq!(error.errno(), libc::ECONNREFUSED, "{error}");
+    let folder = place.path.parent().expect("a folder");
+    let long = |length: usize| {
+        let rest = length - folder.as_os_str().len() - 1;
+        folder.join("x".repeat(rest))
+    };
+    for length in [108, 109, 200] {
+        for error in [
+            Mailbox::bind(long(length)).expect_err("too long"),
+            Sender::connect(long(length)).expect_err("too long"),
+        ] {
+            assert!(
+                matches!(&error, Error::BadAddress { address, .. }
+                if *address == long(length).display().to_string()),
+                "{error}"
+            );
+        }
+    }
+    let error = Mailbox::bind(folder.join("none/mailbox")).expect_err("no such folder");
+    assert_eq!(error.errno(), libc::ENOENT, "{error}");
+}
+
+/// A path of 107 bytes fits into a socket's address, and was refused for the name under which the
+/// socket is made first.
+#[test]
+fn the_longest_path_of_all_works() {
+    let place = place();
+    let folder = place.path.parent().expect("a folder");
+    let path = folder.join("x".repeat(107 - folder.as_os_str().len() - 1));
+    let mut mailbox = Mailbox::bind(&path).expect("binds");
+    Sender::connect(&path).expect("connects").send(b"far").expect("sent");
+    assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"far");
+}
+
+#[test]
+fn a_folder_without_permission_is_refused() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can become somebody else");
+        return;
+    }
+    let place = place();
+    let path = place.path.clone();
+    let closed = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    std::fs::set_permissions(path.parent().expect("a folder"), closed).expect("chmod");
+    let child = fork(move || {
+        // SAFETY: the child is single-threaded, and gives up what it is.
+        assert_eq!(unsafe { libc::setuid(65534) }, 0);
+        assert_eq!(Mailbox::bind(&path).expect_err("not ours").errno(), libc::EACCES);
+        let error = Sender::connect(&path).expect_err("not ours");
+        assert_eq!(error.errno(), libc::EACCES, "{error}");
+    });
+    assert_eq!(reap(child), 0);
+}
+
+#[test]
+fn of_two_successors_one_wins_and_is_named() {
+    let place = place();
+    let rounds = 1000;
+    let rival = || {
+        let go = Signal::new();
+        let done = Signal::new();
+        let path = place.path.clone();
+        let pid = fork(|| {
+            for _ in 0..rounds {
+                go.take();
+                match Mailbox::bind(&path) {
+                    Ok(mailbox) => {
+                        done.give(0);
+                        go.take();
+                        drop(mailbox);
+                    }
+                    Err(Error::InUse { holder: Some(holder), .. }) => {
+                        done.give(holder.cast_signed());
+                        go.take();
+                    }
+                    Err(_) => done.give(-1),
+                }
+                done.give(-2);
+            }
+        });
+        (pid, go, done)
+    };
+    let rivals = [rival(), rival()];
+    for round in 0..rounds {
+        rivals.iter().for_each(|(_, go, _)| go.give(1));
+        let answers = rivals.each_ref().map(|(_, _, done)| done.take());
+        let winner = answers.iter().position(|&answer| answer == 0).expect("one wins");
+        assert_eq!(answers[1 - winner], rivals[winner].0, "round {round}: the loser names it");
+        rivals.iter().for_each(|(_, go, _)| go.give(1));
+        rivals.iter().for_each(|(_, _, done)| assert_eq!(done.take(), -2));
+    }
+    rivals.iter().for_each(|(pid, ..)| assert_eq!(reap(*pid), 0));
+}
+
+#[test]
+fn a_stopped_receiver_takes_up_where_it_stopped() {
+    let place = place();
+    let path = place.path.clone();
+    let reader = fork(|| {
+        let mut mailbox = Options::new().lane_cap(1 << 16).bind(&path).expect("binds");
+        let mut expected = 0_u32;
+        loop {
+            let message = mailbox.recv().expect("a message");
+            assert_eq!(message[..4], expected.to_le_bytes());
+            expected += 1;
+        }
+    });
+    let mut sender = connect(&Options::new(), &place.path);
+    let mut next = 0_u32;
+    let message = |next: &mut u32| {
+        let bytes = next.to_le_bytes().repeat(100);
+        *next += 1;
+        bytes
+    };
+    sender.send(&message(&mut next)).expect("sent");
+    sender.wait_read(Some(AMPLE)).expect("read");
+    signal(reader, libc::SIGSTOP);
+    let full = loop {
+        let bytes = message(&mut next);
+        if let Err(error) = sender.try_send(&bytes) {
+            next -= 1;
+            break error;
+        }
+    };
+    assert_eq!(full, Error::WouldBlock);
+    assert!(sender.unread_bytes() > 1 << 14, "it fills");
+    assert_eq!(sender.send_timeout(&[0; 400], SHORT), Err(Error::TimedOut));
+    signal(reader, libc::SIGCONT);
+    for _ in 0..1000 {
+        sender.send_timeout(&message(&mut next), AMPLE).expect("sent");
+    }
+    kill(reader);
+}
+
+#[test]
+fn closing_ends_a_blocked_send() {
+    let place = place();
+    for waiting in [Waiting::Sleep, Waiting::Spin] {
+        let mut mailbox = Options::new().lane_cap(1 << 13).bind(&place.path).expect("binds");
+        let mut sender = Options::new().waiting(waiting).connect(&place.path).expect("connects");
+        mailbox.try_recv().expect_err("it only accepts");
+        let sending = thread::spawn(move || {
+            loop {
+                if let Err(error) = sender.send(&[1; 500]) {
+                    return (error, sender.unread().expect("closed").len());
+                }
+            }
+        });
+        mailbox.recv_timeout(AMPLE).expect("a message");
+        thread::sleep(SHORT);
+        mailbox.close();
+        let (error, unread) = sending.join().expect("it ends");
+        assert_eq!(error.errno(), libc::EPIPE, "{error}");
+        assert!(unread > 3, "{unread}");
+    }
+}
+
+#[test]
+fn empty_messages_are_messages() {
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let mut sender = Sender::connect(&place.path).expect("connects");
+    for _ in 0..10_000 {
+        sender.send(b"").expect("sent");
+        assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"");
+    }
+    sender.reserve(0).expect("room").commit().expect("sent");
+    assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"");
+}
+
+/// A large chunk was given back, and the reader died before it went on to the small one: what it
+/// had read was a position before the small chunk, which no successor takes.
+#[test]
+fn a_reader_may_die_between_giving_back_and_going_on() {
+    let place = place();
+    for on_death in [OnDeath::WaitForSuccessor, OnDeath::Fail] {
+        let path = place.path.clone();
+        let reader = fork(|| {
+            let options = Options::new().give_back_after(Duration::from_millis(10));
+            let mut mailbox = options.bind(&path).expect("binds");
+            for _ in 0..100 {
+                mailbox.recv().expect("a message");
+            }
+            mailbox.acknowledge();
+            let _ = mailbox.recv_timeout(Duration::from_millis(200));
+            sleep_for_ever();
+        });
+        let mut sender = connect(&Options::new().on_death(on_death), &place.path);
+        for _ in 0..100 {
+            sender.send(&[1; 1000]).expect("sent");
+        }
+        sender.wait_read(Some(AMPLE)).expect("read");
+        thread::sleep(Duration::from_millis(400));
+        sender.send(b"first").expect("sent, in the small chunk");
+        assert_eq!(sender.unread().expect_err("it is alive"), Error::WouldBlock);
+        sender.send(b"second").expect("sent");
+        kill(reader);
+        if on_death == OnDeath::Fail {
+            sender.send(b"third").expect_err("dead");
+            assert_eq!(sender.unread().expect("dead"), [&b"first"[..], b"second"]);
+            continue;
+        }
+        let mut mailbox = Mailbox::bind(&place.path).expect("free");
+        until("the successor is found", || {
+            sender.service().expect("it is no error to look");
+            mailbox.try_recv().is_ok_and(|message| *message == *b"first")
+        });
+        assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"second");
+        drop(mailbox);
+    }
+}

@@ -1,0 +1,151 @@
+//! What a sender sees of each way in which its reader can end, or seem to.
+
+#![allow(unsafe_code, reason = "exec and signals")]
+
+mod common;
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use common::{AMPLE, connect, fork, kill, place, reap, until};
+use tontine::Error;
+use tontine::mailbox::{Mailbox, Options, Sender};
+
+fn sleep_for_ever() {
+    loop {
+        thread::park();
+    }
+}
+
+fn signal(pid: i32, number: i32) {
+    // SAFETY: a child that was not reaped.
+    assert_eq!(unsafe { libc::kill(pid, number) }, 0);
+}
+
+/// Sends until the lane is full.
+fn fill(sender: &mut Sender) {
+    while sender.try_send(&[1; 100]).is_ok() {}
+}
+
+#[test]
+fn a_reader_that_calls_exec_is_dead_though_its_process_lives() {
+    let place = place();
+    let path = place.path.clone();
+    let reader = fork(|| {
+        let mut mailbox = Mailbox::bind(&path).expect("binds");
+        mailbox.recv().expect("a message");
+        let _ = Command::new("sleep").arg("1000").exec();
+    });
+    let mut sender = connect(&Options::new(), &place.path);
+    sender.send(b"go").expect("sent");
+    let mut error = None;
+    until("the reader calls exec", || {
+        error = sender.send(b"more").err();
+        error.is_some()
+    });
+    assert!(matches!(error, Some(Error::OwnerDied { .. })), "{error:?}");
+    signal(reader, 0);
+    assert!(!sender.unread().expect("its mail").is_empty());
+    Mailbox::bind(&place.path).expect("the name is free while the process lives");
+    kill(reader);
+}
+
+#[test]
+fn a_stopped_reader_is_alive_and_a_deadline_ends_the_wait_for_it() {
+    let place = place();
+    let options = Options::new().lane_cap(1 << 16);
+    let (path, theirs) = (place.path.clone(), options.clone());
+    let reader = fork(|| {
+        let mut mailbox = theirs.bind(&path).expect("binds");
+        while mailbox.recv().is_ok() {}
+    });
+    let mut sender = connect(&options, &place.path);
+    sender.send(b"go").expect("sent");
+    sender.wait_read(Some(AMPLE)).expect("read");
+    signal(reader, libc::SIGSTOP);
+    let mut status = 0;
+    // SAFETY: our own child, and an integer to write to.
+    let stopped = unsafe { libc::waitpid(reader, &raw mut status, libc::WUNTRACED) };
+    assert_eq!(stopped, reader);
+    fill(&mut sender);
+    let error = sender.send_timeout(&[1; 100], Duration::from_millis(50)).expect_err("full");
+    assert_eq!(error, Error::TimedOut);
+    signal(reader, libc::SIGCONT);
+    sender.send_timeout(&[1; 100], AMPLE).expect("it reads on");
+    kill(reader);
+}
+
+#[test]
+fn a_killed_reader_is_dead_though_its_forked_child_keeps_the_connection() {
+    let place = place();
+    let options = Options::new().lane_cap(1 << 16);
+    let (path, theirs) = (place.path.clone(), options.clone());
+    let reader = fork(|| {
+        let mut mailbox = theirs.bind(&path).expect("binds");
+        mailbox.recv().expect("a message");
+        fork(|| thread::sleep(Duration::from_secs(5)));
+        sleep_for_ever();
+    });
+    let mut sender = connect(&options, &place.path);
+    sender.send(b"go").expect("sent");
+    until("it is welcome", || sender.peer().is_some() || sender.service().is_err());
+    fill(&mut sender);
+    let killing = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(100));
+        kill(reader);
+    });
+    let error = sender.send_timeout(&[1; 100], AMPLE).expect_err("it ends with the reader");
+    assert!(matches!(error, Error::OwnerDied { .. }), "{error}");
+    killing.join().expect("killed");
+}
+
+#[test]
+fn both_ends_killed_leave_a_name_for_the_next_owner_and_nothing_else() {
+    let place = place();
+    let path = place.path.clone();
+    let reader = fork(|| {
+        let mut mailbox = Mailbox::bind(&path).expect("binds");
+        mailbox.recv().expect("a message");
+        sleep_for_ever();
+    });
+    let path = place.path.clone();
+    let sender = fork(|| {
+        let mut sender = connect(&Options::new(), &path);
+        for _ in 0..100 {
+            sender.send(b"lost with both").expect("sent");
+        }
+        std::fs::write(path.with_extension("sent"), b"").expect("says so");
+        sleep_for_ever();
+    });
+    until("all is sent", || place.path.with_extension("sent").exists());
+    kill(sender);
+    kill(reader);
+    let left = std::fs::read_dir(place.path.parent().expect("a folder")).expect("it");
+    let mut left: Vec<_> = left.map(|entry| entry.expect("one").file_name()).collect();
+    left.sort();
+    // The lock file was once called `mailbox.lock.lock`, since two modules named it.
+    assert_eq!(left, ["mailbox", "mailbox.lock", "mailbox.sent"]);
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let nothing = mailbox.recv_timeout(Duration::from_millis(50)).expect_err("all is gone");
+    assert_eq!(nothing, Error::TimedOut);
+}
+
+#[test]
+fn a_reader_that_ends_by_itself_is_dead() {
+    let place = place();
+    let path = place.path.clone();
+    let reader = fork(|| {
+        let mut mailbox = Mailbox::bind(&path).expect("binds");
+        mailbox.recv().expect("a message");
+        // `_exit` runs no destructor: nothing is closed on purpose.
+        std::mem::forget(mailbox);
+    });
+    let mut sender = connect(&Options::new(), &place.path);
+    sender.send(b"go").expect("sent");
+    assert_eq!(reap(reader), 0);
+    let error = sender.send(b"more").expect_err("dead");
+    assert!(matches!(error, Error::OwnerDied { .. }), "{error}");
+    assert_eq!(sender.unread().expect("its mail"), [b"go"]);
+}

@@ -1,0 +1,133 @@
+//! What lanes cost, in memory and descriptors, and that they give memory back.
+
+mod common;
+
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use common::{AMPLE, connect, fork, kill, place, until};
+use tontine::mailbox::{Mailbox, Options};
+
+/// One at a time: a forked child inherits what the other one has mapped and opened.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Resident bytes of a process, in mappings whose names hold `name`.
+fn resident(pid: i32, name: &str) -> u64 {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/smaps")).expect("smaps");
+    let mut counts = false;
+    let mut kib = 0;
+    for line in maps.lines() {
+        if line.split_whitespace().next().is_some_and(|first| !first.ends_with(':')) {
+            counts = line.contains(name);
+        } else if let (true, Some(rest)) = (counts, line.strip_prefix("Rss:")) {
+            let number = rest.trim().trim_end_matches(" kB");
+            kib += number.parse::<u64>().expect("a number");
+        }
+    }
+    kib << 10
+}
+
+fn own_pid() -> i32 {
+    std::process::id().cast_signed()
+}
+
+#[test]
+fn a_gibibyte_comes_and_the_memory_goes() {
+    const PIECE: usize = 1 << 20;
+    const PIECES: usize = 500;
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let place = place();
+    let path = place.path.clone();
+    let options = || {
+        Options::new()
+            .lane_cap(1 << 30)
+            .mailbox_cap(4 << 30)
+            .give_back_after(Duration::from_millis(20))
+    };
+    let (mut told, mut tell) = std::io::pipe().expect("a pipe");
+    let (mut go, mut ready) = std::io::pipe().expect("a pipe");
+    let child = fork(|| {
+        let mut sender = connect(&options(), &path);
+        let piece = vec![5; PIECE];
+        std::io::Read::read_exact(&mut go, &mut [0]).expect("accepted");
+        for _ in 0..PIECES {
+            sender.try_send(&piece).expect("the lane grows");
+        }
+        std::io::Write::write_all(&mut tell, &[1]).expect("told");
+        sender.wait_read(Some(AMPLE)).expect("read");
+        // Long enough to be asked for it; then once more.
+        thread::sleep(Duration::from_millis(300));
+        sender.send(b"small").expect("sent");
+        std::io::Write::write_all(&mut tell, &[2]).expect("told");
+        loop {
+            thread::park();
+        }
+    });
+    let mut mailbox = options().bind(&place.path).expect("binds");
+    until("it is accepted", || {
+        let _ = mailbox.try_recv();
+        mailbox.lanes() == 1
+    });
+    let (ours, theirs) = (resident(own_pid(), "tontine-chunk"), resident(child, "tontine-chunk"));
+    std::io::Write::write_all(&mut ready, &[1]).expect("told");
+    std::io::Read::read_exact(&mut told, &mut [0]).expect("all is sent");
+    assert!(resident(child, "tontine-chunk") > PIECES as u64 * PIECE as u64, "it was there");
+    for _ in 0..PIECES {
+        assert_eq!(mailbox.recv_timeout(AMPLE).expect("a message").len(), PIECE);
+    }
+    assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"small");
+    std::io::Read::read_exact(&mut told, &mut [0]).expect("it sent once more");
+    for (pid, before) in [(own_pid(), ours), (child, theirs)] {
+        let after = resident(pid, "tontine-chunk");
+        assert!(after <= before + (1 << 20), "{before} bytes before, {after} after");
+    }
+    kill(child);
+}
+
+#[test]
+fn an_idle_lane_costs_three_pages_and_few_descriptors() {
+    const LANES: u64 = 100;
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let place = place();
+    let path = place.path.clone();
+    let (mut told, mut tell) = std::io::pipe().expect("a pipe");
+    let descriptors =
+        |pid: i32| std::fs::read_dir(format!("/proc/{pid}/fd")).expect("a folder").count() as u64;
+    let child = fork(|| {
+        let mut senders = Vec::new();
+        let before = descriptors(own_pid());
+        for number in 0..LANES {
+            let mut sender = connect(&Options::new(), &path);
+            sender.send(&number.to_le_bytes()).expect("sent");
+            sender.wait_read(Some(AMPLE)).expect("read");
+            senders.push(sender);
+        }
+        // A connection, a doorbell, a pidfd.
+        let each = (descriptors(own_pid()) - before) / LANES;
+        std::io::Write::write_all(&mut tell, &[each as u8]).expect("told");
+        loop {
+            thread::park();
+        }
+    });
+    // Another process than the test's own, where other tests have lanes too.
+    let path = place.path.clone();
+    let reader = fork(|| {
+        let mut mailbox = Mailbox::bind(&path).expect("binds");
+        loop {
+            let _ = mailbox.recv_timeout(AMPLE);
+        }
+    });
+    let mut each = [0];
+    std::io::Read::read_exact(&mut told, &mut each).expect("all are connected");
+    assert!(each[0] <= 3, "{} descriptors a lane at the sender", each[0]);
+    // Beyond the lanes: process pages.
+    for pid in [reader, child] {
+        let lanes = resident(pid, "tontine-chunk") + resident(pid, "tontine-lane");
+        assert!(lanes <= LANES * 2 * 4096, "{lanes} bytes for {LANES} lanes");
+        assert!(resident(pid, "tontine-") <= LANES * 12_288 + 2 * 4096, "with the others' pages");
+    }
+    assert!(descriptors(reader) <= 3 * LANES + 20, "{} at the reader", descriptors(reader));
+    kill(child);
+    kill(reader);
+}

@@ -1,0 +1,228 @@
+//! Forks and execs in the middle of everything: handles that a child inherits, and ends that die or
+//! change their program while a child keeps what they had open.
+
+#![allow(unsafe_code, reason = "fork, exec, signals")]
+
+mod common;
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{AMPLE, connect, fork, kill, place, reap, until};
+use tontine::Error;
+use tontine::mailbox::{Mailbox, Options, Sender};
+
+const SHORT: Duration = Duration::from_millis(50);
+
+fn sleep_for_ever() {
+    loop {
+        thread::park();
+    }
+}
+
+/// A pipe through which a forked process says that it has come so far.
+struct Signal(std::io::PipeReader, std::io::PipeWriter);
+
+impl Signal {
+    fn new() -> Self {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        Self(reader, writer)
+    }
+
+    fn give(&self, word: i32) {
+        std::io::Write::write_all(&mut &self.1, &word.to_ne_bytes()).expect("written");
+    }
+
+    fn take(&self) -> i32 {
+        let mut word = [0; 4];
+        std::io::Read::read_exact(&mut &self.0, &mut word).expect("read");
+        i32::from_ne_bytes(word)
+    }
+}
+
+fn signal(pid: i32, signal: i32) {
+    // SAFETY: a process of this test's that was not reaped.
+    assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
+}
+
+fn exec_sleep() {
+    let arguments = [c"sleep".as_ptr(), c"20".as_ptr(), std::ptr::null()];
+    // SAFETY: terminated strings in a terminated list.
+    unsafe { libc::execvp(arguments[0], arguments.as_ptr()) };
+}
+
+/// As `fork`, without a life: a child that joins has its own page where its parent's would be.
+fn bare_fork(child: impl FnOnce()) -> i32 {
+    // SAFETY: the child leaves by `_exit` or a signal, never into the harness.
+    match unsafe { libc::fork() } {
+        0 => {
+            let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child));
+            // SAFETY: ends this process.
+            unsafe { libc::_exit(if done.is_ok() { 0 } else { 101 }) }
+        }
+        pid => pid,
+    }
+}
+
+/// An armed mailbox, or one with a message handed out, touched in a forked child memory that a
+/// child does not inherit, and the child crashed. A reservation did the same.
+#[test]
+fn forked_handles_in_the_middle_of_everything_are_stale_and_harmless() {
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let mut sender = Sender::connect(&place.path).expect("connects");
+    sender.send(b"one").expect("sent");
+    mailbox.recv_timeout(AMPLE).expect("handed out, not acknowledged");
+    let child = bare_fork(|| {
+        mailbox.acknowledge();
+        assert_eq!(mailbox.try_recv().expect_err("stale"), Error::Forked);
+    });
+    assert_eq!(reap(child), 0);
+    mailbox.acknowledge();
+    while !mailbox.arm().expect("arms") {}
+    let child = bare_fork(|| {
+        assert_eq!(mailbox.try_recv().expect_err("stale"), Error::Forked);
+        assert_eq!(mailbox.recv_timeout(SHORT).expect_err("stale"), Error::Forked);
+        assert_eq!(mailbox.arm().expect_err("stale"), Error::Forked);
+        assert_eq!(mailbox.recv_batch(1, |_| ()).expect_err("stale"), Error::Forked);
+        // Asking must not take what the parent was sent.
+        sender.unread_bytes();
+        assert_eq!(sender.wait_read(None).expect_err("stale"), Error::Forked);
+        assert_eq!(sender.unread().expect_err("stale"), Error::Forked);
+        assert_eq!(sender.service().expect_err("stale"), Error::Forked);
+        assert_eq!(sender.try_clone().expect_err("stale"), Error::Forked);
+    });
+    assert_eq!(reap(child), 0);
+    let mut reserved = Some(sender.reserve(3).expect("room"));
+    let child = bare_fork(|| {
+        let reserved = reserved.take().expect("the child's copy");
+        assert_eq!(reserved.commit().expect_err("stale"), Error::Forked);
+    });
+    assert_eq!(reap(child), 0);
+    let mut reserved = reserved.expect("the parent's");
+    reserved.copy_from_slice(b"two");
+    reserved.commit().expect("sent");
+    assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"two");
+    mailbox.acknowledge();
+    sender.wait_read(Some(AMPLE)).expect("read");
+    assert_eq!(mailbox.faults(), []);
+}
+
+/// A reader with a forked child that keeps its connections, its listener or both.
+fn reader_with_child(place: &common::Place, receives: usize, end: impl FnOnce()) -> (i32, i32) {
+    let told = Signal::new();
+    let path = place.path.clone();
+    let reader = fork(|| {
+        let mut mailbox = Options::new().lane_cap(1 << 16).bind(&path).expect("binds");
+        told.give(0);
+        for _ in 0..receives {
+            mailbox.recv().expect("a message");
+        }
+        mailbox.acknowledge();
+        let child = fork(sleep_for_ever);
+        told.give(child);
+        thread::sleep(SHORT);
+        end();
+    });
+    assert_eq!(told.take(), 0);
+    let mut sender = None;
+    if receives > 0 {
+        let mut first = Sender::connect(&place.path).expect("connects");
+        (0..receives).for_each(|_| first.send(b"x").expect("sent"));
+        sender = Some(first);
+    }
+    let child = told.take();
+    // Blocked, or about to.
+    let mut sender = sender.unwrap_or_else(|| Sender::connect(&place.path).expect("connects"));
+    let started = Instant::now();
+    let error = loop {
+        if let Err(error) = sender.send_timeout(&[1; 1000], AMPLE) {
+            break error;
+        }
+    };
+    assert_eq!(error.errno(), libc::EOWNERDEAD, "{error}");
+    assert!(started.elapsed() < AMPLE / 2, "{:?}", started.elapsed());
+    (reader, child)
+}
+
+/// Ends this process without dropping anything: a mailbox that is dropped is closed, not dead.
+fn end_at_once() {
+    // SAFETY: ends this process.
+    unsafe { libc::_exit(0) }
+}
+
+/// Before the welcome, only the connection was watched: a sender in the queue of a listener that a
+/// dead owner's child kept open waited for ever.
+#[test]
+fn a_reader_that_dies_while_its_forked_child_lives_is_noticed() {
+    for receives in [3, 0] {
+        let place = place();
+        let (reader, child) = reader_with_child(&place, receives, end_at_once);
+        assert_eq!(reap(reader), 0);
+        let error = Sender::connect(&place.path).expect_err("nobody is there");
+        assert_eq!(error.errno(), libc::ECONNREFUSED, "{error}");
+        let _successor = Mailbox::bind(&place.path).expect("free");
+        signal(child, libc::SIGKILL);
+    }
+}
+
+#[test]
+fn a_reader_that_calls_exec_is_dead() {
+    for with_child in [false, true] {
+        let place = place();
+        let path = place.path.clone();
+        let told = Signal::new();
+        let reader = fork(|| {
+            let mut mailbox = Options::new().lane_cap(1 << 14).bind(&path).expect("binds");
+            mailbox.recv().expect("a message");
+            told.give(if with_child { fork(sleep_for_ever) } else { 0 });
+            exec_sleep();
+        });
+        let mut sender = connect(&Options::new(), &place.path);
+        sender.send(b"one").expect("sent");
+        let child = told.take();
+        let error = loop {
+            if let Err(error) = sender.send_timeout(&[1; 1000], AMPLE) {
+                break error;
+            }
+        };
+        assert_eq!(error.errno(), libc::EOWNERDEAD, "{error}");
+        // The word is marked a moment before `exec` closes what the claim stands on.
+        until("its path is free", || Mailbox::bind(&place.path).is_ok());
+        kill(reader);
+        if with_child {
+            signal(child, libc::SIGKILL);
+        }
+    }
+}
+
+/// A sender that called `exec` while its forked child kept the connection was never forgotten:
+/// neither hang-up nor pidfd tell of it, and the receiver did not look at the life word.
+#[test]
+fn a_sender_that_calls_exec_is_forgotten_after_its_mail_is_read() {
+    for with_child in [false, true] {
+        let place = place();
+        let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+        let path = place.path.clone();
+        let told = Signal::new();
+        let child = fork(|| {
+            let mut sender = Sender::connect(&path).expect("connects");
+            sender.send(b"before").expect("sent");
+            sender.wait_read(Some(AMPLE)).expect("read");
+            sender.send(b"after").expect("sent");
+            told.give(if with_child { fork(sleep_for_ever) } else { 0 });
+            exec_sleep();
+        });
+        assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"before");
+        assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"after");
+        let grandchild = told.take();
+        until("its lane is gone", || {
+            assert!(mailbox.recv_timeout(SHORT).is_err());
+            mailbox.lanes() == 0
+        });
+        kill(child);
+        if with_child {
+            signal(grandchild, libc::SIGKILL);
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! `docs/mailbox.md` promises nothing that it cannot show: each test that it names exists.
+
+use std::path::Path;
+
+/// Text of all sources and tests of this crate.
+fn sources(folder: &Path, text: &mut String) {
+    for entry in std::fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            sources(&path, text);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            text.push_str(&std::fs::read_to_string(&path).expect("a source"));
+        }
+    }
+}
+
+/// Names in backticks that only a test can have: words with two underscores or more, or a verb
+/// behind an example's name.
+fn named(guide: &str) -> Vec<&str> {
+    let prose = guide.split("```").step_by(2);
+    let code = prose.flat_map(|text| text.split('`').skip(1).step_by(2));
+    let is_name = |code: &&str| {
+        let word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+        code.bytes().all(word)
+            && (code.matches('_').count() > 2
+                || code.ends_with("_runs")
+                || code.contains("_after_"))
+    };
+    code.filter(is_name).filter(|&name| name != "give_back_after").collect()
+}
+
+#[test]
+fn every_test_that_the_guide_names_exists() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let guide = std::fs::read_to_string(root.join("../../docs/mailbox.md")).expect("the guide");
+    let mut text = String::new();
+    sources(&root.join("src"), &mut text);
+    sources(&root.join("tests"), &mut text);
+    let names = named(&guide);
+    assert!(names.len() > 20, "only {names:?} were found");
+    for name in names {
+        assert!(text.contains(&format!("fn {name}()")), "there is no test {name}");
+    }
+}

@@ -1,0 +1,285 @@
+//! What the processor executes to send and to receive, where nothing is in the way: no instruction
+//! that locks, fences or enters the kernel.
+//!
+//! The code of a probe is decoded from its entry on, along every branch and into every function
+//! that it calls, but not into those that are called when something *is* in the way. Those are
+//! named here, and found by the names in the program's symbol table; one that was inlined is
+//! decoded, too.
+
+#![cfg(target_arch = "x86_64")]
+#![allow(unsafe_code, reason = "reads its own instructions")]
+
+use std::arch::asm;
+use std::collections::{BTreeMap, BTreeSet};
+use std::hint::black_box;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
+use object::{Object, ObjectSymbol, SymbolKind};
+use tontine::mailbox::{Mailbox, Sender};
+
+/// The probes. Their names are looked for among the symbols.
+#[inline(never)]
+fn probe_send(sender: &mut Sender, message: &[u8; 8]) -> bool {
+    sender.send(message).is_ok()
+}
+
+#[inline(never)]
+fn probe_receive(mailbox: &mut Mailbox) -> usize {
+    mailbox.recv().map_or(0, |message| message.len())
+}
+
+#[inline(never)]
+fn probe_fence(word: &AtomicU64) -> u64 {
+    word.store(1, Ordering::Relaxed);
+    fence(Ordering::SeqCst);
+    word.load(Ordering::Relaxed)
+}
+
+#[inline(never)]
+fn probe_exchange(word: &AtomicU64) -> u64 {
+    word.swap(3, Ordering::Relaxed)
+}
+
+#[inline(never)]
+fn probe_lock(word: &AtomicU64) -> u64 {
+    word.fetch_add(2, Ordering::Relaxed)
+}
+
+#[inline(never)]
+fn probe_system_call(word: &AtomicU64) -> u64 {
+    let answer: u64;
+    // SAFETY: getpid changes nothing but the three registers that are named.
+    unsafe {
+        asm!("syscall", inout("rax") libc::SYS_getpid as u64 => answer, out("rcx") _, out("r11") _);
+    }
+    answer + word.load(Ordering::Relaxed)
+}
+
+/// Calls something that fences, from a branch.
+#[inline(never)]
+fn probe_callee(word: &AtomicU64) -> u64 {
+    if word.load(Ordering::Relaxed) == 7 { probe_fence(word) } else { 7 }
+}
+
+/// Called when something is wrong in the program.
+const PANICS: [&str; 4] = ["panic", "expect_failed", "unwrap_failed", "_fail"];
+
+/// What a function is called that is the C library's.
+const OUTSIDE: &str = "outside of the program";
+
+/// This program's functions.
+struct Functions {
+    names: BTreeMap<u64, String>,
+}
+
+impl Functions {
+    /// Of the running program; `known` is one of them, and where it is.
+    fn here(known: (&str, u64)) -> Self {
+        let program = std::fs::read("/proc/self/exe").expect("the program");
+        let program = object::File::parse(&*program).expect("an ELF file");
+        let symbols = || {
+            let functions = program.symbols().filter(|symbol| symbol.kind() == SymbolKind::Text);
+            functions.filter_map(|symbol| Some((symbol.address(), symbol.name().ok()?.to_owned())))
+        };
+        let (linked, _) = symbols().find(|(_, name)| name.contains(known.0)).expect("the probe");
+        let names =
+            symbols().map(|(at, name)| (at.wrapping_sub(linked).wrapping_add(known.1), name));
+        Self { names: names.collect() }
+    }
+
+    fn name(&self, at: u64) -> &str {
+        self.names.get(&at).map_or(OUTSIDE, String::as_str)
+    }
+}
+
+/// What was found.
+#[derive(Default)]
+struct Walk {
+    instructions: BTreeMap<u64, Instruction>,
+    /// Functions that were decoded, too.
+    followed: BTreeSet<String>,
+    /// Functions that were not.
+    aside: BTreeSet<String>,
+    /// Whether an instruction returns to the probe's caller, with no call before it.
+    returns: bool,
+}
+
+impl Walk {
+    /// Everything from `entry` on, but for functions whose names contain one of `aside`.
+    fn of(entry: u64, functions: &Functions, aside: &[&str]) -> Self {
+        let mut walk = Self::default();
+        let mut open = vec![entry];
+        while let Some(at) = open.pop() {
+            if walk.instructions.contains_key(&at) {
+                continue;
+            }
+            assert!(walk.instructions.len() < 5_000, "that is no fast path");
+            let instruction = decode(at);
+            walk.instructions.insert(at, instruction);
+            let target = match instruction.flow_control() {
+                FlowControl::Next => None,
+                FlowControl::Return => {
+                    walk.returns = true;
+                    continue;
+                }
+                FlowControl::Exception | FlowControl::Interrupt => continue,
+                FlowControl::IndirectBranch | FlowControl::IndirectCall => {
+                    Some(through_table(&instruction, functions, at))
+                }
+                _ if instruction.mnemonic() == Mnemonic::Syscall => None,
+                _ => Some(instruction.near_branch_target()),
+            };
+            let is_branch = matches!(
+                instruction.flow_control(),
+                FlowControl::UnconditionalBranch | FlowControl::IndirectBranch
+            );
+            if let Some(target) = target {
+                let calls = functions.names.contains_key(&target) && target != entry;
+                let is_call = matches!(
+                    instruction.flow_control(),
+                    FlowControl::Call | FlowControl::IndirectCall
+                );
+                if calls || is_call {
+                    let name = functions.name(target).to_owned();
+                    if aside.iter().chain(&PANICS).any(|part| name.contains(part)) {
+                        walk.aside.insert(name);
+                        continue;
+                    }
+                    walk.followed.insert(name);
+                }
+                open.push(target);
+            }
+            if !is_branch {
+                open.push(instruction.next_ip());
+            }
+        }
+        walk
+    }
+
+    /// Instructions that lock, fence or enter the kernel.
+    fn forbidden(&self) -> Vec<String> {
+        let is_forbidden = |instruction: &&Instruction| {
+            let to_memory = instruction.op0_kind() == OpKind::Memory
+                || instruction.op1_kind() == OpKind::Memory;
+            instruction.has_lock_prefix()
+                || instruction.mnemonic() == Mnemonic::Xchg && to_memory
+                || [
+                    Mnemonic::Mfence,
+                    Mnemonic::Lfence,
+                    Mnemonic::Sfence,
+                    Mnemonic::Syscall,
+                    Mnemonic::Sysenter,
+                    Mnemonic::Int,
+                    Mnemonic::Serialize,
+                    Mnemonic::Cpuid,
+                ]
+                .contains(&instruction.mnemonic())
+        };
+        self.instructions.values().filter(is_forbidden).map(|one| format!("{one}")).collect()
+    }
+}
+
+fn decode(at: u64) -> Instruction {
+    // SAFETY: `at` lies in this program's code, which stays mapped; an instruction at the very end
+    // of it would be followed by other sections of the same file.
+    let bytes = unsafe { std::slice::from_raw_parts(at as *const u8, 15) };
+    let instruction = Decoder::with_ip(64, bytes, at, DecoderOptions::NONE).decode();
+    assert!(!instruction.is_invalid(), "no instruction at {at:#x}");
+    instruction
+}
+
+/// The target of a call or jump through the table of addresses that the linker made.
+fn through_table(instruction: &Instruction, functions: &Functions, at: u64) -> u64 {
+    assert!(
+        instruction.is_ip_rel_memory_operand(),
+        "a jump that cannot be followed, near {}: {instruction}",
+        functions.names.range(..=at).next_back().map_or("?", |(_, name)| name),
+    );
+    let slot = instruction.ip_rel_memory_address() as *const u64;
+    // SAFETY: a slot of the program's own table, filled in when the program was loaded.
+    unsafe { slot.read() }
+}
+
+fn functions() -> Functions {
+    Functions::here(("probe_send", probe_send as *const () as u64))
+}
+
+/// The addresses of mapped memory used to be got by calls, two or four a message: where a program
+/// is compiled on its own, a function that is not marked is not inlined into it.
+#[test]
+fn sending_neither_locks_nor_fences_nor_enters_the_kernel() {
+    let functions = functions();
+    let entry = black_box(probe_send as *const ()) as u64;
+    let aside = ["send_slowly", "Joined4ring", "separate_fully"];
+    let walk = Walk::of(entry, &functions, &aside);
+    assert_eq!(walk.forbidden(), [] as [&str; 0]);
+    assert!(walk.returns && walk.followed.is_empty(), "no call: {:?}", walk.followed);
+    for name in aside {
+        assert!(walk.aside.iter().any(|seen| seen.contains(name)), "{name}: {:?}", walk.aside);
+    }
+
+    // The liveness check: one load, one test, one branch.
+    let held = |instruction: &&Instruction| {
+        instruction.mnemonic() == Mnemonic::Test
+            && instruction.op_count() == 2
+            && instruction.op1_kind() == OpKind::Immediate32
+            && instruction.immediate32() == 0x3fff_ffff
+    };
+    let checks: Vec<_> = walk.instructions.values().filter(held).collect();
+    assert_eq!(checks.len(), 1, "{checks:?}");
+    let [check] = checks[..] else { unreachable!("just counted") };
+    if check.op0_kind() != OpKind::Memory {
+        // Loaded by an instruction of its own.
+        let (_, load) = walk.instructions.range(..check.ip()).next_back().expect("before it");
+        assert_eq!(load.next_ip(), check.ip());
+        assert_eq!((load.mnemonic(), load.op1_kind()), (Mnemonic::Mov, OpKind::Memory), "{load}");
+        assert_eq!(load.op0_register(), check.op0_register());
+    }
+    let branch = walk.instructions[&check.next_ip()];
+    assert_eq!(branch.flow_control(), FlowControl::ConditionalBranch, "{branch}");
+}
+
+#[test]
+fn receiving_neither_locks_nor_fences_nor_enters_the_kernel() {
+    let functions = functions();
+    let entry = black_box(probe_receive as *const ()) as u64;
+    let aside = [
+        // Nothing is there, or it is another lane's turn.
+        "recv_slowly",
+        // A quarter of the ring was read.
+        "tell_of_room",
+        // Padding, another chunk, or a broken promise.
+        "look_closer",
+        "Inbound6follow",
+        // A longer message than any before.
+        "do_reserve_and_handle",
+        "finish_grow",
+        "handle_error",
+        // Of the error, where there is one: what it holds is freed.
+        "drop_in_place",
+        OUTSIDE,
+    ];
+    let walk = Walk::of(entry, &functions, &aside);
+    assert_eq!(walk.forbidden(), [] as [&str; 0]);
+    assert!(walk.returns, "{:?}", walk.followed);
+    for name in ["recv_slowly", "tell_of_room"] {
+        assert!(walk.aside.iter().any(|seen| seen.contains(name)), "{name}: {:?}", walk.aside);
+    }
+}
+
+#[test]
+fn what_is_forbidden_is_found() {
+    let functions = functions();
+    let probes = [
+        (probe_fence as *const (), "a fence"),
+        (probe_exchange as *const (), "an exchange"),
+        (probe_lock as *const (), "a lock"),
+        (probe_system_call as *const (), "a system call"),
+        (probe_callee as *const (), "a fence in what is called"),
+    ];
+    for (probe, what) in probes {
+        let entry = black_box(probe) as u64;
+        assert_ne!(Walk::of(entry, &functions, &[]).forbidden(), [] as [&str; 0], "{what}");
+    }
+}

@@ -1,0 +1,243 @@
+//! Peers that speak the protocol by hand, and not always well: sockets, notes and sealed memory
+//! made from `docs/layout.md`, without the library.
+
+#![allow(unsafe_code, reason = "mappings, and words that a peer reads")]
+#![allow(dead_code, reason = "no test uses all of it")]
+#![allow(missing_docs, unreachable_pub, reason = "a module of each test")]
+
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
+use rustix::mm::{MapFlags, ProtFlags};
+use rustix::net::sockopt::{self, Timeout};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+};
+use tontine::life::Life;
+
+pub const HELLO: u32 = 1;
+pub const WELCOME: u32 = 2;
+pub const REFUSED: u32 = 3;
+pub const CHUNK: u32 = 4;
+pub const WANT: u32 = 5;
+pub const ROOM: u32 = 6;
+
+/// Where a chunk's ring begins.
+pub const RING: usize = 128;
+
+/// All seals that an honest peer sets.
+pub const SEALS: SealFlags =
+    SealFlags::FUTURE_WRITE.union(SealFlags::SHRINK).union(SealFlags::GROW).union(SealFlags::SEAL);
+
+/// Sealed memory that we may write and others read.
+pub struct Memory {
+    base: *mut u8,
+    size: usize,
+    pub fd: OwnedFd,
+}
+
+// SAFETY: a mapping is the process's; words are atomics.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    pub fn new(size: usize) -> Self {
+        let fd = memfd(size);
+        rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, size as u64).expect("fallocate");
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping where the kernel finds room.
+        let base = unsafe {
+            rustix::mm::mmap(std::ptr::null_mut(), size, protection, MapFlags::SHARED, &fd, 0)
+        };
+        rustix::fs::fcntl_add_seals(&fd, SEALS).expect("seals");
+        Self { base: base.expect("mmap").cast(), size, fd }
+    }
+
+    pub fn word(&self, at: usize) -> &AtomicU64 {
+        assert!(at.is_multiple_of(8) && at + 8 <= self.size);
+        // SAFETY: inside the mapping, aligned, as long-lived as `self`.
+        unsafe { &*self.base.add(at).cast() }
+    }
+
+    pub fn half(&self, at: usize) -> &AtomicU32 {
+        assert!(at.is_multiple_of(4) && at + 4 <= self.size);
+        // SAFETY: inside the mapping, aligned, as long-lived as `self`.
+        unsafe { &*self.base.add(at).cast() }
+    }
+
+    pub fn put(&self, at: usize, word: u64) {
+        self.word(at).store(word, Ordering::Release);
+    }
+
+    /// Puts a message of zeros at `at`.
+    pub fn put_message(&self, at: usize, length: u64) {
+        self.put(at, header(1, length));
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping, which nobody borrows any more.
+        unsafe { rustix::mm::munmap(self.base.cast(), self.size).expect("munmap") };
+    }
+}
+
+/// A record's header word.
+pub fn header(kind: u64, length: u64) -> u64 {
+    kind << 32 | length
+}
+
+/// A memfd that can be sealed, sparse.
+pub fn memfd(size: usize) -> OwnedFd {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let fd = rustix::fs::memfd_create("raw", flags).expect("memfd_create");
+    rustix::fs::ftruncate(&fd, size as u64).expect("ftruncate");
+    fd
+}
+
+/// A chunk of two to the power `log2` bytes.
+pub fn chunk(log2: u32) -> Memory {
+    Memory::new(1 << log2)
+}
+
+/// A control page.
+pub fn control(position: u64, granted: u64) -> Memory {
+    let page = Memory::new(4096);
+    page.put(0, u64::from_le_bytes(*b"TONTLANE"));
+    page.half(8).store(1, Ordering::Relaxed);
+    page.put(72, granted);
+    page.put(128, position);
+    page
+}
+
+/// A process page whose life word, at 64, says what we like.
+pub fn process_page(life: u32) -> Memory {
+    let page = Memory::new(4096);
+    page.put(0, u64::from_le_bytes(*b"TONTPROC"));
+    page.half(8).store(1, Ordering::Relaxed);
+    page.half(12).store(64, Ordering::Relaxed);
+    page.half(64).store(life, Ordering::Relaxed);
+    page
+}
+
+/// This process's page, an honest one.
+pub fn life() -> BorrowedFd<'static> {
+    Life::with_anchor_thread().expect("a life").descriptor()
+}
+
+/// A note of this kind with these words behind kind and version.
+pub fn note(kind: u32, words: &[u32]) -> Vec<u8> {
+    [&[kind, 1], words].concat().iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+/// A `HELLO` from a lane's beginning.
+pub fn hello(cap: u64, chunks: &[u8]) -> Vec<u8> {
+    hello_at(cap, 0, 0, chunks)
+}
+
+/// A `HELLO` that hands over a lane.
+pub fn hello_at(cap: u64, position: u64, base: u64, chunks: &[u8]) -> Vec<u8> {
+    let mut bytes = note(HELLO, &[0, 0]);
+    for word in [cap, position, base] {
+        bytes.extend_from_slice(&word.to_le_bytes());
+    }
+    bytes.extend_from_slice(chunks);
+    bytes
+}
+
+/// Says that a chunk is passed.
+pub fn chunk_note(log2: u32, sequence: u64) -> Vec<u8> {
+    note(CHUNK, &[log2, 0, sequence as u32, 0])
+}
+
+pub fn socket() -> OwnedFd {
+    let kind = SocketType::SEQPACKET;
+    rustix::net::socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).expect("socket")
+}
+
+/// Connects to a mailbox. What is received over it later comes soon or not at all.
+pub fn dial(path: &Path) -> OwnedFd {
+    let socket = socket();
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path).expect("a path")).expect("connect");
+    patient(&socket);
+    socket
+}
+
+/// A socket that listens like a mailbox.
+pub fn listen(path: &Path) -> OwnedFd {
+    let socket = socket();
+    rustix::net::bind(&socket, &SocketAddrUnix::new(path).expect("a path")).expect("bind");
+    rustix::net::listen(&socket, 16).expect("listen");
+    patient(&socket);
+    socket
+}
+
+/// Takes the next who connects.
+pub fn accept(listener: &OwnedFd) -> OwnedFd {
+    let socket = rustix::net::accept_with(listener, SocketFlags::CLOEXEC).expect("accept");
+    patient(&socket);
+    socket
+}
+
+fn patient(socket: &OwnedFd) {
+    let limit = Some(Duration::from_secs(10));
+    sockopt::set_socket_timeout(socket, Timeout::Recv, limit).expect("SO_RCVTIMEO");
+}
+
+/// Sends one message, if there is room for it and somebody there.
+pub fn send(socket: &OwnedFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> bool {
+    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(253))];
+    let mut control = SendAncillaryBuffer::new(&mut room);
+    assert!(fds.is_empty() || control.push(SendAncillaryMessage::ScmRights(fds)));
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    rustix::net::sendmsg(socket, &[IoSlice::new(bytes)], &mut control, flags).is_ok()
+}
+
+/// The next message: kind, all bytes, descriptors. Kind 0 where the other end hung up.
+pub fn receive(socket: &OwnedFd) -> (u32, Vec<u8>, Vec<OwnedFd>) {
+    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(253))];
+    let mut control = RecvAncillaryBuffer::new(&mut room);
+    let mut bytes = [0; 256];
+    let parts = &mut [IoSliceMut::new(&mut bytes)];
+    let received = rustix::net::recvmsg(socket, parts, &mut control, RecvFlags::CMSG_CLOEXEC);
+    let length = match received {
+        Ok(received) => received.bytes,
+        Err(rustix::io::Errno::CONNRESET) => 0,
+        Err(errno) => panic!("nothing was said: {errno}"),
+    };
+    let mut fds = Vec::new();
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(passed) = message {
+            fds.extend(passed);
+        }
+    }
+    let kind = bytes.first_chunk().map_or(0, |kind| u32::from_le_bytes(*kind));
+    (if length == 0 { 0 } else { kind }, bytes[..length].to_vec(), fds)
+}
+
+/// The error number of a `REFUSED`.
+pub fn refusal(socket: &OwnedFd) -> i32 {
+    let (kind, bytes, _) = receive(socket);
+    assert_eq!(kind, REFUSED, "refused");
+    i32::from_le_bytes(bytes[8..12].try_into().expect("an errno"))
+}
+
+/// Welcomes a sender that connected to [`listen`]: life page, control page, doorbell.
+pub fn welcome(socket: &OwnedFd, page: BorrowedFd<'_>, control: &Memory, bell: BorrowedFd<'_>) {
+    assert!(send(socket, &note(WELCOME, &[0, 0]), &[page, control.fd.as_fd(), bell]));
+}
+
+/// A lane begun by hand: its socket and its first chunk of 4 KiB.
+pub fn lane(path: &Path) -> (OwnedFd, Memory) {
+    let socket = dial(path);
+    let chunk = chunk(12);
+    assert!(send(&socket, &hello(1 << 20, &[12]), &[life(), chunk.fd.as_fd()]));
+    (socket, chunk)
+}
