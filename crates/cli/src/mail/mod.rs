@@ -1,6 +1,6 @@
 //! `tontine recv` and `tontine send`: a mailbox from the shell, one line one message.
 //!
-//! [`recv`] and [`send`] are the commands; `lines` takes messages out of standard input, `output`
+//! `recv` and `send` are the commands; `lines` takes messages out of standard input, `output`
 //! puts them on standard output. What a mailbox does stands in `tontine::mailbox`.
 
 mod lines;

@@ -3,7 +3,7 @@
 //! Two processes pass numbered messages to and fro; one of them, chosen at random, is killed at a
 //! random moment. [`referee`] starts and kills them and says what became of the survivor;
 //! [`player`] is what each of the two does and writes down; [`message`] tells a torn message from a
-//! whole one. Each mechanism is a file with an [`End`].
+//! whole one. Each mechanism is a file with an `End`.
 //!
 //! - *wedged*: the survivor has not noticed by the deadline and is still blocked or spinning;
 //! - *torn*: it received a message that was never sent so;
