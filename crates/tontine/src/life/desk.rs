@@ -16,14 +16,12 @@ pub(super) struct Desks(AtomicU64);
 
 /// One desk of this process's page, free again when it is dropped.
 #[derive(Debug)]
-#[allow(dead_code, reason = "for the mailbox")]
 pub(crate) struct Desk {
     /// Which: what the peer is told, for [`super::Watch::sleeping`].
     pub(crate) index: u32,
     life: &'static Life,
 }
 
-#[allow(dead_code, reason = "for the mailbox")]
 impl Desk {
     pub(super) fn take(life: &'static Life) -> Result<Self> {
         let first_free = |taken: u64| {
@@ -42,11 +40,6 @@ impl Desk {
     #[inline]
     pub(crate) fn sleeping(&self) -> &AtomicU32 {
         &self.life.page.layout().desks[self.index as usize].sleeping
-    }
-
-    /// The life whose page it is in.
-    pub(crate) fn life(&self) -> &'static Life {
-        self.life
     }
 }
 
@@ -72,7 +65,7 @@ mod tests {
         // In a child: other tests want desks too.
         assert!(in_child(|| {
             let life = Life::join().expect("life");
-            let watch = Watch::from_descriptor(life.page_descriptor()).expect("watch");
+            let watch = Watch::from_descriptor(life.descriptor()).expect("watch");
             let mut desks: Vec<Desk> = (0..DESKS).map(|_| life.desk().expect("free")).collect();
             let full = life.desk().expect_err("all are taken");
             assert_eq!(full, Error::Full { what: "mailboxes", most: 62 });

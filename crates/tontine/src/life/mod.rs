@@ -49,7 +49,6 @@ use crate::error::{Error, Result};
 use crate::sys::fork::{Guard, PerProcess};
 
 pub use claim::Claim;
-#[allow(unused_imports, reason = "for the mailbox")]
 pub(crate) use desk::Desk;
 pub use watch::Watch;
 
@@ -158,7 +157,6 @@ impl Life {
 }
 
 /// What the mailbox needs of its own process's life.
-#[allow(dead_code, reason = "for the mailbox")]
 impl Life {
     /// One of the page's desks, until it is dropped.
     ///
@@ -169,11 +167,6 @@ impl Life {
             return Err(Error::Forked);
         }
         Desk::take(self)
-    }
-
-    /// As [`Life::descriptor`], for ever.
-    pub(crate) fn page_descriptor(&'static self) -> BorrowedFd<'static> {
-        self.page.descriptor()
     }
 
     /// Whether this is the life of the process that forked this one.

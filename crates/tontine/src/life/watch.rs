@@ -48,7 +48,6 @@ impl Watch {
     }
 
     /// As [`Watch::from_descriptor`], of a peer that the kernel has named.
-    #[allow(dead_code, reason = "for the mailbox")]
     pub(crate) fn of_peer(descriptor: impl AsFd, peer: Peer) -> Result<Self> {
         Self::map(descriptor, || peer)
     }
@@ -65,7 +64,6 @@ impl Watch {
 
     /// The word that says whether the receiver at this desk sleeps; none where there is no such
     /// desk. The index is the peer's claim.
-    #[allow(dead_code, reason = "for the mailbox")]
     #[inline]
     pub(crate) fn sleeping(&self, desk: u32) -> Option<&AtomicU32> {
         (desk < DESKS).then(|| &self.layout().desks[desk as usize].sleeping)

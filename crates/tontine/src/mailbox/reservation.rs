@@ -6,8 +6,7 @@ use std::ops::{Deref, DerefMut};
 
 use super::outbound::Joined;
 use super::sender::Sender;
-#[allow(unused_imports, reason = "for the documentation")]
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// Room for one message, written in place. Dropped without [`Reservation::commit`], nothing was
 /// sent.
@@ -21,7 +20,8 @@ impl Reservation<'_> {
     /// Sends what stands in it.
     ///
     /// # Errors
-    /// The reader died or closed meanwhile, and nothing was sent; [`Error::Forked`].
+    /// The reader died or closed meanwhile, and nothing was sent;
+    /// [`Error::Forked`](crate::Error::Forked).
     #[inline]
     pub fn commit(self) -> Result<()> {
         self.sender.check()?;

@@ -31,9 +31,7 @@ mod receive;
 mod tests;
 
 use close::close_hostile;
-#[allow(unused_imports, reason = "for the mailbox")]
 pub(crate) use option::{owner, owner_pidfd, pass_credentials};
-#[allow(unused_imports, reason = "for the mailbox")]
 pub(crate) use receive::{Credentials, Passed, Received, receive};
 
 /// The most descriptors that the kernel passes with one message (`SCM_MAX_FD`).
