@@ -13,7 +13,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 use tontine::Error;
-use tontine::mailbox::{AsyncMailbox, AsyncSender, OnDeath, Options, Sender};
+use tontine::mailbox::{AsyncMailbox, AsyncSender, Message, OnDeath, Options, Sender};
 
 /// The smallest lane that still grows: its sender waits for room again and again.
 const NARROW: u64 = 8192;
@@ -33,6 +33,21 @@ fn mailbox(options: &Options, path: &Path) -> AsyncMailbox {
 
 fn sender(options: &Options, path: &Path) -> AsyncSender {
     AsyncSender::new(options.connect(path).expect("connects"))
+}
+
+fn connected(count: usize, path: &Path) -> Vec<Sender> {
+    (0..count).map(|_| Sender::connect(path).expect("connects")).collect()
+}
+
+/// The next message, which must come.
+async fn one(mailbox: &mut AsyncMailbox) -> Message<'_> {
+    timeout(AMPLE, mailbox.recv()).await.expect("in time").expect("one")
+}
+
+/// Awaits `recv` for so long, in which nothing may come.
+async fn nothing(mailbox: &mut AsyncMailbox, for_so_long: Duration) {
+    let came = timeout(for_so_long, mailbox.recv()).await;
+    assert!(came.is_err(), "expected no message, found one");
 }
 
 #[test]
@@ -55,7 +70,7 @@ fn messages_of_several_senders_arrive_in_order() {
             }
             let mut expected = [0_u32; 4];
             for _ in 0..20_000 {
-                let message = timeout(AMPLE, mailbox.recv()).await.expect("in time").expect("one");
+                let message = one(&mut mailbox).await;
                 let word = |at: usize| u32::from_le_bytes(message[at..at + 4].try_into().unwrap());
                 assert_eq!(word(4), expected[word(0) as usize]);
                 expected[word(0) as usize] += 1;
@@ -84,7 +99,7 @@ fn an_awaited_recv_is_woken() {
                 sender.wait_read(Some(AMPLE)).expect("all is read");
             });
             for number in 0..300_u32 {
-                let message = timeout(AMPLE, mailbox.recv()).await.expect("woken").expect("one");
+                let message = one(&mut mailbox).await;
                 assert_eq!(*message, number.to_le_bytes());
             }
             mailbox.get_mut().acknowledge();
@@ -154,13 +169,13 @@ fn a_dropped_send_has_sent_nothing() {
                 if number % 50 == 0 {
                     tokio::time::sleep(Duration::from_millis(5)).await;
                 }
-                let message = timeout(AMPLE, mailbox.recv()).await.expect("in time").expect("one");
+                let message = one(&mut mailbox).await;
                 assert_eq!(*message, number.to_le_bytes().repeat(50));
             }
             let (_sender, dropped) = sending.await.expect("the sender's task");
             assert!(dropped > 0, "no future was ever dropped");
-            let rest = timeout(Duration::from_millis(20), mailbox.recv()).await;
-            assert!(rest.is_err(), "a message came twice");
+            // Or one has come twice.
+            nothing(&mut mailbox, Duration::from_millis(20)).await;
         });
     }
 }
@@ -223,7 +238,7 @@ fn an_awaited_send_finds_the_successor() {
         let mut mailbox = mailbox(&options, &place.path);
         // The first was handed out and never acknowledged.
         for number in 0..100_u32 {
-            let message = timeout(AMPLE, mailbox.recv()).await.expect("in time").expect("one");
+            let message = one(&mut mailbox).await;
             assert_eq!(*message, number.to_le_bytes().repeat(100));
         }
         sending.await.expect("the sender's task");
@@ -235,15 +250,11 @@ fn more_newcomers_than_one_look_takes_are_all_welcome() {
     let place = place();
     one_thread().block_on(async {
         let mut mailbox = mailbox(&Options::new(), &place.path);
-        let mut senders: Vec<Sender> = Vec::new();
-        for _ in 0..100 {
-            senders.push(Sender::connect(&place.path).expect("connects"));
-        }
-        let nothing = timeout(Duration::from_millis(100), mailbox.recv()).await;
-        assert!(nothing.is_err(), "nobody has sent anything");
+        let mut senders = connected(100, &place.path);
+        nothing(&mut mailbox, Duration::from_millis(100)).await;
         assert_eq!(mailbox.get_ref().lanes(), 100);
         senders[99].send(b"from the last").expect("sent");
-        let message = timeout(AMPLE, mailbox.recv()).await.expect("in time").expect("one");
+        let message = one(&mut mailbox).await;
         assert_eq!(&*message, b"from the last");
     });
 }
@@ -253,16 +264,11 @@ fn more_ends_than_one_look_takes_are_all_seen() {
     let place = place();
     one_thread().block_on(async {
         let mut mailbox = mailbox(&Options::new(), &place.path);
-        let mut senders: Vec<Sender> = Vec::new();
-        for _ in 0..200 {
-            senders.push(Sender::connect(&place.path).expect("connects"));
-        }
-        let nothing = timeout(Duration::from_millis(100), mailbox.recv()).await;
-        assert!(nothing.is_err(), "nobody has sent anything");
+        let senders = connected(200, &place.path);
+        nothing(&mut mailbox, Duration::from_millis(100)).await;
         assert_eq!(mailbox.get_ref().lanes(), 200);
         drop(senders);
-        let nothing = timeout(Duration::from_millis(500), mailbox.recv()).await;
-        assert!(nothing.is_err(), "nobody has sent anything");
+        nothing(&mut mailbox, Duration::from_millis(500)).await;
         assert_eq!(mailbox.get_ref().lanes(), 0);
     });
 }
@@ -278,8 +284,7 @@ fn a_silent_newcomer_is_dropped_while_recv_is_awaited() {
             socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).expect("a socket");
         let address = SocketAddrUnix::new(&place.path).expect("an address");
         rustix::net::connect(&silent, &address).expect("connects");
-        let nothing = timeout(Duration::from_millis(500), mailbox.recv()).await;
-        assert!(nothing.is_err(), "nobody has sent anything");
+        nothing(&mut mailbox, Duration::from_millis(500)).await;
         let mut byte = [0; 1];
         assert_eq!(rustix::io::read(&silent, &mut byte), Ok(0), "it is still connected");
     });

@@ -1,49 +1,18 @@
 //! Bad days of honest processes: paths that are taken, too long or forbidden, ends that stop, close
 //! or die at the wrong moment. Forks and execs are in `forks.rs`.
 
-#![allow(unsafe_code, reason = "setuid and signals")]
+#![allow(unsafe_code, reason = "setuid")]
 
 mod common;
 
 use std::thread;
 use std::time::Duration;
 
-use common::{AMPLE, connect, fork, kill, place, reap, until};
+use common::{
+    AMPLE, SHORT, Signal, connect, fork, kill, place, reap, signal, sleep_for_ever, until,
+};
 use tontine::Error;
 use tontine::mailbox::{Mailbox, OnDeath, Options, Sender, Waiting};
-
-const SHORT: Duration = Duration::from_millis(50);
-
-fn sleep_for_ever() {
-    loop {
-        thread::park();
-    }
-}
-
-/// A pipe through which a forked process says that it has come so far.
-struct Signal(std::io::PipeReader, std::io::PipeWriter);
-
-impl Signal {
-    fn new() -> Self {
-        let (reader, writer) = std::io::pipe().expect("a pipe");
-        Self(reader, writer)
-    }
-
-    fn give(&self, word: i32) {
-        std::io::Write::write_all(&mut &self.1, &word.to_ne_bytes()).expect("written");
-    }
-
-    fn take(&self) -> i32 {
-        let mut word = [0; 4];
-        std::io::Read::read_exact(&mut &self.0, &mut word).expect("read");
-        i32::from_ne_bytes(word)
-    }
-}
-
-fn signal(pid: i32, signal: i32) {
-    // SAFETY: a process of this test's that was not reaped.
-    assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
-}
 
 /// The address' claim was taken for `PATH.lock`, which gave `PATH.lock.lock`, and errors that named
 /// a file instead of the mailbox.

@@ -1,6 +1,6 @@
 //! What a sender sees of each way in which its reader can end, or seem to.
 
-#![allow(unsafe_code, reason = "exec and signals")]
+#![allow(unsafe_code, reason = "waitpid for a process that stops")]
 
 mod common;
 
@@ -9,20 +9,9 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use common::{AMPLE, connect, fork, kill, place, reap, until};
+use common::{AMPLE, connect, fork, kill, place, reap, signal, sleep_for_ever, until};
 use tontine::Error;
 use tontine::mailbox::{Mailbox, Options, Sender};
-
-fn sleep_for_ever() {
-    loop {
-        thread::park();
-    }
-}
-
-fn signal(pid: i32, number: i32) {
-    // SAFETY: a child that was not reaped.
-    assert_eq!(unsafe { libc::kill(pid, number) }, 0);
-}
 
 /// Sends until the lane is full.
 fn fill(sender: &mut Sender) {

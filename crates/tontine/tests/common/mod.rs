@@ -16,6 +16,9 @@ use tontine::mailbox::{Options, Sender};
 /// Longer than anything takes that works.
 pub const AMPLE: Duration = Duration::from_secs(20);
 
+/// Long enough for another process to have got so far as to wait, and no more than that.
+pub const SHORT: Duration = Duration::from_millis(50);
+
 /// A forked process ends after so long, whatever becomes of its test.
 const LIMIT_S: u32 = 120;
 
@@ -58,10 +61,42 @@ pub fn fork(child: impl FnOnce()) -> i32 {
     }
 }
 
+/// What a forked process does that is only there to be killed, or to keep something open.
+pub fn sleep_for_ever() {
+    loop {
+        thread::park();
+    }
+}
+
+/// A pipe through which a forked process says that it has come so far.
+pub struct Signal(std::io::PipeReader, std::io::PipeWriter);
+
+impl Signal {
+    pub fn new() -> Self {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        Self(reader, writer)
+    }
+
+    pub fn give(&self, word: i32) {
+        std::io::Write::write_all(&mut &self.1, &word.to_ne_bytes()).expect("written");
+    }
+
+    pub fn take(&self) -> i32 {
+        let mut word = [0; 4];
+        std::io::Read::read_exact(&mut &self.0, &mut word).expect("read");
+        i32::from_ne_bytes(word)
+    }
+}
+
+/// Sends `signal` to a process of this test's that was not reaped.
+pub fn signal(pid: i32, signal: i32) {
+    // SAFETY: it was not reaped, so the number is still its own.
+    assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
+}
+
 /// Kills a forked process that was not reaped, and reaps it.
 pub fn kill(pid: i32) {
-    // SAFETY: a child that was not reaped.
-    assert_eq!(unsafe { libc::kill(pid, libc::SIGKILL) }, 0);
+    signal(pid, libc::SIGKILL);
     reap(pid);
 }
 
