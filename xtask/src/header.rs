@@ -1,7 +1,7 @@
 //! `cargo xtask header`: the header for C, from the sources of `bindings/c` ([`run`], [`stale`]).
 //!
 //! cbindgen reads the files one by one, without asking cargo, in the order that the header has.
-//! `tidy` compares. Why it is a chore and no build script: `docs/decisions/0006-header.md`.
+//! `tidy` compares. Why it is a chore and no build script: `docs/decisions/0007-header.md`.
 
 use std::path::Path;
 use std::{fs, io};
