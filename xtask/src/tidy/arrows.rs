@@ -1,4 +1,5 @@
-//! Arrows between the crates: they run one way, and only those that the architecture names.
+//! What the crates depend on. Arrows between them run one way, and only those that the architecture
+//! names; and whoever takes the library takes little else with it.
 
 use std::path::{Path, PathBuf};
 
@@ -20,6 +21,11 @@ const ALLOWED: [(&str, &str); 10] = [
     ("xtask", "tontine-crash"),
 ];
 
+/// The crate that other programs take.
+const LIBRARY: &str = "tontine";
+/// Most packages that it may depend on itself, optional ones included, those of its tests not.
+const MOST_DEPENDENCIES: usize = 6;
+
 /// Asks cargo for the members of the workspace and what each depends on.
 pub(super) fn check(root: &Path) -> Vec<Complaint> {
     if !root.join("Cargo.toml").exists() {
@@ -33,7 +39,9 @@ pub(super) fn check(root: &Path) -> Vec<Complaint> {
     let metadata = output(root, "cargo", &arguments)
         .and_then(|text| serde_json::from_str(&text).map_err(|error| error.to_string()));
     match metadata {
-        Ok(metadata) => forbidden(&metadata).into_iter().map(complain).collect(),
+        Ok(metadata) => {
+            forbidden(&metadata).into_iter().chain(heavy(&metadata)).map(complain).collect()
+        }
         Err(why) => vec![complain(why)],
     }
 }
@@ -51,6 +59,39 @@ fn forbidden(metadata: &Value) -> Vec<String> {
                 found.push(format!("{who} depends on {whom}: no arrow of the architecture's"));
             }
         }
+    }
+    found
+}
+
+/// What makes the library heavier than it may be.
+fn heavy(metadata: &Value) -> Vec<String> {
+    let Some(library) = metadata["packages"]
+        .as_array()
+        .and_then(|packages| packages.iter().find(|package| package["name"] == LIBRARY))
+    else {
+        return vec![format!("there is no package {LIBRARY}, whose dependencies are counted")];
+    };
+    let mut found = Vec::new();
+    let mut names: Vec<&str> = library["dependencies"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|dependency| dependency["kind"] != "dev")
+        .filter_map(|dependency| dependency["name"].as_str())
+        .collect();
+    // One that is named for several targets counts once.
+    names.sort_unstable();
+    names.dedup();
+    if names.len() > MOST_DEPENDENCIES {
+        let (count, names) = (names.len(), names.join(", "));
+        found.push(format!(
+            "{LIBRARY} depends on {count} packages ({names}), at most {MOST_DEPENDENCIES}"
+        ));
+    }
+    let targets = library["targets"].as_array().into_iter().flatten();
+    let kinds = targets.flat_map(|target| target["kind"].as_array().into_iter().flatten());
+    if kinds.into_iter().any(|kind| kind == "custom-build") {
+        found.push(format!("{LIBRARY} has a build script: it must do without"));
     }
     found
 }
@@ -75,5 +116,24 @@ mod tests {
         assert_eq!(forbidden(&workspace("tontine-unix", "tontine")).len(), 1);
         assert_eq!(forbidden(&workspace("tontine", "tontine-unix")).len(), 1);
         assert_eq!(forbidden(&workspace("tontine-crash", "xtask")).len(), 1);
+    }
+
+    fn library(dependencies: usize, kind: &str) -> Value {
+        let mut all: Vec<Value> =
+            (0..dependencies).map(|number| json!({ "name": format!("d{number}") })).collect();
+        // The same one again, and one of the tests'.
+        all.push(json!({ "name": "d0", "kind": null, "target": "cfg(loom)" }));
+        all.push(json!({ "name": "proptest", "kind": "dev" }));
+        json!({ "packages": [
+            { "name": "tontine", "dependencies": all, "targets": [{ "kind": [kind] }] },
+        ] })
+    }
+
+    #[test]
+    fn the_library_is_light() {
+        assert_eq!(heavy(&library(6, "lib")), [""; 0]);
+        assert_eq!(heavy(&library(7, "lib")).len(), 1);
+        assert_eq!(heavy(&library(6, "custom-build")).len(), 1);
+        assert_eq!(heavy(&workspace("xtask", "tontine-measure")).len(), 1, "no library");
     }
 }

@@ -2,16 +2,19 @@
 //!
 //! [`run`] reads every file that git tracks, or would, and returns a [`Complaint`] for each rule
 //! broken. [`lines`] looks at single lines, [`files`] at a Rust file as a whole, [`sync`] at the
-//! names of memory orderings over the whole tree, [`links`] at Markdown, [`arrows`] at the crates'
+//! names of memory orderings over the whole tree, [`links`] at Markdown, [`decisions`] at the
+//! records' numbers, [`toolchain`] at the Rust that is promised, [`arrows`] at the crates'
 //! dependencies, [`header`] at the header for C.
 //!
 //! What it does not do: change a file, or repeat what rustfmt and clippy find.
 
 mod arrows;
+mod decisions;
 mod files;
 mod lines;
 mod links;
 mod sync;
+mod toolchain;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -86,6 +89,8 @@ pub(crate) fn run(root: &Path) -> Vec<Complaint> {
     }
     found.extend(sync::check(&files));
     found.extend(links::check(&files));
+    found.extend(decisions::check(&files));
+    found.extend(toolchain::check(&files));
     found.extend(arrows::check(root));
     found.extend(stale_header(root));
     found

@@ -1,0 +1,65 @@
+//! The records of `docs/decisions`: each has a number of its own, in its name and in its title.
+
+use std::collections::BTreeMap;
+
+use super::{Complaint, File};
+
+/// Every record of the tree.
+pub(super) fn check(files: &[File]) -> Vec<Complaint> {
+    let mut found = Vec::new();
+    let mut first: BTreeMap<u32, &str> = BTreeMap::new();
+    for file in files.iter().filter(|file| file.path.starts_with("docs/decisions")) {
+        let name = file.path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let Some(number) = number(name) else {
+            found.push(file.complain(0, "expected a name like `0001-what-about.md`"));
+            continue;
+        };
+        let title = format!("# {number}. ");
+        if !file.text.starts_with(&title) {
+            found.push(file.complain(1, format!("expected a title that begins with `{title}`")));
+        }
+        if let Some(other) = first.insert(number, name) {
+            let text = format!("has the number of {other}: take the next free one");
+            found.push(file.complain(0, text));
+        }
+    }
+    found
+}
+
+/// The number in `0001-what-about.md`.
+fn number(name: &str) -> Option<u32> {
+    let (digits, about) = name.strip_suffix(".md")?.split_once('-')?;
+    (digits.len() == 4 && !about.is_empty()).then(|| digits.parse().ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn complaints(files: &[(&str, &str)]) -> Vec<String> {
+        let files: Vec<File> = files.iter().map(|(path, text)| File::made_up(path, text)).collect();
+        check(&files).iter().map(Complaint::to_string).collect()
+    }
+
+    /// Two records had the number 6, and "decision 6" meant either.
+    #[test]
+    fn a_number_names_one_record() {
+        let one = ("docs/decisions/0001-one.md", "# 1. One\n");
+        let two = ("docs/decisions/0002-two.md", "# 2. Two\n");
+        assert_eq!(complaints(&[one, two, ("docs/0001-elsewhere.md", "")]), [""; 0]);
+        let second = ("docs/decisions/0001-other.md", "# 1. Other\n");
+        let found = complaints(&[one, second]);
+        assert!(
+            matches!(&found[..], [only] if only.contains("number of 0001-one.md")),
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn name_and_title_agree() {
+        assert_eq!(complaints(&[("docs/decisions/0003-three.md", "# 0003: Three\n")]).len(), 1);
+        assert_eq!(complaints(&[("docs/decisions/0003-three.md", "# 2. Three\n")]).len(), 1);
+        assert_eq!(complaints(&[("docs/decisions/three.md", "# 3. Three\n")]).len(), 1);
+        assert_eq!(complaints(&[("docs/decisions/3-three.md", "# 3. Three\n")]).len(), 1);
+    }
+}

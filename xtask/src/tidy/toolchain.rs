@@ -1,0 +1,91 @@
+//! The oldest Rust that is promised: every place that names it says the same.
+//!
+//! `rust-version` in the workspace's manifest is what cargo enforces, so a build with just that
+//! toolchain shows that it is true. README.md tells people; a toolchain file, where there is one,
+//! would choose what everybody builds with.
+
+use std::path::Path;
+
+use super::{Complaint, File};
+
+/// Compares the manifest, README.md and the toolchain files.
+pub(super) fn check(files: &[File]) -> Vec<Complaint> {
+    let Some(manifest) = named(files, "Cargo.toml") else {
+        return Vec::new();
+    };
+    let Some(promised) = after(&manifest.text, "rust-version = \"") else {
+        return vec![
+            manifest.complain(0, "expected a `rust-version` for the workspace, found none"),
+        ];
+    };
+    let mut found = Vec::new();
+    if let Some(readme) = named(files, "README.md") {
+        // The line may break anywhere.
+        let flat = readme.text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let said = after(&flat, "Rust ≥ ");
+        if said != Some(promised) {
+            let said = said.map_or_else(|| "nothing".to_owned(), |said| format!("`Rust ≥ {said}`"));
+            found.push(readme.complain(
+                0,
+                format!("expected `Rust ≥ {promised}`, as Cargo.toml has it, found {said}"),
+            ));
+        }
+    }
+    for name in ["rust-toolchain.toml", "rust-toolchain"] {
+        let Some(file) = named(files, name) else { continue };
+        let chosen = after(&file.text, "channel = \"").or_else(|| after(&file.text, ""));
+        let is_promised = |chosen: &str| {
+            let rest = chosen.strip_prefix(promised);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        if !chosen.is_some_and(is_promised) {
+            found.push(file.complain(
+                0,
+                format!("expected toolchain {promised}, the oldest that Cargo.toml promises"),
+            ));
+        }
+    }
+    found
+}
+
+fn named<'a>(files: &'a [File], name: &str) -> Option<&'a File> {
+    files.iter().find(|file| file.path == Path::new(name))
+}
+
+/// The version behind the first `mark`.
+fn after<'a>(text: &'a str, mark: &str) -> Option<&'a str> {
+    let rest = &text[text.find(mark)? + mark.len()..];
+    let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+    Some(rest[..end].trim_end_matches('.')).filter(|version| !version.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn complaints(readme: &str, toolchain: &str) -> usize {
+        check(&[
+            File::made_up("Cargo.toml", "[workspace.package]\nrust-version = \"1.95\"\n"),
+            File::made_up("README.md", readme),
+            File::made_up("rust-toolchain.toml", toolchain),
+        ])
+        .len()
+    }
+
+    #[test]
+    fn all_name_the_same_version() {
+        let exact = "[toolchain]\nchannel = \"1.95.0\"\n";
+        assert_eq!(complaints("Linux ≥ 5.10, Rust\n≥ 1.95; x86-64.\n", exact), 0);
+        assert_eq!(complaints("It needs Rust ≥ 1.95.\n", exact), 0);
+        assert_eq!(complaints("Rust ≥ 1.9\n", exact), 1);
+        assert_eq!(complaints("Rust, a recent one\n", exact), 1);
+        assert_eq!(complaints("Rust ≥ 1.95\n", "[toolchain]\nchannel = \"stable\"\n"), 1);
+        assert_eq!(complaints("Rust ≥ 1.95\n", "[toolchain]\nchannel = \"1.950\"\n"), 1);
+    }
+
+    #[test]
+    fn a_manifest_without_one_is_a_complaint() {
+        assert_eq!(check(&[File::made_up("Cargo.toml", "[workspace]\n")]).len(), 1);
+        assert!(check(&[]).is_empty(), "no manifest, no promise");
+    }
+}
