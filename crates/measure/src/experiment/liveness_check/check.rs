@@ -61,16 +61,7 @@ pub trait Check {
 
 /// How the process must register for a variant; `None` for an unknown name.
 pub fn means_of(variant: &str) -> Option<Means> {
-    Some(match variant {
-        "dummy" | "load" | "epoll-empty" | "kill-0" => Means::Pid,
-        "futex-word" | "lock-cmpxchg" | "mutex-trylock" => Means::Mutex,
-        "own-robust-list" => Means::OwnList,
-        "life-word" => Means::Life,
-        "epoll-socket" | "poll-socket" | "select-socket" => Means::Line,
-        "pidfd-signal-0" => Means::Pidfd,
-        "procfs-faccessat" | "polling-thread" => Means::Procfs,
-        _ => return None,
-    })
+    super::ways::find(variant).map(|way| way.means)
 }
 
 /// Evaluates an expression with the check of a variant, made for a monitored process:

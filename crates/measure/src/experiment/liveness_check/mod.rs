@@ -1,10 +1,10 @@
 //! What it costs to ask whether another process is alive, and what the answer is worth:
 //! [`LivenessCheck`].
 //!
-//! One process is watched ([`monitored`]); each variant is one way of asking ([`check`]), timed in
-//! loops that differ in nothing else ([`timing`]); beside the figure stands what it says of events
-//! that are really brought about ([`tried`]). [`word`] holds the words that the kernel itself
-//! marks.
+//! One process is watched ([`monitored`]); each variant is one of the [`ways`] of asking
+//! ([`check`]), timed in loops that differ in nothing else ([`timing`]); beside the figure stands
+//! what it says of events that are really brought about ([`tried`]). [`word`] holds the words that
+//! the kernel itself marks.
 //!
 //! `kill-0` goes by the number that the process itself wrote down, as monitors that know no more
 //! do; in another PID namespace that number names somebody else.
@@ -15,6 +15,7 @@ pub mod check;
 pub mod monitored;
 pub mod timing;
 pub mod tried;
+pub mod ways;
 pub mod word;
 
 use super::{Experiment, Params, Task, Variant};
@@ -27,51 +28,12 @@ use crate::stats::order;
 use crate::trouble::{Result, Trouble};
 use crate::with_check;
 use check::{Check, CompareExchange, Load, Nothing};
-use monitored::{Home, Means, Monitored};
+use monitored::{Home, Monitored};
 use timing::{Batch, Interleaved, interleaved};
+use ways::Way;
 
 /// The ways of asking.
-pub const VARIANTS: &[Variant] = &[
-    Variant { name: "dummy", summary: "the empty loop" },
-    Variant { name: "load", summary: "one load of a word that is not looked at" },
-    Variant {
-        name: "futex-word",
-        summary: "one load of a robust mutex's lock word, which the kernel marks",
-    },
-    Variant {
-        name: "life-word",
-        summary: "the library's: Watch::is_alive, one load of the life that the process passed",
-    },
-    Variant {
-        name: "own-robust-list",
-        summary: "the same, of a word in the robust list of a bare clone thread",
-    },
-    Variant {
-        name: "lock-cmpxchg",
-        summary: "the atomic instruction inside trylock, alone, on the lock word",
-    },
-    Variant { name: "mutex-trylock", summary: "pthread_mutex_trylock on the robust mutex" },
-    Variant { name: "epoll-empty", summary: "epoll_wait on a set without descriptors" },
-    Variant {
-        name: "epoll-socket",
-        summary: "epoll_wait for the hang-up of a SOCK_SEQPACKET connection",
-    },
-    Variant { name: "poll-socket", summary: "poll for the hang-up of the connection" },
-    Variant { name: "select-socket", summary: "select on the connection" },
-    Variant { name: "kill-0", summary: "kill(pid, 0)" },
-    Variant {
-        name: "pidfd-signal-0",
-        summary: "pidfd_send_signal of signal 0, by a descriptor that the process passed",
-    },
-    Variant {
-        name: "procfs-faccessat",
-        summary: "faccessat of stat in the process's own /proc directory, passed as a descriptor",
-    },
-    Variant {
-        name: "polling-thread",
-        summary: "a load of a flag; a thread asks procfs every millisecond",
-    },
-];
+pub const VARIANTS: &[Variant] = &ways::ALONE;
 
 /// The experiment `liveness-check`.
 pub struct LivenessCheck;
@@ -97,25 +59,23 @@ impl Experiment for LivenessCheck {
     /// Checks that touch only memory are counted; those that enter the kernel end with their
     /// budget, and milliseconds of it are what their time grows with.
     fn operations(&self, variant: &str, size: Size) -> usize {
-        let Some(means) = check::means_of(variant) else { return 0 };
-        let batch = batch_of(variant, means, size);
-        if batch == Batch::of_memory_checks(size) {
-            size.checks()
-        } else {
-            batch.budget.as_millis() as usize
+        match ways::find(variant) {
+            None => 0,
+            Some(way) if way.enters_kernel => batch_of(way, size).budget.as_millis() as usize,
+            Some(_) => size.checks(),
         }
     }
 
     fn run(&self, task: &Task) -> Result<Observed> {
-        let means = check::means_of(&task.variant)
+        let way = ways::find(&task.variant)
             .ok_or_else(|| Trouble::fail(format!("no such variant: {}", task.variant)))?;
         // Before anything starts a thread: the processes that are tried are forked.
         let tried = match task.variant.as_str() {
             "dummy" | "load" => Vec::new(),
             variant => tried::try_all(variant),
         };
-        let batch = batch_of(&task.variant, means, task.size);
-        let seen = time(&task.variant, means, batch)?;
+        let batch = batch_of(way, task.size);
+        let seen = time(way, batch)?;
         let mut notes = Vec::new();
         if task.variant == "epoll-empty" {
             notes.push("watches nothing: the price of the call, no liveness check".to_owned());
@@ -132,28 +92,22 @@ impl Experiment for LivenessCheck {
     }
 }
 
-/// How long a batch must be for the variant.
-fn batch_of(variant: &str, means: Means, size: Size) -> Batch {
-    match means {
-        Means::Mutex | Means::OwnList | Means::Life => Batch::of_memory_checks(size),
-        _ if matches!(variant, "dummy" | "load" | "polling-thread") => {
-            Batch::of_memory_checks(size)
-        }
-        _ => Batch::of_system_calls(size),
-    }
+/// How long a batch must be.
+fn batch_of(way: &Way, size: Size) -> Batch {
+    if way.enters_kernel { Batch::of_system_calls(size) } else { Batch::of_memory_checks(size) }
 }
 
 /// The timed loops of one variant, on pinned processors.
-fn time(variant: &str, means: Means, batch: Batch) -> Result<Interleaved> {
+fn time(way: &Way, batch: Batch) -> Result<Interleaved> {
     let allowed = pin::allowed()?;
     let here = *allowed.first().ok_or_else(|| Trouble::skip("sched_getaffinity: no processor"))?;
     let there = *allowed.last().unwrap_or(&here);
-    let monitored = Monitored::start_with(means, Home::Here, || {
+    let monitored = Monitored::start_with(way.means, Home::Here, || {
         // An unpinned idler is still an idler: a refusal does not matter.
         let _ = pin::pin_to(there);
     })?;
     let clock = Clock::calibrated();
-    with_check!(variant, &monitored, |check| {
+    with_check!(way.name, &monitored, |check| {
         check.probe()?;
         pin::pin_to(here)?;
         interleaved(
@@ -190,14 +144,14 @@ fn ratios(variant: &str, seen: &Interleaved) -> Vec<PairedRatio> {
 mod tests {
     use std::time::Duration;
 
+    use super::ways::WAYS;
     use super::*;
 
     #[test]
     fn every_variant_is_timed_beside_its_yardsticks() {
         let batch = Batch { checks: 50, samples: 3, budget: Duration::ZERO };
-        for variant in VARIANTS {
-            let means = check::means_of(variant.name).expect(variant.name);
-            match time(variant.name, means, batch) {
+        for variant in &WAYS {
+            match time(variant, batch) {
                 Ok(seen) => {
                     assert_eq!(seen.check.len(), 3, "{}", variant.name);
                     assert!(seen.check.iter().all(|&ns| ns > 0.0), "{}", variant.name);
@@ -219,8 +173,7 @@ mod tests {
         let batch = Batch { checks: 50, samples: 3, budget: Duration::ZERO };
         for (variant, refused, call) in check::refused::CASES {
             let seen = check::refused::inside(refused, || {
-                let means = check::means_of(variant).expect("a variant");
-                time(variant, means, batch).map(|_| ())
+                time(ways::find(variant).expect("a variant"), batch).map(|_| ())
             });
             let Some(Err(Trouble::Skipped(why))) = &seen else {
                 assert_eq!(seen, None, "{variant}");

@@ -241,15 +241,18 @@ impl Drop for Impostor {
 
 #[cfg(test)]
 mod tests {
+    use super::Event::*;
     use super::*;
 
     fn says(variant: &str, event: Event) -> String {
         try_one(variant, event).says
     }
 
+    /// That `variant` says of these that they are dead, of those that they are alive.
     #[track_caller]
-    fn expect(variant: &str, answers: &[(Event, &str)]) {
-        for &(event, expected) in answers {
+    fn expect(variant: &str, dead: &[Event], alive: &[Event]) {
+        let dead = dead.iter().map(|&event| (event, "dead"));
+        for (event, expected) in dead.chain(alive.iter().map(|&event| (event, "alive"))) {
             let said = says(variant, event);
             if said.starts_with("skipped") {
                 eprintln!("{variant} on {event:?}: {said}");
@@ -259,42 +262,19 @@ mod tests {
         }
     }
 
+    /// The ends of whoever holds a robust mutex, all told by its lock word.
+    const ENDS: [Event; 7] =
+        [Exit, Killed, Zombie, Exec, ReusedPid, OtherPidNamespaceEnded, ThreadEnded];
+
     #[test]
     fn the_futex_word_tells_every_end_of_its_owner_and_is_a_threads() {
-        expect(
-            "futex-word",
-            &[
-                (Event::Exit, "dead"),
-                (Event::Killed, "dead"),
-                (Event::Zombie, "dead"),
-                (Event::Exec, "dead"),
-                (Event::ReusedPid, "dead"),
-                (Event::Stopped, "alive"),
-                (Event::OtherPidNamespace, "alive"),
-                (Event::OtherPidNamespaceEnded, "dead"),
-                (Event::ThreadEnded, "dead"),
-                (Event::MonitorOwns, "alive"),
-            ],
-        );
+        expect("futex-word", &ENDS, &[Stopped, OtherPidNamespace, MonitorOwns]);
     }
 
     #[test]
     fn a_life_tells_every_end_of_its_owner_and_is_a_threads() {
-        expect(
-            "life-word",
-            &[
-                (Event::Exit, "dead"),
-                (Event::Killed, "dead"),
-                (Event::Zombie, "dead"),
-                (Event::Exec, "dead"),
-                (Event::ReusedPid, "dead"),
-                (Event::Stopped, "alive"),
-                (Event::OtherPidNamespace, "alive"),
-                (Event::OtherPidNamespaceEnded, "dead"),
-                (Event::ThreadEnded, "dead"),
-            ],
-        );
-        assert!(says("life-word", Event::MonitorOwns).starts_with("n/a: "));
+        expect("life-word", &ENDS, &[Stopped, OtherPidNamespace]);
+        assert!(says("life-word", MonitorOwns).starts_with("n/a: "));
     }
 
     /// The monitor that owns the lock once unmapped the page without unlocking: its robust list led
@@ -302,13 +282,13 @@ mod tests {
     #[test]
     fn a_lock_that_the_monitor_took_is_let_go_before_the_page_goes() {
         let monitored = Monitored::start(Means::Mutex, Home::Here).expect("a process");
-        bring_about(Event::MonitorOwns, &monitored).expect("the monitor takes the lock");
+        bring_about(MonitorOwns, &monitored).expect("the monitor takes the lock");
         assert!(super::super::word::holds_a_robust_mutex());
         drop(monitored);
         assert!(!super::super::word::holds_a_robust_mutex());
 
         for variant in ["futex-word", "lock-cmpxchg", "mutex-trylock"] {
-            for event in [Event::MonitorOwns, Event::Killed] {
+            for event in [MonitorOwns, Killed] {
                 let says = says(variant, event);
                 assert!(!says.starts_with("error"), "{variant} on {event:?}: {says}");
                 assert!(!super::super::word::holds_a_robust_mutex(), "{variant} on {event:?}");
@@ -318,56 +298,26 @@ mod tests {
 
     #[test]
     fn a_list_of_its_own_outlives_the_thread_that_asked_for_it() {
-        expect(
-            "own-robust-list",
-            &[
-                (Event::Killed, "dead"),
-                (Event::Exec, "dead"),
-                (Event::ThreadEnded, "alive"),
-                (Event::OtherPidNamespaceEnded, "dead"),
-            ],
-        );
-        assert!(says("own-robust-list", Event::MonitorOwns).starts_with("n/a: "));
+        expect("own-robust-list", &[Killed, Exec, OtherPidNamespaceEnded], &[ThreadEnded]);
+        assert!(says("own-robust-list", MonitorOwns).starts_with("n/a: "));
     }
 
     #[test]
     fn kill_takes_zombies_strangers_and_other_programs_for_the_living() {
-        expect(
-            "kill-0",
-            &[
-                (Event::Killed, "dead"),
-                (Event::Zombie, "alive"),
-                (Event::Exec, "alive"),
-                (Event::ReusedPid, "alive"),
-                (Event::Stopped, "alive"),
-                (Event::ThreadEnded, "alive"),
-            ],
-        );
+        expect("kill-0", &[Killed], &[Zombie, Exec, ReusedPid, Stopped, ThreadEnded]);
     }
 
     #[test]
     fn descriptors_of_a_process_see_through_a_reused_id_but_not_through_exec() {
         for variant in ["pidfd-signal-0", "procfs-faccessat"] {
-            expect(
-                variant,
-                &[
-                    (Event::Killed, "dead"),
-                    (Event::Zombie, "alive"),
-                    (Event::Exec, "alive"),
-                    (Event::ReusedPid, "dead"),
-                    (Event::OtherPidNamespaceEnded, "dead"),
-                ],
-            );
+            expect(variant, &[Killed, ReusedPid, OtherPidNamespaceEnded], &[Zombie, Exec]);
         }
     }
 
     #[test]
     fn connections_tell_of_exit_and_exec() {
         for variant in ["epoll-socket", "poll-socket", "select-socket"] {
-            expect(
-                variant,
-                &[(Event::Killed, "dead"), (Event::Exec, "dead"), (Event::Stopped, "alive")],
-            );
+            expect(variant, &[Killed, Exec], &[Stopped]);
         }
     }
 

@@ -6,6 +6,9 @@
 //! [`is_held`] reads either word with one load, one test and one branch; why a single test is
 //! enough is recorded in `docs/decisions/0003-one-test-liveness.md`.
 //!
+//! The library's lives keep their mutex to themselves, and map the word read-only in others. Here a
+//! monitor also tries to lock it, and an owner lets go of it, so the page is made anew.
+//!
 //! Neighbours: [`super::monitored`] calls the owner's half in the monitored process,
 //! [`super::check`] the monitor's half. [`Page::lock`] alone waits for a word.
 //!
@@ -25,9 +28,6 @@ use crate::os::shared::Shareable;
 /// The part of a lock word that names the owning thread: 0 when unlocked, and 0 again when the
 /// kernel has marked the owner's death.
 pub const FUTEX_TID_MASK: u32 = 0x3fff_ffff;
-
-/// The kernel walks no more entries of a robust list than this (`ROBUST_LIST_LIMIT`).
-const LIST_LIMIT: usize = 2048;
 
 /// Room for a bare thread that calls two functions.
 const STACK_BYTES: usize = 16 * 1024;
@@ -239,30 +239,23 @@ impl Page {
         if made < 0 { Err(Refusal::last("clone")) } else { Ok(()) }
     }
 
+    /// Bytes from the mutex's start to its lock word. The calling thread has just locked it.
     fn find_lock_word(&self) -> Result<usize, Refusal> {
-        let missing =
-            Refusal { call: "the locked mutex is not in this thread's robust list", errno: 0 };
+        let missing = Refusal {
+            call: "the locked mutex is not the first in this thread's robust list",
+            errno: 0,
+        };
         let head = own_list()?.ok_or(missing)?;
-        let mutex = self.mutex.get() as usize;
         // SAFETY: the head is this thread's, registered by the C library, and nobody changes it
         // while this thread is here.
-        let Head { mut next, futex_offset, .. } = unsafe { *head };
-        for _ in 0..LIST_LIMIT {
-            if next.cast_const().cast() == head {
-                break;
-            }
-            // The lowest bit tells priority-inheritance mutexes from plain ones.
-            let node = next as usize & !1;
-            let word = node.wrapping_add_signed(futex_offset as isize);
-            let inside = word.wrapping_sub(mutex);
-            if inside <= size_of::<libc::pthread_mutex_t>() - size_of::<u32>() {
-                return Ok(inside);
-            }
-            // SAFETY: an entry of this thread's list is the node of a mutex that it holds; the link
-            // is the node's first field.
-            next = unsafe { *(node as *const *mut c_void) };
-        }
-        Err(missing)
+        let Head { next, futex_offset, .. } = unsafe { *head };
+        // C libraries put what is locked last first; the lowest bit tells priority-inheritance
+        // mutexes from plain ones.
+        let node = next as usize & !1;
+        let word = node.wrapping_add_signed(futex_offset as isize);
+        let inside = word.wrapping_sub(self.mutex.get() as usize);
+        let last = size_of::<libc::pthread_mutex_t>() - size_of::<u32>();
+        (inside <= last).then_some(inside).ok_or(missing)
     }
 }
 

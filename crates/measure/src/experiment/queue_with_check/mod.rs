@@ -12,7 +12,8 @@ pub mod ring;
 use std::time::{Duration, Instant};
 
 use super::liveness_check::check::{Check, Nothing, means_of};
-use super::liveness_check::monitored::{Home, Means, Monitored};
+use super::liveness_check::monitored::{Home, Monitored};
+use super::liveness_check::ways;
 use super::{Experiment, Params, Task, Variant};
 use crate::clock::Clock;
 use crate::machine::topology::{Placement, Topology};
@@ -26,35 +27,7 @@ use crate::with_check;
 use ring::{Ring, Sender};
 
 /// What the sender does before each message.
-pub const VARIANTS: &[Variant] = &[
-    Variant { name: "dummy", summary: "no check: the plain queue" },
-    Variant { name: "load", summary: "a load of a word that is not looked at" },
-    Variant { name: "futex-word", summary: "a load and test of the receiver's robust lock word" },
-    Variant { name: "life-word", summary: "the library's check of the receiver's life" },
-    Variant {
-        name: "own-robust-list",
-        summary: "the same, of a word that a bare clone thread of the receiver holds",
-    },
-    Variant { name: "lock-cmpxchg", summary: "a bare atomic compare-and-swap on the lock word" },
-    Variant { name: "mutex-trylock", summary: "a pthread_mutex_trylock of the receiver's mutex" },
-    Variant { name: "epoll-empty", summary: "an epoll_wait on a set without descriptors" },
-    Variant {
-        name: "epoll-socket",
-        summary: "an epoll_wait for the hang-up of a connection to the receiver",
-    },
-    Variant { name: "poll-socket", summary: "a poll for the hang-up of the connection" },
-    Variant { name: "select-socket", summary: "a select on the connection" },
-    Variant { name: "kill-0", summary: "a kill(pid, 0) to the receiver" },
-    Variant { name: "pidfd-signal-0", summary: "a signal 0 to the receiver by its descriptor" },
-    Variant {
-        name: "procfs-faccessat",
-        summary: "a faccessat of stat in the receiver's /proc directory",
-    },
-    Variant {
-        name: "polling-thread",
-        summary: "a load of a flag; a third thread asks procfs every millisecond",
-    },
-];
+pub const VARIANTS: &[Variant] = &ways::IN_SEND;
 
 /// Messages a batch where the check only touches memory: several times what the ring holds.
 const MESSAGES: u64 = 20_000;
@@ -83,11 +56,8 @@ impl Plan {
             Size::Default => (100, 800),
             Size::Full => (500, 10_000),
         };
-        let messages = match means_of(variant) {
-            Some(Means::Mutex | Means::OwnList | Means::Life) => MESSAGES,
-            _ if matches!(variant, "dummy" | "load" | "polling-thread") => MESSAGES,
-            _ => SLOW_MESSAGES,
-        };
+        let slow = ways::find(variant).is_none_or(|way| way.enters_kernel);
+        let messages = if slow { SLOW_MESSAGES } else { MESSAGES };
         Self { messages, batches, budget: Duration::from_millis(budget_ms) }
     }
 }
