@@ -125,7 +125,8 @@ fn trial(model: Model, invocations: usize, truth: Truth, seed: u64) -> Trial {
         for (count, (interval, truth)) in held.iter_mut().zip(tried) {
             *count += usize::from(interval.is_some_and(|interval| interval.holds(truth)));
         }
-        flagged += usize::from(!diagnose::invocations(&one.medians).is_empty());
+        flagged +=
+            usize::from(!diagnose::invocations(&one.medians, |ns| ns.to_string()).is_empty());
         widths[0].push(by_order.width());
         widths[1].extend(student(&one.medians, 0.95).map(|student| student.width()));
         widths[2].extend(student(&one.medians, by_order.achieved).map(|student| student.width()));

@@ -7,6 +7,7 @@ use crate::engine::plan::Plan;
 use crate::experiment::{self, Params, Task};
 use crate::observe::{Statistic, Tried};
 use crate::published::published;
+use crate::report::format;
 use crate::report::schema::{Cell, Estimate, Invocation, Ratio, Status, TriedRow};
 use crate::stats::interval::{CONFIDENCE, Interval};
 use crate::stats::summary::Summary;
@@ -235,7 +236,7 @@ impl Gathered {
             cell.p999 = order::median_interval(&of(|summary| summary.p999)).map(estimate);
             cell.floor = of(|summary| summary.min).into_iter().reduce(f64::min);
         }
-        cell.notes = self.notes_on(&standing, &invocations);
+        cell.notes = self.notes_on(&standing, &cell.unit, &invocations);
         cell.failures = self.failures.clone();
         cell.invocations = invocations;
         cell
@@ -251,9 +252,10 @@ impl Gathered {
         last.iter().map(say).collect()
     }
 
-    fn notes_on(&self, standing: &[f64], invocations: &[Invocation]) -> Vec<String> {
+    fn notes_on(&self, standing: &[f64], unit: &str, invocations: &[Invocation]) -> Vec<String> {
         let mut notes = self.said();
-        let between = diagnose::invocations(standing).into_iter();
+        let between =
+            diagnose::invocations(standing, |value| format::single(unit, value)).into_iter();
         notes.extend(between.map(|reason| format!("unstable: {reason}")));
         let mut within: BTreeMap<&str, usize> = BTreeMap::new();
         for invocation in invocations {

@@ -10,6 +10,9 @@ use crate::experiment::Params;
 /// Shown where there is nothing to show.
 pub const NOTHING: &str = "–";
 
+/// Most digits behind a point.
+const MOST_DECIMALS: usize = 3;
+
 /// A unit that suits a magnitude: what to multiply by and what to write behind.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scale {
@@ -40,9 +43,15 @@ impl Scale {
         Self { factor, suffix }
     }
 
-    /// `value`, given in the original unit, with `decimals` and without the unit.
+    /// `value`, given in the original unit, with `decimals` and without the unit. What is not
+    /// nothing gets more digits before it is shown as 0.
     pub fn number(&self, value: f64, decimals: usize) -> String {
-        if value.is_finite() { grouped(value * self.factor, decimals) } else { NOTHING.into() }
+        if !value.is_finite() {
+            return NOTHING.into();
+        }
+        let value = value * self.factor;
+        let enough = (decimals..=MOST_DECIMALS).find(|&digits| !is_lost(value, digits));
+        grouped(value, enough.unwrap_or(decimals))
     }
 
     /// `value` with `decimals` and the unit behind.
@@ -167,21 +176,29 @@ pub fn denominator(name: &str) -> &str {
     name.split_once(" / ").map_or("", |(_, right)| right)
 }
 
-/// Parameters as words: `pacing hot, placement cross-core`; empty where there are none.
+/// Parameters as words: `senders 2, size 1,024 bytes`; empty where there are none.
 pub fn params(params: &Params) -> String {
-    let words: Vec<String> = params.iter().map(|(name, value)| format!("{name} {value}")).collect();
-    words.join(", ")
+    let word = |(name, value): (&String, &String)| match (name.as_str(), value.parse::<u32>()) {
+        ("size", Ok(bytes)) => format!("{name} {} bytes", grouped(bytes.into(), 0)),
+        _ => format!("{name} {value}"),
+    };
+    params.iter().map(word).collect::<Vec<_>>().join(", ")
 }
 
 /// Digits behind the point: so many that the last is about a tenth of `width`; without a width,
-/// three significant digits of `value`. Never more than three, never fewer than none.
+/// three significant digits of `value`. Never more than [`MOST_DECIMALS`], never fewer than none.
 fn decimals(value: f64, width: Option<f64>) -> usize {
     let digits = match width {
         Some(width) if width > 0.0 && width.is_finite() => (-width.log10()).ceil() + 1.0,
         _ if value != 0.0 && value.is_finite() => 2.0 - value.abs().log10().floor(),
         _ => 0.0,
     };
-    digits.clamp(0.0, 3.0) as usize
+    digits.clamp(0.0, MOST_DECIMALS as f64) as usize
+}
+
+/// Whether so many digits would show `value` as 0, which it is not.
+fn is_lost(value: f64, decimals: usize) -> bool {
+    value != 0.0 && value.abs() * 10_f64.powi(decimals as i32) < 0.5
 }
 
 /// A number with `decimals`, its thousands set apart by commas.
@@ -220,6 +237,17 @@ mod tests {
         assert_eq!(shown(-2.0, -1.0, 0.0), "−1.0 ns (−2.0 – 0.0 ns)");
     }
 
+    /// The low end of `13 µs (0.025 – 25 µs)` was shown as 0, as if a message took no time, and a
+    /// tail of 0.4 ns beside a wide interval as `0 ns`.
+    #[test]
+    fn only_nothing_is_shown_as_nothing() {
+        let shown = |low, value, high| Shown::new("ns", value, Some((low, high))).in_line();
+        assert_eq!(shown(25.0, 13_100.0, 25_000.0), "13 µs (0.03 – 25 µs)");
+        assert_eq!(shown(0.0, 13_100.0, 25_000.0), "13 µs (0 – 25 µs)");
+        assert_eq!(shown(-0.02, 60.0, 99.0), "60 ns (−0.02 – 99 ns)");
+        assert_eq!(shown(0.4, 0.4, 60.0), "0.4 ns (0.4 – 60 ns)");
+    }
+
     #[test]
     fn units_follow_the_magnitude() {
         assert_eq!(single("ns", 0.25), "0.250 ns");
@@ -255,6 +283,14 @@ mod tests {
         assert_eq!(grouped(1_234_567.5, 1), "1,234,567.5");
         assert_eq!(grouped(-999.0, 0), "−999");
         assert_eq!(grouped(-0.4, 0), "0");
+    }
+
+    #[test]
+    fn parameters_say_what_they_count() {
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let some = Params::from([pair("senders", "2"), pair("size", "1048576")]);
+        assert_eq!(params(&some), "senders 2, size 1,048,576 bytes");
+        assert_eq!(params(&Params::from([pair("pacing", "hot")])), "pacing hot");
     }
 
     #[test]

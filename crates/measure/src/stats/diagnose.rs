@@ -108,7 +108,8 @@ fn three_digits(value: f64) -> String {
 
 /// What is suspicious about the figures of the invocations of one cell, in the order in which they
 /// ran: drift, and two modes *between* invocations. Empty below 6 values or if one is not finite.
-pub fn invocations(values: &[f64]) -> Vec<String> {
+/// `say` gives a figure its unit.
+pub fn invocations(values: &[f64], say: impl Fn(f64) -> String) -> Vec<String> {
     let mut reasons = Vec::new();
     let Some(sorted) = sorted(values).filter(|sorted| sorted.len() >= 6) else {
         return reasons;
@@ -123,8 +124,8 @@ pub fn invocations(values: &[f64]) -> Vec<String> {
         reasons.push(format!(
             "two modes between invocations: {} near {}, {upper} near {}",
             sorted.len() - upper,
-            three_digits(low),
-            three_digits(high)
+            say(low),
+            say(high)
         ));
     }
     reasons
@@ -240,12 +241,15 @@ mod tests {
     #[test]
     fn between_invocations() {
         let drift: Vec<f64> = (0..10).map(|i| 100.0 + f64::from(i)).collect();
-        assert!(invocations(&drift)[0].contains("drift between"));
+        assert!(invocations(&drift, three_digits)[0].contains("drift between"));
         let modes = [100.0, 130.0, 101.0, 131.0, 100.5, 130.5, 100.2, 131.1, 130.2, 100.1];
-        assert_eq!(invocations(&modes), ["two modes between invocations: 5 near 100, 5 near 130"]);
-        assert!(invocations(&[100.0; 10]).is_empty());
-        assert!(invocations(&[1.0, f64::NAN, 1.0, 1.0, 1.0, 1.0]).is_empty());
-        assert!(invocations(&[]).is_empty());
+        assert_eq!(
+            invocations(&modes, three_digits),
+            ["two modes between invocations: 5 near 100, 5 near 130"]
+        );
+        assert!(invocations(&[100.0; 10], three_digits).is_empty());
+        assert!(invocations(&[1.0, f64::NAN, 1.0, 1.0, 1.0, 1.0], three_digits).is_empty());
+        assert!(invocations(&[], three_digits).is_empty());
     }
 
     #[test]
@@ -255,7 +259,7 @@ mod tests {
             let flagged = (0..2_000)
                 .filter(|_| {
                     let values: Vec<f64> = (0..n).map(|_| 100.0 + 10.0 * source.normal()).collect();
-                    !invocations(&values).is_empty()
+                    !invocations(&values, three_digits).is_empty()
                 })
                 .count();
             assert!(flagged < 80, "n = {n}: {flagged} of 2000");

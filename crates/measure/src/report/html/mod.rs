@@ -169,6 +169,22 @@ mod tests {
     }
 
     #[test]
+    fn each_experiment_says_what_it_asks_and_no_column_stays_empty() {
+        let mut results = fixture::run();
+        let page = rendered(&results);
+        for name in ["round-trip", "liveness-check"] {
+            let summary = crate::experiment::find(name).expect("in the fixture").summary();
+            assert!(page.contains(summary), "{name}");
+        }
+        assert!(page.contains(">p99</th>") && page.contains(">floor</th>"));
+        for cell in &mut results.cells {
+            (cell.floor, cell.p99) = (None, None);
+        }
+        let page = rendered(&results);
+        assert!(!page.contains(">p99</th>") && !page.contains(">floor</th>"));
+    }
+
+    #[test]
     fn every_figure_and_every_reason_is_on_the_page() {
         let results = fixture::run();
         let page = rendered(&results);

@@ -8,6 +8,7 @@ use maud::{Markup, html};
 
 use super::chart;
 use super::histogram;
+use crate::experiment;
 use crate::report::format::{self, Shown};
 use crate::report::schema::{Cell, Estimate, Results, Status, TriedRow};
 use crate::report::text;
@@ -40,6 +41,9 @@ pub(super) fn section(results: &Results, name: &str) -> Markup {
     html! {
         section.experiment aria-labelledby=(anchor(name)) {
             h2 id=(anchor(name)) { (name) }
+            @if let Some(experiment) = experiment::find(name) {
+                p.question { (experiment.summary()) }
+            }
             @for (metric, cells) in by_metric(&measured) {
                 (of_metric(results, metric, &cells))
             }
@@ -65,6 +69,7 @@ fn of_metric(results: &Results, metric: &str, cells: &[&Cell]) -> Markup {
 fn title(metric: &str) -> &str {
     match metric {
         "one_way" => "One-way latency",
+        "one_way_alone" => "One-way latency without the idle senders",
         "one_way_single" => "One-way latency, a stamp in every round",
         "skipped" => "Rounds skipped",
         "check" => "Cost of one check",
@@ -124,6 +129,8 @@ fn by_params<'a>(cells: &[&'a Cell]) -> Vec<(String, Vec<&'a Cell>)> {
 /// Which columns a table has besides those that all have: one that stays empty is left out.
 #[derive(Debug, Clone, Copy)]
 struct Columns {
+    floor: bool,
+    p99: bool,
     ratio: bool,
     published: bool,
 }
@@ -131,13 +138,16 @@ struct Columns {
 impl Columns {
     fn of<'a>(results: &Results, cells: impl Iterator<Item = &'a Cell> + Clone) -> Self {
         Self {
+            floor: cells.clone().any(|cell| cell.floor.is_some()),
+            p99: cells.clone().any(|cell| cell.p99.is_some()),
             ratio: cells.clone().any(|cell| format::ratio_of(cell, results).is_some()),
             published: cells.clone().any(|cell| !cell.published.is_empty()),
         }
     }
 
     fn count(self) -> usize {
-        7 + usize::from(self.ratio) + usize::from(self.published)
+        let optional = [self.floor, self.p99, self.ratio, self.published];
+        5 + optional.into_iter().filter(|&there| there).count()
     }
 }
 
@@ -150,9 +160,11 @@ fn table(results: &Results, title: &str, groups: &[(String, Vec<&Cell>)]) -> Mar
                 caption { (title) ": all figures" }
                 thead { tr {
                     th scope="col" { "variant" }
-                    @for column in ["estimate", "mean", "trimmed mean", "floor", "p99"] {
+                    @for column in ["estimate", "mean", "trimmed mean"] {
                         th.figure scope="col" { (column) }
                     }
+                    @if columns.floor { th.figure scope="col" { "floor" } }
+                    @if columns.p99 { th.figure scope="col" { "p99" } }
                     @if columns.ratio { th.figure scope="col" { "ratio" } }
                     @if columns.published { th.figure scope="col" { "published" } }
                     th.figure scope="col" { "invocations" }
@@ -180,8 +192,12 @@ fn table_row(results: &Results, cell: &Cell, columns: Columns) -> Markup {
             td.figure.main { (two_lines(Shown::of_cell(cell))) }
             td.figure { (two_lines(estimate(cell.mean))) }
             td.figure { (two_lines(estimate(cell.trimmed_mean))) }
-            td.figure { @if let Some(floor) = cell.floor { (format::single(&cell.unit, floor)) } }
-            td.figure { (two_lines(estimate(cell.p99))) }
+            @if columns.floor {
+                td.figure {
+                    @if let Some(floor) = cell.floor { (format::single(&cell.unit, floor)) }
+                }
+            }
+            @if columns.p99 { td.figure { (two_lines(estimate(cell.p99))) } }
             @if columns.ratio {
                 td.figure {
                     @if let Some(ratio) = ratio {
@@ -195,7 +211,7 @@ fn table_row(results: &Results, cell: &Cell, columns: Columns) -> Markup {
             td.figure { (cell.invocations.len()) }
         }
         @if !notes.is_empty() {
-            tr.note { td colspan=(columns.count()) { (notes) } }
+            tr.note { td colspan=(columns.count()) { p { (notes) } } }
         }
     }
 }
