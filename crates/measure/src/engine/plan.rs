@@ -140,10 +140,16 @@ fn unknown_experiment(name: &str) -> UnknownName {
     UnknownName { kind: "experiment".into(), name: name.into(), nearest }
 }
 
-/// The candidate most like `name`, however unlike.
+/// Jaro and Winkler's likeness of a misspelling; words that have little in common reach 0.6.
+const ALIKE: f64 = 0.75;
+
+/// The candidate most like `name`, if any is like enough to be what was meant.
 fn nearest(name: &str, candidates: impl Iterator<Item = String>) -> Option<String> {
     candidates
-        .max_by(|a, b| strsim::jaro_winkler(name, a).total_cmp(&strsim::jaro_winkler(name, b)))
+        .map(|candidate| (strsim::jaro_winkler(name, &candidate), candidate))
+        .filter(|(likeness, _)| *likeness >= ALIKE)
+        .max_by(|(a, _), (b, _)| a.total_cmp(b))
+        .map(|(_, candidate)| candidate)
 }
 
 #[cfg(test)]
@@ -164,6 +170,10 @@ mod tests {
         assert!(error.to_string().contains("did you mean 'round-trip/futex'?"), "{error}");
         let error = chosen(&["futex"]).expect_err("a variant alone");
         assert_eq!(error.nearest.as_deref(), Some("round-trip/futex"));
+        // It once asked "did you mean 'liveness-check'?".
+        let error = chosen(&["nosuch"]).expect_err("nothing like it");
+        assert_eq!(error.nearest, None);
+        assert!(error.to_string().contains("'nosuch'; `tontine list`"), "{error}");
     }
 
     #[test]

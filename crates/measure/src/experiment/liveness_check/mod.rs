@@ -44,7 +44,7 @@ impl Experiment for LivenessCheck {
     }
 
     fn summary(&self) -> &'static str {
-        "what does it cost to ask whether a process is alive, and when is the answer wrong?"
+        "What does it cost to ask whether a process is alive, and when is the answer wrong?"
     }
 
     fn variants(&self) -> &'static [Variant] {

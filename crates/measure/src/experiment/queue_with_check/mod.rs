@@ -68,7 +68,7 @@ impl Experiment for QueueWithCheck {
     }
 
     fn summary(&self) -> &'static str {
-        "how much of a queue's throughput does a liveness check inside every send cost?"
+        "How much of a queue's throughput does a liveness check inside every send cost?"
     }
 
     fn variants(&self) -> &'static [Variant] {
