@@ -11,9 +11,14 @@ use clap_complete::Shell;
 /// costs.
 #[derive(Debug, Parser)]
 #[command(name = "tontine", version, max_term_width = 100, arg_required_else_help = true)]
-#[command(after_help = "Start with:\n  \
-                  tontine measure --quick    measures this machine in a few minutes\n  \
-                        tontine doctor             says what spoils measurements here")]
+#[command(after_help = "\
+Start with:
+  tontine measure --quick                    measures this machine in minutes
+  tontine doctor                             says what spoils measurements here
+  tontine recv @jobs                         and in another terminal:
+  echo hello | tontine send @jobs            one message
+
+`tontine help COMMAND` has examples, and says what the exit status means.")]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -65,14 +70,17 @@ Examples:
   tontine measure                            everything, in less than 12 minutes
   tontine measure --quick                    everything, a look
   tontine measure round-trip                 one experiment
-  tontine measure survival death-notice      what a kill leaves behind, and who tells of it
   tontine measure round-trip/futex liveness-check/kill-0
-  tontine measure --plan --precision 1 round-trip/pipe     how often, for ±1 %
-  tontine measure --as-published 000         a source's own program, with its figures beside
-  tontine measure --format json | jq '.cells[] | select(.status == \"ok\") | .variant'
+                                             two variants
+  tontine measure survival death-notice      what a kill leaves, and who tells
+  tontine measure --plan --precision 1 round-trip/pipe
+                                             how often to repeat it, for ±1 %
+  tontine measure --as-published 000         a source's own program, repeated
+  tontine measure --format json | jq '.cells[] | .variant, .estimate'
 
-Exit status: 0 measured (rows may be skipped); 1 a row failed or a file could not be written;
-2 wrong usage; 128 + n ended early by signal n, and what was measured was kept.")]
+Exit status: 0 measured (rows may be skipped); 1 a row failed or a file could
+not be written; 2 wrong usage; 128 + n ended early by signal n, and what was
+measured was kept.")]
 pub(crate) struct Measure {
     /// Experiments or single variants: round-trip, round-trip/futex. All where none is named.
     #[arg(value_name = "NAME", conflicts_with = "as_published")]
@@ -147,14 +155,14 @@ pub(crate) struct Doctor {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  tontine crash                              all targets, one kill for each visible state
-  tontine crash robust-ring --mode full      one target, a kill at every instruction
+  tontine crash                              all, one kill a visible state
+  tontine crash robust-ring --mode full      one, at every instruction
   tontine crash robust-ring --operation send --point 123
                                              one kill again
-  tontine crash control-lock control-torn    broken on purpose: the explorer finds it
+  tontine crash control-lock control-torn    broken on purpose, to be found
 
-Exit status: 0 explored, whatever came of the peers; 1 Tontine's own mailbox wedged, tore or lost;
-2 wrong usage; 128 + n ended early by signal n.")]
+Exit status: 0 explored, whatever came of the peers; 1 Tontine's own mailbox
+wedged, tore or lost; 2 wrong usage; 128 + n ended early by signal n.")]
 pub(crate) struct Crash {
     /// What to explore: pipe, robust-ring, … All where none is named, except the controls.
     #[arg(value_name = "TARGET")]
@@ -201,20 +209,23 @@ fn point(text: &str) -> Result<Point, String> {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A message is acknowledged when its line is written to standard output. Should the reader die before
-that, its successor gets the message; so nothing is lost, and a line may come twice.
+A message is acknowledged when its line is written to standard output. Should
+the reader die before that, its successor gets the message; so nothing is lost,
+and a line may come twice.
 
-Ctrl-C, SIGTERM and SIGHUP close the mailbox and remove the socket; so does a standard output that
-nobody reads any more. Senders keep what was not read. PATH.lock stays: it keeps two owners apart.
+Ctrl-C, SIGTERM and SIGHUP close the mailbox and remove the socket; so does a
+standard output that nobody reads any more. Senders keep what was not read.
+PATH.lock stays: it keeps two owners apart.
 
 Examples:
   tontine recv /run/user/1000/jobs           prints messages until it is stopped
   tontine recv --count 1 --timeout 5 @jobs   waits 5 seconds for one message
-  tontine recv --wait /run/user/1000/jobs    stands by, to take over when the reader dies
+  tontine recv --wait /run/user/1000/jobs    takes over when the reader dies
 
-Exit status: 0 --count messages were printed, or --timeout passed without --count, or nobody reads
-standard output any more; 1 anything else went wrong, as when the path has a living owner, or
---count messages did not come; 2 wrong usage; 128 + n ended by signal n.")]
+Exit status: 0 --count messages were printed, or --timeout passed without
+--count, or nobody reads standard output any more; 1 anything else went wrong,
+as when the path has a living owner, or --count messages did not come; 2 wrong
+usage; 128 + n ended by signal n.")]
 pub(crate) struct Recv {
     /// Where to receive: a path, or @ and a name that needs no folder.
     #[arg(value_name = "PATH")]
@@ -230,7 +241,7 @@ pub(crate) struct Recv {
     pub(crate) count: Option<u64>,
 
     /// End when no message has come for so long.
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub(crate) timeout: Option<Duration>,
 
     /// Where the path has a living owner, wait for its end.
@@ -240,17 +251,18 @@ pub(crate) struct Recv {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Without --wait and --unread it ends when everything is sent, which may be before it is read: what a
-reader that dies then has not read is gone.
+Without --wait and --unread it ends when everything is sent, which may be before
+it is read: what a reader that dies then has not read is gone.
 
 Examples:
   seq 3 | tontine send /run/user/1000/jobs
-  seq 3 | tontine send --wait @jobs                    ends when all is read, by whomever
+  seq 3 | tontine send --wait @jobs          ends when all is read, by whomever
   find . -print0 | tontine send --null @jobs
-  tontine send --unread @jobs < todo > left            what a dead reader left is in `left`
+  tontine send --unread @jobs < todo > left  `left` is what a dead reader left
 
-Exit status: 0 everything was sent, and with --wait or --unread everything was read; 1 anything
-else, as when nobody receives there or the reader died; 2 wrong usage.")]
+Exit status: 0 everything was sent, and with --wait or --unread everything was
+read; 1 anything else, as when nobody receives there or the reader died; 2 wrong
+usage.")]
 pub(crate) struct Send {
     /// Where to send: a path, or @ and a name that needs no folder.
     #[arg(value_name = "PATH")]
@@ -286,4 +298,30 @@ pub(crate) enum Format {
 /// The whole definition, for the manual page and the completions.
 pub(crate) fn definition() -> clap::Command {
     Cli::command()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Broken at 100 columns, the paragraphs were broken again at 80, after every second word.
+    #[test]
+    fn what_stands_below_the_options_fits_a_terminal_of_80_columns() {
+        let whole = definition();
+        let all = std::iter::once(&whole).chain(whole.get_subcommands());
+        let mut lines = 0;
+        for command in all {
+            let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            for line in text.lines() {
+                assert!(line.chars().count() <= 80, "{}: {line}", command.get_name());
+                lines += 1;
+            }
+        }
+        assert!(lines > 40, "{lines}");
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        definition().debug_assert();
+    }
 }
