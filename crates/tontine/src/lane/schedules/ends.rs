@@ -1,106 +1,26 @@
-//! Whole protocols of the lane in many random schedules, with deaths in them.
-//!
-//! Senders and a receiver as the mailbox makes them, over the library's own Writer and Reader: they
-//! grow, give back, close, die and hand over. What the operating system does is modelled: the
-//! queue of the socket by a [`VecDeque`], the control page by a few words, the life word by a flag
-//! that is set when a thread has stopped. Each access to anything shared is a point at which
-//! shuttle may switch, and at which a thread may die ([`Pace`]). Weak memory is not shown here:
-//! that is `models`.
+//! The two ends as the mailbox makes them, over the library's own Writer and Reader: [`Sender`] and
+//! [`Receiver`], and what stands between them, the socket, the control page ([`Link`]) and the
+//! address ([`Door`]).
 
 use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 use std::sync::{Arc, Mutex};
 
-use shuttle::rand::{Rng, thread_rng};
 use shuttle::thread;
 
-use super::page::{CLOSED, GIVE_BACK};
-use super::position;
-use super::region::Region;
-use super::region::model::Heap;
-use super::{Found, Reader, Room, Writer};
+use super::pace::{Chunk, Pace};
+use crate::lane::page::{CLOSED, GIVE_BACK};
+use crate::lane::position;
+use crate::lane::region::Region;
+use crate::lane::region::model::Heap;
+use crate::lane::{Found, Reader, Room, Writer};
 use crate::sync::{AtomicU64, Ordering};
 
 const SMALL: u32 = 8;
 /// Chunks of a lane have so many bytes in all.
 const CAP: u64 = 1024 + 512 + 256;
-const MESSAGES: u32 = 12;
-
-/// One thread's way through the protocol.
-#[derive(Clone)]
-struct Pace {
-    switch: Arc<shuttle::sync::atomic::AtomicU32>,
-    /// Dies at the step at which this is 0.
-    left: Arc<AtomicU32>,
-}
-
-/// How a thread leaves that dies.
-struct Died;
-
-impl Pace {
-    fn new(steps: u32) -> Self {
-        let switch = Arc::new(shuttle::sync::atomic::AtomicU32::new(0));
-        Self { switch, left: Arc::new(AtomicU32::new(steps)) }
-    }
-
-    fn immortal() -> Self {
-        Self::new(u32::MAX)
-    }
-
-    /// Dies somewhere, or does not come so far.
-    fn mortal() -> Self {
-        Self::new(thread_rng().gen_range(0..400))
-    }
-
-    /// Before each access to what is shared.
-    fn step(&self) {
-        self.switch.load(Ordering::SeqCst);
-        let left = self.left.load(Ordering::Relaxed);
-        if left == 0 {
-            // Past the panic hook: this is no failure.
-            resume_unwind(Box::new(Died));
-        }
-        self.left.store(left - 1, Ordering::Relaxed);
-    }
-}
-
-/// Runs what may die; tells whether it did.
-fn lives<T>(body: impl FnOnce() -> T) -> Option<T> {
-    match catch_unwind(AssertUnwindSafe(body)) {
-        Ok(value) => Some(value),
-        Err(payload) if payload.is::<Died>() => None,
-        Err(failure) => resume_unwind(failure),
-    }
-}
-
-/// One end's view of a chunk.
-#[derive(Clone)]
-struct Chunk {
-    heap: Heap,
-    pace: Pace,
-}
-
-impl Region for Chunk {
-    fn word(&self, at: usize) -> &AtomicU64 {
-        self.pace.step();
-        self.heap.word(at)
-    }
-
-    fn copy_in(&self, at: usize, bytes: &[u8]) {
-        for (index, piece) in bytes.chunks(8).enumerate() {
-            self.pace.step();
-            self.heap.copy_in(at + 8 * index, piece);
-        }
-    }
-
-    fn copy_out(&self, at: usize, length: usize, into: &mut Vec<u8>) {
-        for start in (0..length).step_by(8) {
-            self.pace.step();
-            self.heap.copy_out(at + start, (length - start).min(8), into);
-        }
-    }
-}
+/// That each sender has to send.
+pub(super) const MESSAGES: u32 = 12;
 
 /// What both ends of a lane share beside its chunks: a socket and a control page.
 #[derive(Default)]
@@ -112,7 +32,7 @@ struct Link {
 }
 
 /// `number` of `sender`, of a length of its own.
-fn message(sender: u32, number: u32) -> Vec<u8> {
+pub(super) fn message(sender: u32, number: u32) -> Vec<u8> {
     let length = 8 + (number * 23 + sender * 11) as usize % 90;
     let mut bytes = vec![number as u8; length];
     bytes[..4].copy_from_slice(&number.to_le_bytes());
@@ -130,14 +50,14 @@ struct HandOver {
 
 /// Where hand-overs wait for a receiver.
 #[derive(Default)]
-struct Door {
+pub(super) struct Door {
     waiting: Mutex<VecDeque<HandOver>>,
     /// Senders that will not come again.
-    ended: AtomicUsize,
+    pub(super) ended: AtomicUsize,
 }
 
 /// As `mailbox::Sender`.
-struct Sender {
+pub(super) struct Sender {
     name: u32,
     writer: Writer<Chunk>,
     link: Arc<Link>,
@@ -148,7 +68,7 @@ struct Sender {
 }
 
 impl Sender {
-    fn connect(name: u32, pace: Pace, door: &Arc<Door>, sent: Arc<AtomicU32>) -> Self {
+    pub(super) fn connect(name: u32, pace: Pace, door: &Arc<Door>, sent: Arc<AtomicU32>) -> Self {
         let chunk = Chunk { heap: Heap::new(1 << SMALL), pace: pace.clone() };
         let mut sender = Self {
             name,
@@ -240,7 +160,7 @@ impl Sender {
     }
 
     /// Sends all, and hands over until all is read; takes back what a closed receiver left.
-    fn run(&mut self) -> Vec<Vec<u8>> {
+    pub(super) fn run(&mut self) -> Vec<Vec<u8>> {
         let open = (0..MESSAGES).all(|number| self.send(number));
         while open && !self.writer.is_read() && self.ready() {
             self.refresh();
@@ -252,34 +172,34 @@ impl Sender {
 }
 
 /// As a mailbox's lane.
-struct Lane {
+pub(super) struct Lane {
     reader: Reader<Chunk>,
     link: Arc<Link>,
     chunks: VecDeque<(Heap, u32)>,
 }
 
 /// As `mailbox::Mailbox`.
-struct Receiver {
-    lanes: Vec<Lane>,
+pub(super) struct Receiver {
+    pub(super) lanes: Vec<Lane>,
     pace: Pace,
     door: Arc<Door>,
-    taken: Arc<Mutex<Taken>>,
+    pub(super) taken: Arc<Mutex<Taken>>,
 }
 
 /// What became of messages, for the end of the test.
 #[derive(Default)]
-struct Taken {
+pub(super) struct Taken {
     /// As they came, with each one's sender.
-    delivered: Vec<Vec<u8>>,
-    acknowledged: Vec<Vec<u8>>,
+    pub(super) delivered: Vec<Vec<u8>>,
+    pub(super) acknowledged: Vec<Vec<u8>>,
 }
 
 impl Receiver {
-    fn new(pace: Pace, door: &Arc<Door>) -> Self {
+    pub(super) fn new(pace: Pace, door: &Arc<Door>) -> Self {
         Self { lanes: Vec::new(), pace, door: door.clone(), taken: Arc::default() }
     }
 
-    fn accept(&mut self) {
+    pub(super) fn accept(&mut self) {
         self.pace.step();
         // Lanes are known from here on to whoever notes this one's death.
         let come = std::mem::take(&mut *self.door.waiting.lock().expect("nobody dies with it"));
@@ -332,7 +252,7 @@ impl Receiver {
     }
 
     /// Receives until so many senders have ended, or so many messages have come.
-    fn run(&mut self, senders: usize, most: usize) {
+    pub(super) fn run(&mut self, senders: usize, most: usize) {
         loop {
             self.accept();
             // Before the look: who has ended by now writes nothing after it.
@@ -348,7 +268,7 @@ impl Receiver {
         }
     }
 
-    fn close(&self) {
+    pub(super) fn close(&self) {
         for lane in &self.lanes {
             self.pace.step();
             lane.link.state.fetch_or(CLOSED, Ordering::Relaxed);
@@ -356,135 +276,9 @@ impl Receiver {
     }
 
     /// The kernel's word of its death, to everybody who knows it or waits at its door.
-    fn mark_dead(&self) {
+    pub(super) fn mark_dead(&self) {
         for lane in &self.lanes {
             lane.link.receiver_died.store(true, Ordering::Relaxed);
         }
     }
-}
-
-/// Those of `messages` that are one sender's, by their numbers.
-fn numbers(messages: &[Vec<u8>], sender: u32) -> Vec<u32> {
-    let number = |bytes: &[u8]| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-    let from = |bytes: &[u8]| u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
-    let own = messages.iter().filter(|message| from(message) == sender);
-    own.map(|bytes| {
-        assert_eq!(*bytes, message(sender, number(bytes)), "a torn message");
-        number(bytes)
-    })
-    .collect()
-}
-
-fn begin_senders(count: u32, pace: fn() -> Pace, door: &Arc<Door>) -> Vec<Sending> {
-    (0..count)
-        .map(|name| {
-            let (pace, door) = (pace(), door.clone());
-            let sent: Arc<AtomicU32> = Arc::default();
-            let counted = sent.clone();
-            let handle = thread::spawn(move || {
-                let back = lives(|| Sender::connect(name, pace, &door, counted).run());
-                door.ended.fetch_add(1, Ordering::Relaxed);
-                back
-            });
-            Sending { sent, handle }
-        })
-        .collect()
-}
-
-struct Sending {
-    sent: Arc<AtomicU32>,
-    /// What it took back; nothing where it died.
-    handle: thread::JoinHandle<Option<Vec<Vec<u8>>>>,
-}
-
-/// Two senders, one receiver that closes after so many messages.
-fn growth_and_close() {
-    let door = Arc::new(Door::default());
-    let sending = begin_senders(2, Pace::immortal, &door);
-    let most = thread_rng().gen_range(1..=2 * MESSAGES as usize);
-    let mut receiver = Receiver::new(Pace::immortal(), &door);
-    receiver.run(2, most);
-    // Whoever knocks from here on finds a closed door.
-    while receiver.lanes.len() < 2 {
-        receiver.accept();
-        thread::yield_now();
-    }
-    receiver.close();
-    let acknowledged = receiver.taken.lock().expect("no panic").acknowledged.clone();
-    for (name, one) in (0..).zip(sending) {
-        let back = one.handle.join().expect("no panic").expect("immortal");
-        let mut whole = numbers(&acknowledged, name);
-        whole.extend(numbers(&back, name));
-        let sent = one.sent.load(Ordering::Relaxed);
-        assert_eq!(whole, (0..sent).collect::<Vec<_>>(), "lost or twice, of sender {name}");
-    }
-}
-
-/// A receiver that dies, another that dies, and one that does not.
-fn succession() {
-    let door = Arc::new(Door::default());
-    let sending = begin_senders(2, Pace::immortal, &door);
-    let mut reigns = Vec::new();
-    for pace in [Pace::mortal(), Pace::mortal(), Pace::immortal()] {
-        let mut receiver = Receiver::new(pace, &door);
-        // A reign ends by death; the last one when everything has come.
-        let died = lives(|| receiver.run(2, usize::MAX)).is_none();
-        receiver.mark_dead();
-        reigns.push(receiver.taken);
-        if !died {
-            break;
-        }
-    }
-    for (name, one) in (0..).zip(sending) {
-        let back = one.handle.join().expect("no panic").expect("immortal");
-        assert!(back.is_empty(), "all was received");
-        let mut acknowledged = 0;
-        for taken in &reigns {
-            let taken = taken.lock().expect("no panic");
-            let delivered = numbers(&taken.delivered, name);
-            let count = delivered.len() as u32;
-            // From the first that nobody acknowledged on, in order; one more than acknowledged at
-            // most.
-            assert_eq!(delivered, (acknowledged..acknowledged + count).collect::<Vec<_>>());
-            let done = numbers(&taken.acknowledged, name).len() as u32;
-            assert!(count - done <= 1, "{count} delivered, {done} acknowledged");
-            acknowledged += done;
-        }
-        assert_eq!(acknowledged, MESSAGES);
-    }
-}
-
-/// Two senders that die somewhere.
-fn dying_senders() {
-    let door = Arc::new(Door::default());
-    let sending = begin_senders(2, Pace::mortal, &door);
-    let mut receiver = Receiver::new(Pace::immortal(), &door);
-    receiver.run(2, usize::MAX);
-    let delivered = &receiver.taken.lock().expect("no panic").delivered;
-    for (name, one) in (0..).zip(sending) {
-        one.handle.join().expect("no panic");
-        let sent = one.sent.load(Ordering::Relaxed);
-        assert_eq!(numbers(delivered, name), (0..sent).collect::<Vec<_>>());
-    }
-}
-
-/// Both schedulers: uniformly random switches, and few switches at bad moments.
-fn explore(body: fn()) {
-    shuttle::check_random(body, 150);
-    shuttle::check_pct(body, 150, 3);
-}
-
-#[test]
-fn closed_lanes_lose_nothing() {
-    explore(growth_and_close);
-}
-
-#[test]
-fn successors_read_on_where_the_dead_acknowledged() {
-    explore(succession);
-}
-
-#[test]
-fn dead_senders_leave_whole_messages() {
-    explore(dying_senders);
 }

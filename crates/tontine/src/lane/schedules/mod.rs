@@ -1,0 +1,146 @@
+//! Whole protocols of the lane in many random schedules, with deaths in them.
+//!
+//! Senders and a receiver ([`ends`]) grow, give back, close, die and hand over. What the operating
+//! system does is modelled: the queue of the socket by a [`VecDeque`](std::collections::VecDeque),
+//! the control page by a few words, the life word by a flag that is set when a thread has stopped.
+//! Each access to anything shared is a point at which shuttle may switch, and at which a thread may
+//! die ([`pace`]). Weak memory is not shown here: that is `models`.
+
+mod ends;
+mod pace;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+
+use shuttle::rand::{Rng, thread_rng};
+use shuttle::thread;
+
+use crate::sync::Ordering;
+use ends::{Door, MESSAGES, Receiver, Sender, message};
+use pace::{Pace, lives};
+
+/// Those of `messages` that are one sender's, by their numbers.
+fn numbers(messages: &[Vec<u8>], sender: u32) -> Vec<u32> {
+    let number = |bytes: &[u8]| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+    let from = |bytes: &[u8]| u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
+    let own = messages.iter().filter(|message| from(message) == sender);
+    own.map(|bytes| {
+        assert_eq!(*bytes, message(sender, number(bytes)), "a torn message");
+        number(bytes)
+    })
+    .collect()
+}
+
+fn begin_senders(count: u32, pace: fn() -> Pace, door: &Arc<Door>) -> Vec<Sending> {
+    (0..count)
+        .map(|name| {
+            let (pace, door) = (pace(), door.clone());
+            let sent: Arc<AtomicU32> = Arc::default();
+            let counted = sent.clone();
+            let handle = thread::spawn(move || {
+                let back = lives(|| Sender::connect(name, pace, &door, counted).run());
+                door.ended.fetch_add(1, Ordering::Relaxed);
+                back
+            });
+            Sending { sent, handle }
+        })
+        .collect()
+}
+
+struct Sending {
+    sent: Arc<AtomicU32>,
+    /// What it took back; nothing where it died.
+    handle: thread::JoinHandle<Option<Vec<Vec<u8>>>>,
+}
+
+/// Two senders, one receiver that closes after so many messages.
+fn growth_and_close() {
+    let door = Arc::new(Door::default());
+    let sending = begin_senders(2, Pace::immortal, &door);
+    let most = thread_rng().gen_range(1..=2 * MESSAGES as usize);
+    let mut receiver = Receiver::new(Pace::immortal(), &door);
+    receiver.run(2, most);
+    // Whoever knocks from here on finds a closed door.
+    while receiver.lanes.len() < 2 {
+        receiver.accept();
+        thread::yield_now();
+    }
+    receiver.close();
+    let acknowledged = receiver.taken.lock().expect("no panic").acknowledged.clone();
+    for (name, one) in (0..).zip(sending) {
+        let back = one.handle.join().expect("no panic").expect("immortal");
+        let mut whole = numbers(&acknowledged, name);
+        whole.extend(numbers(&back, name));
+        let sent = one.sent.load(Ordering::Relaxed);
+        assert_eq!(whole, (0..sent).collect::<Vec<_>>(), "lost or twice, of sender {name}");
+    }
+}
+
+/// A receiver that dies, another that dies, and one that does not.
+fn succession() {
+    let door = Arc::new(Door::default());
+    let sending = begin_senders(2, Pace::immortal, &door);
+    let mut reigns = Vec::new();
+    for pace in [Pace::mortal(), Pace::mortal(), Pace::immortal()] {
+        let mut receiver = Receiver::new(pace, &door);
+        // A reign ends by death; the last one when everything has come.
+        let died = lives(|| receiver.run(2, usize::MAX)).is_none();
+        receiver.mark_dead();
+        reigns.push(receiver.taken);
+        if !died {
+            break;
+        }
+    }
+    for (name, one) in (0..).zip(sending) {
+        let back = one.handle.join().expect("no panic").expect("immortal");
+        assert!(back.is_empty(), "all was received");
+        let mut acknowledged = 0;
+        for taken in &reigns {
+            let taken = taken.lock().expect("no panic");
+            let delivered = numbers(&taken.delivered, name);
+            let count = delivered.len() as u32;
+            // From the first that nobody acknowledged on, in order; one more than acknowledged at
+            // most.
+            assert_eq!(delivered, (acknowledged..acknowledged + count).collect::<Vec<_>>());
+            let done = numbers(&taken.acknowledged, name).len() as u32;
+            assert!(count - done <= 1, "{count} delivered, {done} acknowledged");
+            acknowledged += done;
+        }
+        assert_eq!(acknowledged, MESSAGES);
+    }
+}
+
+/// Two senders that die somewhere.
+fn dying_senders() {
+    let door = Arc::new(Door::default());
+    let sending = begin_senders(2, Pace::mortal, &door);
+    let mut receiver = Receiver::new(Pace::immortal(), &door);
+    receiver.run(2, usize::MAX);
+    let delivered = &receiver.taken.lock().expect("no panic").delivered;
+    for (name, one) in (0..).zip(sending) {
+        one.handle.join().expect("no panic");
+        let sent = one.sent.load(Ordering::Relaxed);
+        assert_eq!(numbers(delivered, name), (0..sent).collect::<Vec<_>>());
+    }
+}
+
+/// Both schedulers: uniformly random switches, and few switches at bad moments.
+fn explore(body: fn()) {
+    shuttle::check_random(body, 150);
+    shuttle::check_pct(body, 150, 3);
+}
+
+#[test]
+fn closed_lanes_lose_nothing() {
+    explore(growth_and_close);
+}
+
+#[test]
+fn successors_read_on_where_the_dead_acknowledged() {
+    explore(succession);
+}
+
+#[test]
+fn dead_senders_leave_whole_messages() {
+    explore(dying_senders);
+}

@@ -1,0 +1,89 @@
+//! A thread's way through a protocol: where it may be switched away, and where it dies.
+//!
+//! [`Pace`] is a step before each access to anything shared, [`Chunk`] a region that takes them,
+//! [`lives`] runs what may die.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+
+use shuttle::rand::{Rng, thread_rng};
+
+use crate::lane::region::Region;
+use crate::lane::region::model::Heap;
+use crate::sync::{AtomicU64, Ordering};
+
+/// One thread's way through the protocol.
+#[derive(Clone)]
+pub(super) struct Pace {
+    switch: Arc<shuttle::sync::atomic::AtomicU32>,
+    /// Dies at the step at which this is 0.
+    left: Arc<AtomicU32>,
+}
+
+/// How a thread leaves that dies.
+struct Died;
+
+impl Pace {
+    fn new(steps: u32) -> Self {
+        let switch = Arc::new(shuttle::sync::atomic::AtomicU32::new(0));
+        Self { switch, left: Arc::new(AtomicU32::new(steps)) }
+    }
+
+    pub(super) fn immortal() -> Self {
+        Self::new(u32::MAX)
+    }
+
+    /// Dies somewhere, or does not come so far.
+    pub(super) fn mortal() -> Self {
+        Self::new(thread_rng().gen_range(0..400))
+    }
+
+    /// Before each access to what is shared.
+    pub(super) fn step(&self) {
+        self.switch.load(Ordering::SeqCst);
+        let left = self.left.load(Ordering::Relaxed);
+        if left == 0 {
+            // Past the panic hook: this is no failure.
+            resume_unwind(Box::new(Died));
+        }
+        self.left.store(left - 1, Ordering::Relaxed);
+    }
+}
+
+/// Runs what may die; tells whether it did.
+pub(super) fn lives<T>(body: impl FnOnce() -> T) -> Option<T> {
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(value) => Some(value),
+        Err(payload) if payload.is::<Died>() => None,
+        Err(failure) => resume_unwind(failure),
+    }
+}
+
+/// One end's view of a chunk.
+#[derive(Clone)]
+pub(super) struct Chunk {
+    pub(super) heap: Heap,
+    pub(super) pace: Pace,
+}
+
+impl Region for Chunk {
+    fn word(&self, at: usize) -> &AtomicU64 {
+        self.pace.step();
+        self.heap.word(at)
+    }
+
+    fn copy_in(&self, at: usize, bytes: &[u8]) {
+        for (index, piece) in bytes.chunks(8).enumerate() {
+            self.pace.step();
+            self.heap.copy_in(at + 8 * index, piece);
+        }
+    }
+
+    fn copy_out(&self, at: usize, length: usize, into: &mut Vec<u8>) {
+        for start in (0..length).step_by(8) {
+            self.pace.step();
+            self.heap.copy_out(at + start, (length - start).min(8), into);
+        }
+    }
+}
