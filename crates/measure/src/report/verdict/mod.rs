@@ -5,10 +5,17 @@
 //! the mechanism and stands here; which of them wins is found in the run. Neighbours:
 //! [`super::markdown`] and [`super::html`] print the sentences.
 
+mod answer;
+mod sentence;
+
 use super::format::{self, Shown};
 use super::schema::{Cell, Results, Status};
 use crate::experiment::Params;
 use crate::size::Size;
+use answer::Score;
+
+pub use answer::Answer;
+pub use sentence::{Part, Sentence};
 
 /// Mechanisms of the kernel or the C library whose receiver sleeps until it is woken.
 const BLOCKING: [&str; 12] = [
@@ -36,64 +43,6 @@ const NO_SYSTEM_CALL: [&str; 7] = [
     "own-robust-list",
     "polling-thread",
 ];
-
-/// A piece of a sentence.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Part {
-    /// Plain words.
-    Words(String),
-    /// The name of a variant.
-    Name(String),
-    /// A figure.
-    Figure(String),
-    /// What stands in brackets behind a figure: its interval.
-    Interval(String),
-}
-
-/// One statement about this machine.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Sentence {
-    /// Its pieces, in order.
-    pub parts: Vec<Part>,
-}
-
-impl Sentence {
-    /// The sentence without any markup.
-    pub fn plain(&self) -> String {
-        self.parts
-            .iter()
-            .map(|part| match part {
-                Part::Words(text)
-                | Part::Name(text)
-                | Part::Figure(text)
-                | Part::Interval(text) => text.as_str(),
-            })
-            .collect()
-    }
-
-    fn words(mut self, text: &str) -> Self {
-        self.parts.push(Part::Words(text.into()));
-        self
-    }
-
-    fn name(mut self, name: &str) -> Self {
-        self.parts.push(Part::Name(name.into()));
-        self
-    }
-
-    fn figure(mut self, shown: &Shown) -> Self {
-        self.parts.push(Part::Figure(shown.value.clone()));
-        if !shown.interval.is_empty() {
-            self.parts.push(Part::Words(" ".into()));
-            self.parts.push(Part::Interval(format!("({})", shown.interval)));
-        }
-        self
-    }
-
-    fn where_measured(self, params: &Params) -> Self {
-        if params.is_empty() { self } else { self.words(&format!(" [{}]", format::params(params))) }
-    }
-}
 
 /// One line about the run: when, how much, which schema.
 pub fn run_line(results: &Results) -> String {
@@ -351,59 +300,6 @@ impl<'a> Cells<'a> {
             .copied()
             .filter(|cell| names.contains(&cell.variant.as_str()))
             .min_by(|a, b| f64::total_cmp(&upper(a), &upper(b)))
-    }
-}
-
-/// What became of one thing tried.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
-    /// The mechanism said what an ideal one would.
-    Right,
-    /// It said the opposite.
-    Wrong,
-    /// It could not be asked.
-    Untried,
-}
-
-impl Answer {
-    /// Judges what a mechanism said: an answer is its first word, `alive` or `dead`; anything else
-    /// is the reason why it could not be tried.
-    pub fn of(truth: &str, says: &str) -> Self {
-        let word = |text: &str| {
-            let end = text.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(text.len());
-            text[..end].to_ascii_lowercase()
-        };
-        match word(says) {
-            _ if says == truth => Self::Right,
-            answer if answer != "alive" && answer != "dead" => Self::Untried,
-            answer if answer == word(truth) => Self::Right,
-            _ => Self::Wrong,
-        }
-    }
-}
-
-/// How a variant did on the events that were tried.
-struct Score {
-    right: usize,
-    /// Events that it answered wrongly.
-    wrong: Vec<String>,
-}
-
-impl Score {
-    fn of(results: &Results, variant: &str) -> Self {
-        let mut score = Self { right: 0, wrong: Vec::new() };
-        for row in results.tried.iter().filter(|row| row.variant == variant) {
-            match Answer::of(&row.tried.truth, &row.tried.says) {
-                Answer::Right => score.right += 1,
-                Answer::Wrong => score.wrong.push(row.tried.event.clone()),
-                Answer::Untried => {}
-            }
-        }
-        score
-    }
-
-    fn asked(&self) -> usize {
-        self.right + self.wrong.len()
     }
 }
 

@@ -4,20 +4,23 @@
 //! [`super::timing`] and the queue of [`crate::experiment::queue_with_check`] compile it in place.
 //! [`with_check!`](crate::with_check) turns a variant's name into the type.
 //!
+//! Those that wait for a hang-up are in `waits`, the thread that asks procfs in `polling`, the rest
+//! here.
+//!
 //! Neighbours: [`super::monitored`] is the process that they watch, [`super::word`] the words that
 //! some of them read.
 
-#![allow(unsafe_code, reason = "system calls that take a bare signal number or an fd_set")]
+#![allow(unsafe_code, reason = "system calls that take a bare signal number")]
+
+mod polling;
+#[cfg(test)]
+pub mod refused;
+mod waits;
 
 use std::io;
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::thread::JoinHandle;
-use std::time::Duration;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use rustix::event::epoll;
 use rustix::fs::{Access, AtFlags, accessat};
 use rustix::io::Errno;
 
@@ -28,8 +31,8 @@ use super::word::{FUTEX_TID_MASK, Page, is_held};
 use crate::mechanism::mailbox;
 use crate::trouble::{During, Result, Trouble};
 
-/// How often the polling thread looks.
-pub const POLLING_PERIOD: Duration = Duration::from_millis(1);
+pub use polling::{POLLING_PERIOD, PollingThread};
+pub use waits::{Epoll, Poll, Select};
 
 /// One way of asking.
 pub trait Check {
@@ -198,106 +201,6 @@ impl Check for TryLock<'_> {
     }
 }
 
-/// `epoll_wait` that returns at once.
-pub struct Epoll {
-    set: OwnedFd,
-}
-
-impl Epoll {
-    /// On a set without descriptors: a price, no check.
-    ///
-    /// # Errors
-    /// Skipped, where epoll is refused.
-    pub fn of_nothing() -> Result<Self> {
-        let set = epoll::create(epoll::CreateFlags::CLOEXEC).setting_up("epoll_create1")?;
-        Ok(Self { set })
-    }
-
-    /// On a connection; it reports the hang-up.
-    ///
-    /// # Errors
-    /// Skipped, where epoll is refused.
-    pub fn of(line: BorrowedFd<'_>) -> Result<Self> {
-        let this = Self::of_nothing()?;
-        let hang_up = epoll::EventFlags::RDHUP;
-        epoll::add(&this.set, line, epoll::EventData::new_u64(0), hang_up)
-            .setting_up("epoll_ctl")?;
-        Ok(this)
-    }
-}
-
-impl Check for Epoll {
-    const CALL: &'static str = "epoll_wait";
-
-    #[inline(always)]
-    fn look(&self) -> std::result::Result<bool, Errno> {
-        let mut event = MaybeUninit::<libc::epoll_event>::uninit();
-        // Not rustix's: that is epoll_pwait2, which also fetches a time and so costs half as much
-        // again. SAFETY: there is room for the one event that is asked for.
-        let ready = unsafe { libc::epoll_wait(self.set.as_raw_fd(), event.as_mut_ptr(), 1, 0) };
-        nothing_ready(ready)
-    }
-}
-
-/// `poll` on the connection.
-pub struct Poll<'a>(pub BorrowedFd<'a>);
-
-impl Check for Poll<'_> {
-    const CALL: &'static str = "poll";
-
-    #[inline(always)]
-    fn look(&self) -> std::result::Result<bool, Errno> {
-        let mut line = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLRDHUP, revents: 0 };
-        // Not rustix's: that is ppoll, as above.
-        // SAFETY: one descriptor is named and one entry given.
-        nothing_ready(unsafe { libc::poll(&mut line, 1, 0) })
-    }
-}
-
-/// `select` on the connection: readable means hung up, as the monitored process sends nothing.
-pub struct Select(RawFd);
-
-impl Select {
-    /// On that connection.
-    ///
-    /// # Errors
-    /// Skipped, where the descriptor's number is beyond what `select` can name.
-    pub fn of(line: BorrowedFd<'_>) -> Result<Self> {
-        let fd = line.as_raw_fd();
-        if fd as usize >= libc::FD_SETSIZE {
-            return Err(Trouble::skip(format!(
-                "select: descriptor {fd} is beyond FD_SETSIZE ({})",
-                libc::FD_SETSIZE
-            )));
-        }
-        Ok(Self(fd))
-    }
-}
-
-impl Check for Select {
-    const CALL: &'static str = "select";
-
-    #[inline(always)]
-    fn look(&self) -> std::result::Result<bool, Errno> {
-        let mut readable = MaybeUninit::<libc::fd_set>::uninit();
-        let mut at_once = libc::timeval { tv_sec: 0, tv_usec: 0 };
-        // SAFETY: FD_ZERO initialises the set; the descriptor is below FD_SETSIZE; null sets are
-        // allowed.
-        let ready = unsafe {
-            libc::FD_ZERO(readable.as_mut_ptr());
-            libc::FD_SET(self.0, readable.as_mut_ptr());
-            let none = std::ptr::null_mut();
-            libc::select(self.0 + 1, readable.as_mut_ptr(), none, none, &mut at_once)
-        };
-        nothing_ready(ready)
-    }
-}
-
-/// What a wait that returns at once says: nothing is ready, so nobody has hung up.
-fn nothing_ready(ready: i32) -> std::result::Result<bool, Errno> {
-    if ready < 0 { Err(last_errno()) } else { Ok(ready == 0) }
-}
-
 /// `kill(pid, 0)`, with the number that the process says it has.
 pub struct Kill(pub i32);
 
@@ -361,80 +264,6 @@ impl Check for Procfs<'_> {
     }
 }
 
-/// A flag that a thread publishes, which asks procfs every [`POLLING_PERIOD`].
-pub struct PollingThread {
-    shared: Arc<Published>,
-    thread: Option<JoinHandle<()>>,
-}
-
-#[derive(Default)]
-struct Published {
-    alive: AtomicBool,
-    looks: AtomicU64,
-    stop: AtomicBool,
-}
-
-impl PollingThread {
-    /// Starts the thread, which has looked once when this returns.
-    ///
-    /// # Errors
-    /// Skipped, where the system refuses a thread, a descriptor or the look.
-    pub fn of(monitored: &Monitored) -> Result<Self> {
-        let directory = passed(monitored)?.try_clone_to_owned().setting_up("dup")?;
-        // The thread can only publish "not alive", whatever the reason.
-        Procfs(directory.as_fd()).probe()?;
-        let shared = Arc::new(Published::default());
-        let publish = Arc::clone(&shared);
-        let thread = std::thread::Builder::new()
-            .spawn(move || {
-                while !publish.stop.load(Ordering::Relaxed) {
-                    let alive = Procfs(directory.as_fd()).look().unwrap_or(false);
-                    publish.alive.store(alive, Ordering::Relaxed);
-                    publish.looks.fetch_add(1, Ordering::Relaxed);
-                    std::thread::park_timeout(POLLING_PERIOD);
-                }
-            })
-            .setting_up("clone of the polling thread")?;
-        let this = Self { shared, thread: Some(thread) };
-        this.until_looked_again(1)?;
-        Ok(this)
-    }
-
-    /// Waits for `looks` more looks, so that what happened before now has been seen.
-    fn until_looked_again(&self, looks: u64) -> Result<()> {
-        let enough = self.shared.looks.load(Ordering::Relaxed) + looks;
-        for _ in 0..5_000 {
-            if self.shared.looks.load(Ordering::Relaxed) >= enough {
-                return Ok(());
-            }
-            std::thread::sleep(POLLING_PERIOD);
-        }
-        Err(Trouble::fail("the polling thread did not look within five seconds"))
-    }
-}
-
-impl Check for PollingThread {
-    #[inline(always)]
-    fn look(&self) -> std::result::Result<bool, Errno> {
-        Ok(self.shared.alive.load(Ordering::Relaxed))
-    }
-
-    fn settle(&self) -> Result<()> {
-        // A look may have begun before the event: only the second one counts.
-        self.until_looked_again(2)
-    }
-}
-
-impl Drop for PollingThread {
-    fn drop(&mut self) {
-        self.shared.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
-            let _ = thread.join();
-        }
-    }
-}
-
 fn passed(monitored: &Monitored) -> Result<BorrowedFd<'_>> {
     monitored.passed().ok_or_else(|| Trouble::fail("the monitored process passed no descriptor"))
 }
@@ -452,37 +281,4 @@ fn gone_is_no(returned: i64) -> std::result::Result<bool, Errno> {
 
 fn last_errno() -> Errno {
     Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::INVAL)
-}
-
-/// Threads that the system refuses a call, for tests.
-#[cfg(test)]
-pub mod refused {
-    use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
-
-    use crate::trouble::Result;
-
-    /// Variant, calls that are refused, the name that the skip must give.
-    pub const CASES: [(&str, &[i64], &str); 4] = [
-        ("kill-0", &[libc::SYS_kill], "kill"),
-        ("pidfd-signal-0", &[libc::SYS_pidfd_send_signal], "pidfd_send_signal"),
-        ("procfs-faccessat", &[libc::SYS_faccessat, libc::SYS_faccessat2], "faccessat"),
-        ("polling-thread", &[libc::SYS_faccessat, libc::SYS_faccessat2], "faccessat"),
-    ];
-
-    /// Runs `body` in a thread of its own, to which `calls` fail with EPERM; `None` where the
-    /// system has no filters. Children that could not be killed end with the thread.
-    pub fn inside(calls: &[i64], body: impl FnOnce() -> Result<()> + Send) -> Option<Result<()>> {
-        let arch = TargetArch::try_from(std::env::consts::ARCH).expect("a known processor");
-        let rules = calls.iter().map(|call| (*call, Vec::new())).collect();
-        let refuse = SeccompAction::Errno(libc::EPERM.cast_unsigned());
-        let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch);
-        let filter: BpfProgram = filter.expect("a filter").try_into().expect("a program");
-        std::thread::scope(|scope| {
-            let thread = scope.spawn(|| {
-                seccompiler::apply_filter(&filter).ok()?;
-                Some(body())
-            });
-            thread.join().expect("the thread ends")
-        })
-    }
 }
