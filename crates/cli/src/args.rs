@@ -154,8 +154,8 @@ Examples:
   tontine crash --plan --mode full           how many kills that would be, and how long
   tontine crash control-lock control-torn    broken on purpose: the explorer finds it
 
-Exit status: 0 explored, whatever came of the peers; 1 Tontine's own mailbox wedged, tore or lost;
-2 wrong usage; 128 + n ended early by signal n.")]
+Exit status: 0 explored, whatever came of the peers; 1 Tontine's own mailbox wedged, tore or lost,
+or there is no such --point; 2 wrong usage; 128 + n ended early by signal n.")]
 pub(crate) struct Crash {
     /// What to explore: pipe, robust-ring, … All where none is named, except the controls.
     #[arg(value_name = "TARGET")]

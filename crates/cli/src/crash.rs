@@ -45,6 +45,8 @@ pub(crate) fn crash(asked: &Crash) -> Result<ExitCode, Refusal> {
     Ok(match watch.stop.signal() {
         Some(signal) => stopped_by(signal),
         None if report.is_bad() => ExitCode::from(FAILED),
+        // Whoever names a point wants that one: that it is not there must not look like success.
+        None if asked.point.is_some() && report.has_failed() => ExitCode::from(FAILED),
         None => ExitCode::SUCCESS,
     })
 }

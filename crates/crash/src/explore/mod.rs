@@ -135,6 +135,12 @@ enum Outcome {
 impl Exploration<'_> {
     fn run(&self) -> SubjectReport {
         let mut report = SubjectReport::of(self.subject);
+        let mut operations = self.subject.operations().iter();
+        let pairs = self.request.mode == Mode::Pairs;
+        if pairs && operations.all(|one| self.subject.succession(*one).is_none()) {
+            report.trouble = Some(Trouble::skip("none of its operations has pairs").to_string());
+            return report;
+        }
         let prepared = match self.subject.prepare() {
             Ok(prepared) => prepared,
             Err(trouble) => {

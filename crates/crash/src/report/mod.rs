@@ -121,10 +121,16 @@ impl Report {
     /// Whether Tontine's own did what it must not: wedge, tear, lose, or stay unexplored.
     pub fn is_bad(&self) -> bool {
         let own = self.subjects.iter().filter(|subject| subject.role == Role::Own);
-        own.flat_map(|subject| &subject.operations).any(|one| {
-            let failed = one.trouble.as_ref().is_some_and(|why| why.starts_with("failed"));
-            one.explored > one.passed || failed
-        })
+        own.flat_map(|subject| &subject.operations)
+            .any(|one| one.explored > one.passed || one.has_failed())
+    }
+
+    /// Whether something could not be explored that the machine does allow.
+    pub fn has_failed(&self) -> bool {
+        self.subjects
+            .iter()
+            .flat_map(|subject| &subject.operations)
+            .any(OperationReport::has_failed)
     }
 }
 
@@ -162,6 +168,10 @@ impl OperationReport {
             findings: Vec::new(),
             trouble: None,
         }
+    }
+
+    fn has_failed(&self) -> bool {
+        self.trouble.as_ref().is_some_and(|why| why.starts_with("failed"))
     }
 
     /// How long all kills take that the mode asks for, going by those that were tried.
