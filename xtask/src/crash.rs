@@ -1,35 +1,179 @@
 //! `cargo xtask crash`: what a kill leaves of each peer, in the table of docs/survival.md.
 //!
 //! The exploration is made by the `tontine` command itself, built for release: the points that the
-//! page names are then those that a reader gets by the same command.
+//! page names are then those that a reader gets by the same command. [`run`] first asks it for a
+//! plan, then for one operation after the other, the quickest first. What each came to is kept
+//! below `target/crash`, under a stamp of the program: a run that was stopped goes on where it was.
 
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
-use tontine_crash::report::{Report, markdown};
+use tontine_crash::Mode;
+use tontine_crash::report::{OperationReport, Report, markdown, plan};
 
 /// What stands between these lines of the page is written anew.
 const BEGIN: &str = "<!-- begin: written by `cargo xtask crash` -->";
 const END: &str = "<!-- end -->";
 
-/// Explores, and writes the table. `Ok(false)` where the exploration was not complete, or Tontine's
-/// own mailbox did what it must not.
-pub(crate) fn run(full: bool) -> io::Result<bool> {
-    let mode = if full { "full" } else { "fast" };
+/// Explores, and writes the table. What does not fit into `most` is explored fast. `Ok(false)`
+/// where the exploration was not complete, or Tontine's own mailbox did what it must not.
+pub(crate) fn run(full: bool, most: Option<Duration>, afresh: bool) -> io::Result<bool> {
+    let began = Instant::now();
+    let mode = if full { Mode::Full } else { Mode::Fast };
+    let store = Store::open(afresh)?;
+    let mut report = store.plan(mode)?;
+    eprint!("{}", plan::render(&report));
+    let mut units = units(&report);
+    let count = units.len();
+    let mut left: Duration = units.iter().map(|unit| unit.estimate).sum();
+    units.sort_by_key(|unit| unit.estimate);
+    for (at, unit) in units.into_iter().enumerate() {
+        let fits = most.is_none_or(|most| began.elapsed() + unit.estimate <= most);
+        let mode = if fits { mode } else { Mode::Fast };
+        let name = format!("{} {}", unit.target, unit.operation);
+        let (number, mode_name) = (at + 1, mode.name());
+        eprintln!("{number} of {count}: {name}, {mode_name}; about {} left", plan::length(left));
+        left = left.saturating_sub(unit.estimate);
+        let explored = store.explored(&unit, mode)?;
+        let wedged = explored.wedged;
+        let (kills, passed) = (explored.explored, explored.passed);
+        let took = plan::length(Duration::from_millis(explored.took_ms));
+        eprintln!("    {kills} explored, {passed} passed, {wedged} wedged, in {took}");
+        report.subjects[unit.place.0].operations[unit.place.1] = explored;
+    }
+    let path = top().join("docs/survival.md");
+    let page = fs::read_to_string(&path)?;
+    let table = format!("{}\n\n{}", machine(), markdown::render(&report));
+    fs::write(&path, between_marks(&page, &table)?)?;
+    Ok(report.complete && !report.is_bad())
+}
+
+/// One operation of one target, which is explored at a time.
+struct Unit {
+    target: String,
+    operation: &'static str,
+    estimate: Duration,
+    /// Where its row is: which subject, which operation.
+    place: (usize, usize),
+}
+
+/// Everything that the plan found explorable.
+fn units(plan: &Report) -> Vec<Unit> {
+    let mut units = Vec::new();
+    for (subject, of) in plan.subjects.iter().enumerate() {
+        for (at, one) in of.operations.iter().enumerate() {
+            if one.kills > 0 {
+                units.push(Unit {
+                    target: of.name.clone(),
+                    operation: one.operation.name(),
+                    estimate: one.estimate(),
+                    place: (subject, at),
+                });
+            }
+        }
+    }
+    units
+}
+
+/// The program, and what it has found out so far.
+struct Store {
+    folder: PathBuf,
+    program: PathBuf,
+}
+
+impl Store {
+    /// Builds the program, and keeps a copy that later builds leave alone.
+    fn open(afresh: bool) -> io::Result<Self> {
+        let built = build()?;
+        let mut hasher = DefaultHasher::new();
+        fs::read(&built)?.hash(&mut hasher);
+        let folder = top().join(format!("target/crash/{:016x}", hasher.finish()));
+        if afresh && folder.exists() {
+            fs::remove_dir_all(&folder)?;
+        }
+        fs::create_dir_all(&folder)?;
+        let program = folder.join("tontine");
+        if !program.exists() {
+            let copy = folder.join("tontine.part");
+            fs::copy(&built, &copy)?;
+            fs::rename(&copy, &program)?;
+        }
+        Ok(Self { folder, program })
+    }
+
+    /// What a run in this mode would take: every operation recorded, and a few points killed at.
+    fn plan(&self, mode: Mode) -> io::Result<Report> {
+        self.report(&format!("plan.{}.json", mode.name()), &["--plan", "--mode", mode.name()])
+    }
+
+    /// What one operation came to: as an earlier run left it, or explored now.
+    fn explored(&self, unit: &Unit, mode: Mode) -> io::Result<OperationReport> {
+        let (target, operation, mode) = (unit.target.as_str(), unit.operation, mode.name());
+        let words = [target, "--operation", operation, "--mode", mode];
+        let report = self.report(&format!("{target}.{operation}.{mode}.json"), &words)?;
+        if !report.complete {
+            return Err(io::Error::other(format!("{target} {operation} was ended early")));
+        }
+        let operations = report.subjects.into_iter().next().map(|subject| subject.operations);
+        operations.and_then(|all| all.into_iter().next()).ok_or_else(|| {
+            let text = format!("expected {target} {operation} in the report, found nothing of it");
+            io::Error::other(text)
+        })
+    }
+
+    /// A report under a name; made by `tontine crash` where it is not there yet, and kept if it is
+    /// complete.
+    fn report(&self, name: &str, words: &[&str]) -> io::Result<Report> {
+        let path = self.folder.join(name);
+        if let Some(kept) = kept(&path) {
+            return Ok(kept);
+        }
+        let done = Command::new(&self.program)
+            .args(["crash", "--format", "json"])
+            .args(words)
+            .stderr(Stdio::inherit())
+            .output()?;
+        let report: Report = serde_json::from_slice(&done.stdout).map_err(|error| {
+            io::Error::other(format!("expected the report of `tontine crash`, found {error}"))
+        })?;
+        if report.complete {
+            let part = path.with_extension("part");
+            fs::write(&part, &done.stdout)?;
+            fs::rename(&part, &path)?;
+        }
+        Ok(report)
+    }
+}
+
+/// A report that an earlier run kept.
+fn kept(path: &Path) -> Option<Report> {
+    serde_json::from_slice(&fs::read(path).ok()?).ok()
+}
+
+/// Builds `tontine` for release, and says where it is.
+fn build() -> io::Result<PathBuf> {
     let done = Command::new(env!("CARGO"))
-        .args(["run", "--release", "--quiet", "--package", "tontine-cli", "--"])
-        .args(["crash", "--mode", mode, "--format", "json"])
+        .args(["build", "--release", "--quiet", "--package", "tontine-cli", "--bin", "tontine"])
+        .args(["--locked", "--message-format", "json-render-diagnostics"])
+        .current_dir(top())
         .stderr(Stdio::inherit())
         .output()?;
-    let report: Report = serde_json::from_slice(&done.stdout).map_err(|error| {
-        io::Error::other(format!("expected the report of `tontine crash`, found {error}"))
-    })?;
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/survival.md");
-    let page = std::fs::read_to_string(&path)?;
-    let table = format!("{}\n\n{}", machine(), markdown::render(&report));
-    std::fs::write(&path, between_marks(&page, &table)?)?;
-    Ok(report.complete && !report.is_bad())
+    let text = String::from_utf8_lossy(&done.stdout);
+    let executable = |line: &str| {
+        let message: serde_json::Value = serde_json::from_str(line).ok()?;
+        message["executable"].as_str().map(PathBuf::from)
+    };
+    let built = text.lines().filter_map(executable).next_back();
+    built.ok_or_else(|| io::Error::other("cargo built no `tontine`; it says above why"))
+}
+
+/// The top of the repository.
+fn top() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
 /// Where the figures come from.
@@ -57,5 +201,19 @@ mod tests {
         assert_eq!(new, format!("before\n{BEGIN}\n\nnew\n\n{END}\nafter\n"));
         assert_eq!(between_marks(&new, "new\n").expect("still there"), new);
         assert!(between_marks("no marks", "new").is_err());
+    }
+
+    #[test]
+    fn what_a_stopped_run_left_half_written_is_made_anew() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("pipe.send.full.json");
+        let whole = Report { schema: 2, mode: Mode::Full, complete: true, subjects: Vec::new() };
+        let text = serde_json::to_string(&whole).expect("valid");
+        for cut in [0, text.len() / 2, text.len() - 1] {
+            fs::write(&path, &text[..cut]).expect("written");
+            assert_eq!(kept(&path), None);
+        }
+        fs::write(&path, &text).expect("written");
+        assert_eq!(kept(&path), Some(whole));
     }
 }

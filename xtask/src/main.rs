@@ -13,6 +13,7 @@ mod twins;
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
@@ -53,6 +54,13 @@ enum Chore {
         /// Kill at every instruction, not once a class
         #[arg(long)]
         full: bool,
+        /// Begin nothing at full size that would not be done after so many minutes; its row comes
+        /// from one kill a class
+        #[arg(long, value_name = "N", requires = "full")]
+        minutes: Option<u64>,
+        /// Use nothing that an earlier run of the same program has left
+        #[arg(long)]
+        afresh: bool,
     },
     /// Serve one invocation of an experiment
     #[command(name = invocation::NAME, hide = true)]
@@ -66,7 +74,9 @@ fn main() -> ExitCode {
         Chore::Coverage { check } => coverage::run(check),
         Chore::Aa { comparisons } => aa::run(comparisons),
         Chore::Twins => twins::run(),
-        Chore::Crash { full } => crash::run(full),
+        Chore::Crash { full, minutes, afresh } => {
+            crash::run(full, minutes.map(|minutes| Duration::from_secs(60 * minutes)), afresh)
+        }
         Chore::Invocation => tontine_measure::engine::invoked::serve().map(|()| true),
     };
     match done {

@@ -159,10 +159,12 @@ Examples:
   tontine crash robust-ring --mode full      one, at every instruction
   tontine crash robust-ring --operation send --point 123
                                              one kill again
+  tontine crash --plan --mode full           how many kills, and how long
   tontine crash control-lock control-torn    broken on purpose, to be found
 
 Exit status: 0 explored, whatever came of the peers; 1 Tontine's own mailbox
-wedged, tore or lost; 2 wrong usage; 128 + n ended early by signal n.")]
+wedged, tore or lost, or there is no such --point; 2 wrong usage; 128 + n ended
+early by signal n.")]
 pub(crate) struct Crash {
     /// What to explore: pipe, robust-ring, … All where none is named, except the controls.
     #[arg(value_name = "TARGET")]
@@ -179,6 +181,10 @@ pub(crate) struct Crash {
     /// Kill only at this point; with --mode pairs N+M, where M is the successor's.
     #[arg(long, value_name = "N", requires = "operation", value_parser = point)]
     pub(crate) point: Option<Point>,
+
+    /// Say how many kills that would be, and about how long: records, and kills at a few points.
+    #[arg(long, conflicts_with = "point")]
+    pub(crate) plan: bool,
 
     /// What to print.
     #[arg(long, value_enum, default_value_t = Format::Text)]

@@ -4,13 +4,17 @@ use std::process::ExitCode;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use tontine_crash::explore::{Observer, select};
-use tontine_crash::report::text;
+use tontine_crash::report::{plan, text};
 use tontine_crash::stage::Stage;
 use tontine_crash::{Mode, Request};
 use tontine_measure::engine::stop::Stop;
 
 use crate::args::{self, ACTOR, Crash, Format};
 use crate::{FAILED, Refusal, print, stopped_by};
+
+/// Points of each operation at which `--plan` kills, to tell how long all take: two for each of the
+/// kills that are under way at once on two processors.
+const SAMPLE: usize = 16;
 
 /// Carries out `crash`.
 pub(crate) fn crash(asked: &Crash) -> Result<ExitCode, Refusal> {
@@ -22,6 +26,7 @@ pub(crate) fn crash(asked: &Crash) -> Result<ExitCode, Refusal> {
         subjects,
         mode: mode(asked.mode),
         point: asked.point,
+        sample: asked.plan.then_some(SAMPLE),
     };
     // Serves as an actor by the hidden command.
     let stage = Stage { program: std::env::current_exe()?, arguments: vec![ACTOR.into()] };
@@ -29,6 +34,7 @@ pub(crate) fn crash(asked: &Crash) -> Result<ExitCode, Refusal> {
     let report = tontine_crash::run(&request, &stage, &watch);
     watch.bar.finish_and_clear();
     match asked.format {
+        Format::Text if asked.plan => print(plan::render(&report).as_bytes())?,
         Format::Text => print(text::render(&report).as_bytes())?,
         Format::Json => {
             let mut text = serde_json::to_string_pretty(&report).map_err(Refusal::failed)?;
@@ -39,6 +45,8 @@ pub(crate) fn crash(asked: &Crash) -> Result<ExitCode, Refusal> {
     Ok(match watch.stop.signal() {
         Some(signal) => stopped_by(signal),
         None if report.is_bad() => ExitCode::from(FAILED),
+        // Whoever names a point wants that one: that it is not there must not look like success.
+        None if asked.point.is_some() && report.has_failed() => ExitCode::from(FAILED),
         None => ExitCode::SUCCESS,
     })
 }

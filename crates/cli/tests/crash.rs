@@ -79,6 +79,25 @@ fn an_unknown_name_offers_the_nearest_and_exits_with_2() {
     }
 }
 
+/// A point that is not there was a remark below an empty table, and exit status 0: to a script, the
+/// kill had taken place and nothing had come of it.
+#[test]
+fn a_point_that_is_not_there_is_no_success() {
+    let output = crash(&["pipe", "--operation", "send", "--point", "9999"]);
+    let said = text(&output.stdout);
+    if said.contains("skipped") {
+        return;
+    }
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("no point 9999"), "{said}");
+}
+
+#[test]
+fn a_target_without_pairs_says_so() {
+    let output = crash(&["pipe", "--mode", "pairs"]);
+    assert!(text(&output.stdout).contains("none of its operations has pairs"));
+}
+
 #[test]
 fn a_signal_ends_the_run_and_nothing_is_left() {
     for (signal, status) in [(Signal::INT, 130), (Signal::TERM, 143)] {

@@ -6,7 +6,8 @@
 //!    numbered messages ([`message`]) from a sender to a receiver, and names the operations that
 //!    come under the knife.
 //! 2. [`stage`] starts *actors*, fresh processes without address randomisation, each with one end
-//!    of the mechanism in its hands; [`actor`] is the program that they run.
+//!    of the mechanism in its hands; [`actor`] is the program that they run, and `patience`
+//!    measures how long they may take.
 //! 3. `knife` traces the victim: it records one stepped run of the operation, and later leads
 //!    fresh victims to one point of that recording, where they are killed.
 //! 4. [`explore`] does this for one point a class, for pairs or for all, and asks the survivors to
@@ -23,6 +24,7 @@ pub mod actor;
 pub mod explore;
 mod knife;
 pub mod message;
+mod patience;
 pub mod place;
 pub mod report;
 pub mod stage;

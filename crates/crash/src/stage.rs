@@ -1,5 +1,5 @@
 //! The explorer's hold on its actors: [`Stage`] starts them, [`Actor`] gives orders and waits for
-//! replies, never longer than a deadline.
+//! replies, never longer than a [`Patience`].
 //!
 //! An actor is a fresh process: nothing that one run did to a heap, a lazily bound symbol or a
 //! lock can reach the next. It runs without address randomisation, so that an instruction has the
@@ -12,7 +12,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -23,6 +23,7 @@ use rustix::process::{
 };
 
 use crate::actor::order::{Order, Reply};
+use crate::patience::{self, Clock, LOOK, Patience, Standing};
 use crate::place::Place;
 use crate::trouble::{During, Result, Trouble};
 
@@ -38,12 +39,6 @@ pub struct Stage {
 
 /// Longest line that a reply may have; a drain of thousands of messages stays below.
 const LONGEST_REPLY: usize = 1 << 20;
-
-/// Processor time after which a silent actor is taken to spin, and not to be starved.
-const SPUN: Duration = Duration::from_millis(150);
-
-/// A starved actor's deadline is drawn out to this many times its length.
-const STARVED_FACTOR: u32 = 20;
 
 /// How long an actor may take to fall asleep, and how long it has to sleep to be believed.
 const SLEEPY: Duration = Duration::from_secs(5);
@@ -69,6 +64,19 @@ pub(crate) enum Silence {
     Stuck(String),
     /// It is gone, by whatever way.
     Ended(String),
+    /// The machine did not let it, or those that it waits for, run enough to say.
+    Starved(String),
+}
+
+impl Silence {
+    fn of(standing: Standing, passed: Duration) -> Self {
+        let seconds = format!("after {:.1} s", passed.as_secs_f64());
+        match standing {
+            Standing::Starved => Self::Starved(seconds),
+            Standing::Busy => Self::Stuck(format!("running {seconds}")),
+            Standing::Asleep | Standing::Open => Self::Stuck(format!("asleep {seconds}")),
+        }
+    }
 }
 
 impl Actor {
@@ -154,43 +162,33 @@ impl Actor {
     pub(crate) fn ask(
         &mut self,
         order: Order,
-        deadline: Duration,
+        patience: &Patience,
     ) -> std::result::Result<Reply, Silence> {
         self.tell(order)?;
-        self.reply(deadline)
+        self.reply(patience)
     }
 
-    /// Waits for the reply to an order given before. One that the machine does not let run gets
-    /// more time: a loaded machine wedges nobody.
-    pub(crate) fn reply(&mut self, deadline: Duration) -> std::result::Result<Reply, Silence> {
-        let began = Instant::now();
-        let before = self.processor_time();
+    /// Waits for the reply to an order given before.
+    pub(crate) fn reply(&mut self, patience: &Patience) -> std::result::Result<Reply, Silence> {
+        // Most answer at once: nobody is watched before one has not.
+        let mut clock: Option<Clock> = None;
         loop {
             if let Some(line) = self.line()? {
                 return line.parse().map_err(|error| Silence::Ended(format!("{error}")));
             }
-            let passed = began.elapsed();
-            if passed >= deadline {
-                let asleep = self.state() == Some('S');
-                let spun = self.processor_time().saturating_sub(before) >= SPUN.min(deadline / 2);
-                if asleep || spun || passed >= deadline * STARVED_FACTOR {
-                    // One that answered between our wait and this look sleeps, too: in its next
-                    // reading. What it said came before, and is here.
-                    if self.has_answered()? {
-                        continue;
-                    }
-                    let how = if asleep { "asleep" } else { "running" };
-                    return Err(Silence::Stuck(format!(
-                        "{how} after {:.1} s",
-                        passed.as_secs_f64()
-                    )));
-                }
-            }
-            let left = deadline.saturating_sub(passed).max(Duration::from_millis(10));
-            let timeout = Timespec::try_from(left).unwrap_or_default();
+            let timeout = Timespec::try_from(LOOK).unwrap_or_default();
             let mut watched = [PollFd::new(&self.replies, PollFlags::IN)];
             match poll(&mut watched, Some(&timeout)) {
-                Ok(0) | Err(Errno::INTR) => {}
+                Ok(0) => {
+                    let clock = clock.get_or_insert_with(|| Clock::start(self.pid, patience));
+                    let standing = clock.look();
+                    // One that answered between our wait and this look sleeps, too: in its next
+                    // reading. What it said came before, and is here.
+                    if standing != Standing::Open && !self.has_answered()? {
+                        return Err(Silence::of(standing, clock.passed()));
+                    }
+                }
+                Err(Errno::INTR) => {}
                 Ok(_) => self.hear()?,
                 Err(error) => return Err(Silence::Ended(format!("poll: {error}"))),
             }
@@ -247,9 +245,7 @@ impl Actor {
     /// The state that the kernel reports of its main thread: 'S' for asleep, 'R' for running.
     pub(crate) fn state(&self) -> Option<char> {
         let pid = self.pid.as_raw_nonzero();
-        // The name in parentheses may hold anything, parentheses included.
-        let stat = fs::read_to_string(format!("/proc/{pid}/task/{pid}/stat")).ok()?;
-        stat.rsplit_once(") ")?.1.chars().next()
+        patience::state(Path::new(&format!("/proc/{pid}/task/{pid}")))
     }
 
     /// What its main thread has run so far.
@@ -331,7 +327,10 @@ impl Drop for FixedAddresses {
 /// What a silent actor means where it should have worked.
 impl From<Silence> for Trouble {
     fn from(silence: Silence) -> Self {
-        let (Silence::Stuck(how) | Silence::Ended(how)) = silence;
+        let how = match silence {
+            Silence::Stuck(how) | Silence::Ended(how) => how,
+            Silence::Starved(how) => format!("the machine is too loaded, {how}"),
+        };
         Self::fail(format!("an actor that nobody killed did not answer: {how}"))
     }
 }

@@ -23,7 +23,8 @@ impl Observer for Quiet {
 /// Explores with this package's own actor.
 fn explore(name: &str, ask: impl FnOnce(&mut Request)) -> Report {
     let subjects = select::subjects(&[name.to_owned()]).expect("it exists");
-    let mut request = Request { subjects, mode: Mode::Fast, operation: None, point: None };
+    let mut request =
+        Request { subjects, mode: Mode::Fast, operation: None, point: None, sample: None };
     ask(&mut request);
     let program = env!("CARGO_BIN_EXE_tontine-crash-actor").into();
     let report = run(&request, &Stage { program, arguments: Vec::new() }, &Quiet);

@@ -4,9 +4,10 @@
 //! arrives is held against the ledger.
 
 use super::scene::{Cast, Scene};
-use super::verdict::Judged;
+use super::verdict::Killed;
 use crate::actor::order::{Act, Order, Reply};
 use crate::message::Seen;
+use crate::patience::Patience;
 use crate::stage::{Actor, Silence};
 use crate::subject::End;
 use crate::trouble::Result;
@@ -14,12 +15,12 @@ use crate::trouble::Result;
 /// A receiver has everything when nothing more has come for so long.
 const QUIET_MS: u64 = 10;
 
-/// What was received, or the verdict of one that did not get on.
-type Received = std::result::Result<Vec<Seen>, Judged>;
+/// What was received, or what came of one that did not get on.
+type Received = std::result::Result<Vec<Seen>, Killed>;
 
 impl Scene {
     /// Asks the survivors to go on, and judges.
-    pub(crate) fn judge(mut self, cast: Cast<'_>) -> Result<Judged> {
+    pub(crate) fn judge(mut self, cast: Cast<'_>) -> Result<Killed> {
         let mut fresh = cast.actor(&self.place)?;
         let done = match self.operation.end() {
             End::Sender => self.with_fresh_sender(&mut fresh),
@@ -28,10 +29,12 @@ impl Scene {
         // One sender, one reader after the other, and nothing that a dead one took along: in order.
         let in_order = self.delivers_again && self.operation.end() == End::Receiver;
         Ok(done.map_or_else(
-            |judged| judged,
+            |stuck| stuck,
             |seen| {
                 let ledger = &self.ledger;
-                if in_order { ledger.judge_in_order(&seen) } else { ledger.judge(&seen) }
+                let judged =
+                    if in_order { ledger.judge_in_order(&seen) } else { ledger.judge(&seen) };
+                Killed::Judged(judged)
             },
         ))
     }
@@ -41,7 +44,7 @@ impl Scene {
         const LEFT: &str = "the receiver that was left";
         const OPENING: &str = "a fresh sender, opening its end,";
         const SENDING: &str = "a fresh sender, sending,";
-        let patience = self.patience;
+        let patience = &self.patience(fresh.pid());
         let mut seen = Vec::new();
         for round in 0..ROUNDS {
             let number = self.fresh_number();
@@ -65,7 +68,7 @@ impl Scene {
     fn with_fresh_receiver(&mut self, fresh: &mut Actor) -> Received {
         const FRESH: &str = "a fresh receiver";
         const OPENING: &str = "a fresh receiver, opening its end,";
-        let patience = self.patience;
+        let patience = &self.patience(fresh.pid());
         answer(OPENING, fresh.ask(Act::Open(End::Receiver).plain(), patience))?;
         let mut seen = Vec::new();
         for round in 0..ROUNDS {
@@ -75,10 +78,10 @@ impl Scene {
                 match self.companion.reply(patience) {
                     Ok(Reply::Done(_)) => self.ledger.acknowledge(waiting),
                     Ok(Reply::Refused(_) | Reply::Lacking(_)) => {}
-                    Err(silence) => return Err(stuck(LEFT_TO_SEND, &silence)),
+                    Err(silence) => return Err(silent(LEFT_TO_SEND, &silence)),
                 }
             }
-            seen.extend(self.companion_sends_fresh(number, round == 0)?);
+            seen.extend(self.companion_sends_fresh(number, round == 0, patience)?);
             seen.extend(answer(FRESH, told.and_then(|()| fresh.reply(patience)))?);
         }
         Ok(seen)
@@ -86,8 +89,8 @@ impl Scene {
 
     /// The companion sends a fresh message. The first time it may be told of the death instead:
     /// then it takes back what it can, and opens its end anew.
-    fn companion_sends_fresh(&mut self, number: u32, first: bool) -> Received {
-        let (patience, companion) = (self.patience, &mut self.companion);
+    fn companion_sends_fresh(&mut self, number: u32, first: bool, patience: &Patience) -> Received {
+        let companion = &mut self.companion;
         let mut ask = |act: Act| companion.ask(act.plain(), patience);
         if self.is_open {
             let sent = ask(Act::Send(number));
@@ -124,20 +127,23 @@ fn drain(until: u32) -> Order {
     Act::Drain { until, quiet_ms: QUIET_MS }.plain()
 }
 
-/// What one that had to go on answers: that it did, or else the verdict.
+/// What one that had to go on answers: that it did, or else what came of the kill.
 pub(super) fn answer(who: &str, answer: std::result::Result<Reply, Silence>) -> Received {
     match answer {
         Ok(Reply::Done(seen)) => Ok(seen),
         Ok(Reply::Refused(why) | Reply::Lacking(why)) => {
-            Err(Judged::wedged(format!("{who} got an error: {why}")))
+            Err(Killed::wedged(format!("{who} got an error: {why}")))
         }
-        Err(silence) => Err(stuck(who, &silence)),
+        Err(silence) => Err(silent(who, &silence)),
     }
 }
 
-fn stuck(who: &str, silence: &Silence) -> Judged {
-    Judged::wedged(match silence {
-        Silence::Stuck(how) => format!("{who} did not get on: {how}"),
-        Silence::Ended(how) => format!("{who} came to an end of its own: {how}"),
-    })
+fn silent(who: &str, silence: &Silence) -> Killed {
+    match silence {
+        Silence::Stuck(how) => Killed::wedged(format!("{who} did not get on: {how}")),
+        Silence::Ended(how) => Killed::wedged(format!("{who} came to an end of its own: {how}")),
+        Silence::Starved(how) => {
+            Killed::Unexplored(format!("the machine is too loaded to judge {who} {how}"))
+        }
+    }
 }

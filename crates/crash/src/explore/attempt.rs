@@ -1,9 +1,10 @@
 //! One operation under the knife: recorded, or ended at one point ([`Attempt`]).
 
 use super::scene::{Cast, Scene, UNHARMED, done_unharmed};
-use super::verdict::Judged;
+use super::verdict::Killed;
 use crate::knife::recording::{Moment, Point, Recording};
 use crate::knife::{Detail, Pace, Reached, Victim};
+use crate::patience::Patience;
 use crate::subject::Operation;
 use crate::trouble::{Result, Trouble};
 
@@ -12,6 +13,8 @@ use crate::trouble::{Result, Trouble};
 pub(super) struct Attempt<'a> {
     pub(super) cast: Cast<'a>,
     pub(super) operation: Operation,
+    /// How to get to a point.
+    pub(super) pace: Pace,
 }
 
 /// Whether one process dies, or its successor too.
@@ -19,15 +22,6 @@ pub(super) struct Attempt<'a> {
 pub(super) enum Kind {
     Single,
     Pair,
-}
-
-/// What came of one kill.
-#[derive(Debug)]
-pub(super) enum Killed {
-    /// It took place where it was meant to.
-    Judged(Judged),
-    /// The run went another way than its recording.
-    Diverged(String),
 }
 
 impl Attempt<'_> {
@@ -42,7 +36,7 @@ impl Attempt<'_> {
                 let recording = knife.record(detail, release)?;
                 if recording.is_some() {
                     knife.finish()?;
-                    done_unharmed(act, victim.reply(UNHARMED)?)?;
+                    done_unharmed(act, victim.reply(&Patience::alone(UNHARMED))?)?;
                 }
                 Ok(recording)
             })?;
@@ -57,9 +51,9 @@ impl Attempt<'_> {
     pub(super) fn kill(self, point: &Point) -> Result<Killed> {
         let mut scene = self.scene(Kind::Single)?;
         if let Reached::Diverged(why) = self.end(&mut scene, point)? {
-            return Ok(Killed::Diverged(why));
+            return Ok(Killed::Unexplored(why));
         }
-        scene.judge(self.cast).map(Killed::Judged)
+        scene.judge(self.cast)
     }
 
     /// Kills a fresh victim at a point and records what its successor does first. Where the
@@ -73,10 +67,10 @@ impl Attempt<'_> {
         for detail in [Detail::Steps, Detail::Calls] {
             let mut scene = self.scene(Kind::Pair)?;
             if let Reached::Diverged(why) = self.end(&mut scene, first)? {
-                return Ok(Err(Killed::Diverged(why)));
+                return Ok(Err(Killed::Unexplored(why)));
             }
-            if let Some(judged) = scene.succeed(self.cast, operation)? {
-                return Ok(Err(Killed::Judged(judged)));
+            if let Some(killed) = scene.succeed(self.cast, operation)? {
+                return Ok(Err(killed));
             }
             let act = scene.act;
             let recorded = scene.with_victim(|victim, release| {
@@ -92,7 +86,7 @@ impl Attempt<'_> {
             }
         }
         let text = format!("the successor, in its {}: {why}", operation.name());
-        Ok(Err(Killed::Judged(Judged::wedged(text))))
+        Ok(Err(Killed::wedged(text)))
     }
 
     /// Kills a fresh victim at a point, its successor at another, and judges.
@@ -104,15 +98,15 @@ impl Attempt<'_> {
     ) -> Result<Killed> {
         let mut scene = self.scene(Kind::Pair)?;
         if let Reached::Diverged(why) = self.end(&mut scene, first)? {
-            return Ok(Killed::Diverged(why));
+            return Ok(Killed::Unexplored(why));
         }
-        if let Some(judged) = scene.succeed(self.cast, operation)? {
-            return Ok(Killed::Judged(judged));
+        if let Some(killed) = scene.succeed(self.cast, operation)? {
+            return Ok(killed);
         }
         if let Reached::Diverged(why) = self.end(&mut scene, second)? {
-            return Ok(Killed::Diverged(why));
+            return Ok(Killed::Unexplored(why));
         }
-        scene.judge(self.cast).map(Killed::Judged)
+        scene.judge(self.cast)
     }
 
     fn scene(self, kind: Kind) -> Result<Scene> {
@@ -123,7 +117,7 @@ impl Attempt<'_> {
     fn end(self, scene: &mut Scene, point: &Point) -> Result<Reached> {
         let act = scene.act;
         // Somebody who runs meanwhile has to have as much time for it as in the recording.
-        let pace = if scene.is_concurrent() { Pace::Stepped } else { Pace::Straight };
+        let pace = if scene.is_concurrent() { Pace::Stepped } else { self.pace };
         let reached = scene.with_victim(|victim, release| {
             Victim::seize(victim, act.marked())?.reach(point, pace, release)
         })?;

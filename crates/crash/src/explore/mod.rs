@@ -17,12 +17,14 @@ pub mod verdict;
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::thread;
+use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-use self::attempt::{Attempt, Killed, Kind};
+use self::attempt::{Attempt, Kind};
 use self::scene::Cast;
-use self::verdict::Verdict;
+use self::verdict::{Killed, Verdict};
+use crate::knife::Pace;
 use crate::knife::recording::{Point, Recording};
 use crate::place;
 use crate::report::{Finding, OperationReport, Report, SubjectReport};
@@ -32,6 +34,10 @@ use crate::trouble::{Result, Trouble};
 
 /// Kills under way at once, for each processor.
 const KILLS_A_PROCESSOR: usize = 4;
+
+/// Runs that may go another way than their recording, or be starved, before a point counts as not
+/// explored. The first is the quickest, the others go as the recording went.
+const ATTEMPTS: u32 = 4;
 
 /// Which points to kill at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -68,6 +74,8 @@ pub struct Request {
     pub operation: Option<Operation>,
     /// Only this point; in pairs the successor's as well.
     pub point: Option<(usize, Option<usize>)>,
+    /// Only so many of each operation's points, spread evenly: enough to tell how long all take.
+    pub sample: Option<usize>,
 }
 
 /// What the caller wants to hear, and to say, meanwhile.
@@ -127,6 +135,12 @@ enum Outcome {
 impl Exploration<'_> {
     fn run(&self) -> SubjectReport {
         let mut report = SubjectReport::of(self.subject);
+        let mut operations = self.subject.operations().iter();
+        let pairs = self.request.mode == Mode::Pairs;
+        if pairs && operations.all(|one| self.subject.succession(*one).is_none()) {
+            report.trouble = Some(Trouble::skip("none of its operations has pairs").to_string());
+            return report;
+        }
         let prepared = match self.subject.prepare() {
             Ok(prepared) => prepared,
             Err(trouble) => {
@@ -143,15 +157,20 @@ impl Exploration<'_> {
         for operation in self.subject.operations() {
             let wanted = self.request.operation.is_none_or(|wanted| wanted == *operation);
             let has_pairs = self.subject.succession(*operation).is_some();
-            if !wanted || (self.request.mode == Mode::Pairs && !has_pairs) {
+            // What takes longer than everything else is explored where it is asked for.
+            let long = self.request.mode == Mode::Pairs
+                && self.request.operation.is_none()
+                && self.subject.is_long_succession(*operation);
+            if !wanted || long || (self.request.mode == Mode::Pairs && !has_pairs) {
                 continue;
             }
-            let explored = self.operation(Attempt { cast, operation: *operation });
+            let explored =
+                self.operation(Attempt { cast, operation: *operation, pace: Pace::Straight });
             // What the machine refuses for one operation it refuses for all.
             let skipped = matches!(explored, Err(Trouble::Skipped(_)));
             report.operations.push(explored.unwrap_or_else(|trouble| OperationReport {
                 trouble: Some(trouble.to_string()),
-                ..OperationReport::of(*operation)
+                ..OperationReport::of(*operation, self.request.mode)
             }));
             if skipped {
                 break;
@@ -165,9 +184,16 @@ impl Exploration<'_> {
         let pairs = self.request.mode == Mode::Pairs;
         let kind = if pairs { Kind::Pair } else { Kind::Single };
         self.observer.progress(self.subject.name(), attempt.operation.name(), 0, 0);
-        let recording = attempt.record(kind)?;
-        let targets = self.targets(&recording)?;
-        let mut report = OperationReport::of(attempt.operation);
+        let recording =
+            repeated(attempt, Pace::Straight, |attempt| attempt.record(kind), |_| false)?;
+        let mut targets = self.targets(&recording)?;
+        let mut report = OperationReport::of(attempt.operation, self.request.mode);
+        report.kills = targets.len();
+        if let Some(sample) = self.request.sample {
+            targets = spread(&targets, sample);
+        }
+        report.tried = targets.len();
+        let began = Instant::now();
         report.stepped = recording.stepped;
         if !pairs {
             report.points = recording.points.len();
@@ -187,6 +213,7 @@ impl Exploration<'_> {
         }
         report.findings.sort_by_key(|finding| (finding.point, finding.then));
         report.trouble = trouble.map(|trouble| trouble.to_string());
+        report.took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         Ok(report)
     }
 
@@ -265,12 +292,17 @@ impl Exploration<'_> {
         target: Target,
     ) -> Result<Vec<Outcome>> {
         let first = &recording.points[target.point];
+        let pace = if recording.stepped { Pace::Stepped } else { Pace::Straight };
         let succession = self.subject.succession(attempt.operation);
         let (Mode::Pairs, Some(operation)) = (self.request.mode, succession) else {
-            let killed = attempt.kill(first)?;
+            let killed = repeated(attempt, pace, |attempt| attempt.kill(first), is_unexplored)?;
             return Ok(vec![Outcome::Killed(target, first.clone(), killed)]);
         };
-        let second = match attempt.record_successor(first, operation)? {
+        let record = |attempt: Attempt<'_>| attempt.record_successor(first, operation);
+        let is_open = |recorded: &std::result::Result<Recording, Killed>| {
+            recorded.as_ref().is_err_and(is_unexplored)
+        };
+        let second = match repeated(attempt, pace, record, is_open)? {
             Ok(second) => second,
             // The first kill alone has decided.
             Err(killed) => {
@@ -292,7 +324,8 @@ impl Exploration<'_> {
                 let text = format!("no point {then} of the successor's {}", second.points.len());
                 return Err(Trouble::fail(text));
             };
-            let killed = attempt.kill_both(first, operation, point)?;
+            let kill = |attempt: Attempt<'_>| attempt.kill_both(first, operation, point);
+            let killed = repeated(attempt, pace, kill, is_unexplored)?;
             let stands_for = if asked.is_some() { 1 } else { sizes[point.class as usize] };
             let target = Target { then: Some(then), stands_for, ..target };
             outcomes.push(Outcome::Killed(target, point.clone(), killed));
@@ -304,9 +337,10 @@ impl Exploration<'_> {
     fn enter(&self, report: &mut OperationReport, target: Target, point: &Point, killed: Killed) {
         let judged = match killed {
             Killed::Judged(judged) => judged,
-            Killed::Diverged(why) => {
+            Killed::Unexplored(why) => {
                 report.not_explored += 1;
-                report.diverged.get_or_insert(why);
+                let at = format!("point {}, {}: {why}", target.point, point.code);
+                report.diverged.get_or_insert(at);
                 return;
             }
         };
@@ -342,4 +376,36 @@ impl Exploration<'_> {
         let point = target.point;
         format!("tontine crash {name}{mode} --operation {operation} --point {point}{then}")
     }
+}
+
+/// So many of the targets, spread evenly.
+fn spread(targets: &VecDeque<Target>, sample: usize) -> VecDeque<Target> {
+    let count = targets.len();
+    let sample = sample.clamp(1, count.max(1));
+    (0..sample.min(count)).map(|at| targets[at * count / sample]).collect()
+}
+
+/// Does again what has failed or is `open` still, at the pace of `recorded`: over hours, a loaded
+/// machine makes some actor late, and some runs go another way.
+fn repeated<T>(
+    attempt: Attempt<'_>,
+    recorded: Pace,
+    act: impl Fn(Attempt<'_>) -> Result<T>,
+    open: impl Fn(&T) -> bool,
+) -> Result<T> {
+    let again = Attempt { pace: recorded, ..attempt };
+    let mut done = act(attempt);
+    for _ in 1..ATTEMPTS {
+        match &done {
+            Err(Trouble::Failed(_)) => {}
+            Ok(done) if open(done) => {}
+            _ => break,
+        }
+        done = act(again);
+    }
+    done
+}
+
+fn is_unexplored(killed: &Killed) -> bool {
+    matches!(killed, Killed::Unexplored(_))
 }

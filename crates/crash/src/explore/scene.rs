@@ -5,11 +5,14 @@
 
 use std::time::Duration;
 
+use rustix::process::Pid;
+
 use super::aftermath::answer;
-use super::verdict::{Judged, Ledger};
+use super::verdict::{Killed, Ledger};
 use crate::actor::order::{Act, Reply};
 use crate::knife::Release;
 use crate::message::Seen;
+use crate::patience::Patience;
 use crate::place::Place;
 use crate::stage::{Actor, Stage};
 use crate::subject::{End, Operation, Subject};
@@ -53,7 +56,7 @@ pub(crate) struct Scene {
     /// The number that nobody has sent yet.
     next: u32,
     /// How long a survivor may take for one answer.
-    pub(super) patience: Duration,
+    patience: Duration,
     pub(super) place: Place,
 }
 
@@ -199,6 +202,12 @@ impl Scene {
         self.next - 1
     }
 
+    /// How long a survivor may take for one answer, which may need the companion and `another` to
+    /// run.
+    pub(super) fn patience(&self, another: Pid) -> Patience {
+        Patience::with(self.patience, &[self.companion.pid(), another])
+    }
+
     /// Runs `body` with the victim, and with a way to release it where it blocks.
     pub(crate) fn with_victim<T>(
         &mut self,
@@ -247,28 +256,29 @@ impl Scene {
     }
 
     /// Puts a fresh process in the dead victim's place, which is to do `operation` next and to be
-    /// killed in turn. The verdict, where it does not even get there.
+    /// killed in turn. What came of it, where it does not even get there.
     pub(crate) fn succeed(
         &mut self,
         cast: Cast<'_>,
         operation: Operation,
-    ) -> Result<Option<Judged>> {
+    ) -> Result<Option<Killed>> {
         self.victim = cast.actor(&self.place)?;
+        let patience = &self.patience(self.victim.pid());
         self.operation = operation;
         self.acknowledges = None;
         if operation == Operation::Bind {
             self.act = Act::Open(End::Receiver);
             return Ok(None);
         }
-        let opened = self.victim.ask(Act::Open(operation.end()).plain(), self.patience);
-        if let Err(judged) = answer("the successor, opening its end,", opened) {
-            return Ok(Some(judged));
+        let opened = self.victim.ask(Act::Open(operation.end()).plain(), patience);
+        if let Err(killed) = answer("the successor, opening its end,", opened) {
+            return Ok(Some(killed));
         }
         if operation.end() == End::Receiver && cast.subject.hands_over() {
             const LOOKING: &str = "the sender that was left, looking for a successor,";
-            let looked = self.companion.ask(Act::LookForSuccessor.plain(), self.patience);
-            if let Err(judged) = answer(LOOKING, looked) {
-                return Ok(Some(judged));
+            let looked = self.companion.ask(Act::LookForSuccessor.plain(), patience);
+            if let Err(killed) = answer(LOOKING, looked) {
+                return Ok(Some(killed));
             }
         }
         self.act = match operation.end() {
@@ -288,7 +298,7 @@ impl Scene {
 
 /// Has something done where nobody has been killed yet.
 fn unharmed(actor: &mut Actor, act: Act) -> Result<Vec<Seen>> {
-    done_unharmed(act, actor.ask(act.plain(), UNHARMED)?)
+    done_unharmed(act, actor.ask(act.plain(), &Patience::alone(UNHARMED))?)
 }
 
 /// What an order led to that had to be carried out.

@@ -30,6 +30,21 @@ pub(crate) struct Judged {
     pub(crate) detail: String,
 }
 
+/// What came of one kill.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Killed {
+    /// It took place where it was meant to, and this was left.
+    Judged(Judged),
+    /// Nothing can be said: the run went another way than its recording, or the machine starved it.
+    Unexplored(String),
+}
+
+impl Killed {
+    pub(crate) fn wedged(detail: impl Into<String>) -> Self {
+        Self::Judged(Judged::wedged(detail))
+    }
+}
+
 impl Judged {
     pub(crate) fn wedged(detail: impl Into<String>) -> Self {
         Self { verdict: Verdict::Wedged, detail: detail.into() }

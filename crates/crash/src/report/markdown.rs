@@ -1,27 +1,29 @@
 //! A report as a part of a Markdown page: a table with one reproducer a verdict.
 
 use std::fmt::Write;
+use std::time::Duration;
 
 use super::text::{figures, legend, word};
-use super::{OperationReport, Report};
+use super::{OperationReport, Report, plan};
+use crate::explore::Mode;
 use crate::explore::verdict::Verdict;
 
 /// Writes the part.
 pub fn render(report: &Report) -> String {
-    let mut text = format!(
-        "Each row: {}. In brackets, the points that these kills stand for.\n\n\
-         | target | operation | points | classes | explored | passed | wedged | torn | lost \
-         | for example |\n\
-         | --- | --- | --: | --: | --: | --: | --: | --: | --: | --- |\n",
-        legend(report.mode)
+    let mut text = legends(report);
+    text.push_str(
+        " Kills that stand for more points than one have these in brackets.\n\n\
+         | target | operation | mode | points | classes | explored | passed | wedged | torn | lost \
+         | took | for example |\n\
+         | --- | --- | --- | --: | --: | --: | --: | --: | --: | --: | --: | --- |\n",
     );
     for subject in &report.subjects {
         if let Some(trouble) = &subject.trouble {
-            let _ = writeln!(text, "| {} | | | | | | | | | {trouble} |", subject.name);
+            let _ = writeln!(text, "| {} | | | | | | | | | | | {trouble} |", subject.name);
         }
         for operation in &subject.operations {
             let (name, figures) = (operation.operation.name(), figures(operation));
-            let _ = write!(text, "| {} | {name} |", subject.name);
+            let _ = write!(text, "| {} | {name} | {} |", subject.name, operation.mode.name());
             let [points, classes, explored, passed, ..] = figures;
             let _ = write!(text, " {points} | {classes} | {explored} | {passed} |");
             for verdict in [Verdict::Wedged, Verdict::Torn, Verdict::Lost] {
@@ -34,7 +36,8 @@ pub fn render(report: &Report) -> String {
                     (kills, points) => write!(text, " {kills} ({points}) |"),
                 };
             }
-            let _ = writeln!(text, " {} |", examples(operation));
+            let took = plan::length(Duration::from_millis(operation.took_ms));
+            let _ = writeln!(text, " {took} | {} |", examples(operation));
         }
     }
     text.push('\n');
@@ -46,6 +49,21 @@ pub fn render(report: &Report) -> String {
         text.push('\n');
     }
     text
+}
+
+/// What a row of each mode means that there is.
+fn legends(report: &Report) -> String {
+    let modes = [Mode::Fast, Mode::Pairs, Mode::Full];
+    let is_there = |mode: &Mode| {
+        let mut all = report.subjects.iter().flat_map(|subject| &subject.operations);
+        all.any(|one| one.mode == *mode)
+    };
+    let said: Vec<String> = modes
+        .into_iter()
+        .filter(is_there)
+        .map(|mode| format!("`{}`: {}.", mode.name(), legend(mode)))
+        .collect();
+    said.join(" ")
 }
 
 fn examples(one: &OperationReport) -> String {
@@ -60,7 +78,8 @@ fn examples(one: &OperationReport) -> String {
     if !one.stepped {
         all.push("around its system calls only".to_owned());
     }
-    all.extend(one.diverged.as_ref().map(|_| format!("not explored: {}", one.not_explored)));
+    let left = |why| format!("not explored: {} (first: {why})", one.not_explored);
+    all.extend(one.diverged.as_ref().map(left));
     all.extend(one.trouble.clone());
     all.join("; ")
 }

@@ -1,7 +1,11 @@
 //! What came out: [`Report`], as JSON by serde, as a table by [`text`], as a page by [`markdown`].
+//! [`plan`] draws a run over a sample as an announcement of what all of it takes.
 
 pub mod markdown;
+pub mod plan;
 pub mod text;
+
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +15,7 @@ pub use crate::knife::recording::Moment;
 use crate::subject::{Operation, Role, Subject};
 
 /// Version of the JSON.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
 
 /// One run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,6 +52,14 @@ pub struct SubjectReport {
 pub struct OperationReport {
     /// Which.
     pub operation: Operation,
+    /// Which points were killed at.
+    pub mode: Mode,
+    /// Kills, or in pairs first kills, that the mode asks for.
+    pub kills: usize,
+    /// Of these, the ones that were to be tried: fewer where only a sample was wanted.
+    pub tried: usize,
+    /// How long these took, the recording left out.
+    pub took_ms: u64,
     /// Places at which its process can be killed; in pairs, the successor's, over all first kills.
     pub points: usize,
     /// Whether every instruction is a point; otherwise the operation is too long for that, and only
@@ -65,9 +77,10 @@ pub struct OperationReport {
     pub torn: usize,
     /// Kills that cost an acknowledged message, or doubled one.
     pub lost: usize,
-    /// Runs that went another way than the recording.
+    /// Points at which no run came to a verdict: each went another way than the recording, or the
+    /// machine was too loaded to judge it.
     pub not_explored: usize,
-    /// Why the first of these did.
+    /// Where the first of these was, and why.
     pub diverged: Option<String>,
     /// Every kill that was not passed.
     pub findings: Vec<Finding>,
@@ -108,10 +121,16 @@ impl Report {
     /// Whether Tontine's own did what it must not: wedge, tear, lose, or stay unexplored.
     pub fn is_bad(&self) -> bool {
         let own = self.subjects.iter().filter(|subject| subject.role == Role::Own);
-        own.flat_map(|subject| &subject.operations).any(|one| {
-            let failed = one.trouble.as_ref().is_some_and(|why| why.starts_with("failed"));
-            one.explored > one.passed || failed
-        })
+        own.flat_map(|subject| &subject.operations)
+            .any(|one| one.explored > one.passed || one.has_failed())
+    }
+
+    /// Whether something could not be explored that the machine does allow.
+    pub fn has_failed(&self) -> bool {
+        self.subjects
+            .iter()
+            .flat_map(|subject| &subject.operations)
+            .any(OperationReport::has_failed)
     }
 }
 
@@ -129,9 +148,13 @@ impl SubjectReport {
 }
 
 impl OperationReport {
-    pub(crate) fn of(operation: Operation) -> Self {
+    pub(crate) fn of(operation: Operation, mode: Mode) -> Self {
         Self {
             operation,
+            mode,
+            kills: 0,
+            tried: 0,
+            took_ms: 0,
             points: 0,
             stepped: true,
             classes: 0,
@@ -145,6 +168,16 @@ impl OperationReport {
             findings: Vec::new(),
             trouble: None,
         }
+    }
+
+    fn has_failed(&self) -> bool {
+        self.trouble.as_ref().is_some_and(|why| why.starts_with("failed"))
+    }
+
+    /// How long all kills take that the mode asks for, going by those that were tried.
+    pub fn estimate(&self) -> Duration {
+        let took = Duration::from_millis(self.took_ms);
+        took.mul_f64(self.kills as f64 / self.tried.max(1) as f64)
     }
 
     /// Points at which a kill led to this verdict, or would have: those of the same classes.

@@ -9,7 +9,7 @@ use crate::explore::Mode;
 use crate::explore::verdict::Verdict;
 
 /// A line under the header and none elsewhere: rows are what is read.
-const STYLE: TableStyle =
+pub(super) const STYLE: TableStyle =
     TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 
 const COLUMNS: [&str; 9] =

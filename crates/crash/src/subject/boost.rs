@@ -28,16 +28,7 @@ impl Subject for MessageQueue {
     }
 
     fn operations(&self) -> &'static [Operation] {
-        &[
-            Operation::Connect,
-            Operation::Send,
-            Operation::SendWaking,
-            Operation::SendFull,
-            Operation::Receive,
-            Operation::ReceiveWaking,
-            Operation::ReceiveEmpty,
-            Operation::Close,
-        ]
+        &Operation::OF_A_BOUNDED_QUEUE
     }
 
     /// As many as the C++ actor makes room for.

@@ -71,6 +71,11 @@ impl Subject for Own {
         }
     }
 
+    /// Opening a mailbox has 80 classes, so a second opening after each makes thousands of pairs.
+    fn is_long_succession(&self, operation: Operation) -> bool {
+        operation == Operation::Bind
+    }
+
     fn hands_over(&self) -> bool {
         self.on_death == OnDeath::WaitForSuccessor
     }

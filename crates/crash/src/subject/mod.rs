@@ -57,6 +57,13 @@ pub trait Subject: Sync {
         None
     }
 
+    /// Whether killing the successor, too, in all its classes takes longer than everything else, so
+    /// that it is left out unless `operation` is asked for by name.
+    fn is_long_succession(&self, operation: Operation) -> bool {
+        let _ = operation;
+        false
+    }
+
     /// Messages that an empty queue takes before the next `send` waits, or grows the queue.
     fn capacity(&self) -> u32;
 
@@ -151,6 +158,22 @@ pub enum Wait {
     AtMost(Duration),
 }
 
+impl Wait {
+    /// Its end as POSIX wants it: on the real-time clock; `None` where it has none.
+    fn deadline(self) -> Option<libc::timespec> {
+        let Self::AtMost(wait) = self else {
+            return None;
+        };
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+        let now = Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.try_into().unwrap_or(0));
+        let end = now + wait;
+        Some(libc::timespec {
+            tv_sec: end.as_secs().cast_signed(),
+            tv_nsec: libc::c_long::from(end.subsec_nanos()),
+        })
+    }
+}
+
 /// One of the two ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
@@ -215,6 +238,29 @@ impl Operation {
         Self::Send,
         Self::SendWaking,
         Self::Grow,
+        Self::SendFull,
+        Self::Receive,
+        Self::ReceiveWaking,
+        Self::ReceiveEmpty,
+        Self::Close,
+    ];
+
+    /// What can happen at a ring that both ends have mapped.
+    pub const OF_A_RING: [Self; 7] = [
+        Self::Send,
+        Self::SendWaking,
+        Self::SendFull,
+        Self::Receive,
+        Self::ReceiveWaking,
+        Self::ReceiveEmpty,
+        Self::Close,
+    ];
+
+    /// What can happen at a queue of fixed size that has a name to be opened by.
+    pub const OF_A_BOUNDED_QUEUE: [Self; 8] = [
+        Self::Connect,
+        Self::Send,
+        Self::SendWaking,
         Self::SendFull,
         Self::Receive,
         Self::ReceiveWaking,

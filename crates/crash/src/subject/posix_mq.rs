@@ -5,7 +5,6 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-use super::robust_ring::deadline;
 use super::{End, Endpoint, Operation, Subject, Wait};
 use crate::message::{LENGTH, Message};
 use crate::place::Place;
@@ -25,16 +24,7 @@ impl Subject for PosixMq {
     }
 
     fn operations(&self) -> &'static [Operation] {
-        &[
-            Operation::Connect,
-            Operation::Send,
-            Operation::SendWaking,
-            Operation::SendFull,
-            Operation::Receive,
-            Operation::ReceiveWaking,
-            Operation::ReceiveEmpty,
-            Operation::Close,
-        ]
+        &Operation::OF_A_BOUNDED_QUEUE
     }
 
     fn capacity(&self) -> u32 {
@@ -88,7 +78,7 @@ impl Endpoint for Queue {
         // SAFETY: the queue is open; its messages are as long as the array; the deadline is a live
         // local.
         let length = unsafe {
-            match &deadline(wait) {
+            match &wait.deadline() {
                 None => libc::mq_receive(queue, into, LENGTH, std::ptr::null_mut()),
                 Some(until) => {
                     libc::mq_timedreceive(queue, into, LENGTH, std::ptr::null_mut(), until)

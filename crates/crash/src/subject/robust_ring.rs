@@ -7,7 +7,6 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::time::Duration;
 
 use super::region::Region;
 use super::ring::{Ring, SLOTS};
@@ -32,15 +31,7 @@ impl Subject for RobustRing {
     }
 
     fn operations(&self) -> &'static [Operation] {
-        &[
-            Operation::Send,
-            Operation::SendWaking,
-            Operation::SendFull,
-            Operation::Receive,
-            Operation::ReceiveWaking,
-            Operation::ReceiveEmpty,
-            Operation::Close,
-        ]
+        &Operation::OF_A_RING
     }
 
     fn succession(&self, operation: Operation) -> Option<Operation> {
@@ -136,7 +127,7 @@ impl Endpoint for Robust {
 
     fn receive(&mut self, into: &mut Message, wait: Wait) -> io::Result<Option<usize>> {
         let guarded = self.0.at();
-        let deadline = deadline(wait);
+        let deadline = wait.deadline();
         self.lock()?;
         // SAFETY: as in `send`; the deadline is a live local.
         let length = unsafe {
@@ -159,20 +150,6 @@ impl Endpoint for Robust {
         self.unlock()?;
         Ok(Some(length))
     }
-}
-
-/// The end of a wait as POSIX wants it: on the real-time clock; `None` where it has none.
-pub(super) fn deadline(wait: Wait) -> Option<libc::timespec> {
-    let Wait::AtMost(wait) = wait else {
-        return None;
-    };
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
-    let now = Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.try_into().unwrap_or(0));
-    let end = now + wait;
-    Some(libc::timespec {
-        tv_sec: end.as_secs().cast_signed(),
-        tv_nsec: libc::c_long::from(end.subsec_nanos()),
-    })
 }
 
 /// A pthread function's return value: the error itself.

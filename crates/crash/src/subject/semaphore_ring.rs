@@ -6,7 +6,6 @@ use std::io;
 
 use super::region::Region;
 use super::ring::{Ring, SLOTS};
-use super::robust_ring::deadline;
 use super::{End, Endpoint, Operation, Subject, Wait};
 use crate::message::Message;
 use crate::place::Place;
@@ -27,15 +26,7 @@ impl Subject for SemaphoreRing {
     }
 
     fn operations(&self) -> &'static [Operation] {
-        &[
-            Operation::Send,
-            Operation::SendWaking,
-            Operation::SendFull,
-            Operation::Receive,
-            Operation::ReceiveWaking,
-            Operation::ReceiveEmpty,
-            Operation::Close,
-        ]
+        &Operation::OF_A_RING
     }
 
     fn capacity(&self) -> u32 {
@@ -87,7 +78,7 @@ impl Endpoint for Classic {
         let guarded = self.0.at();
         // SAFETY: as in `send`; `items` says that the ring is not empty.
         unsafe {
-            if !wait_for(&raw mut (*guarded).items, deadline(wait))? {
+            if !wait_for(&raw mut (*guarded).items, wait.deadline())? {
                 return Ok(None);
             }
             wait_for(&raw mut (*guarded).mutex, None)?;
