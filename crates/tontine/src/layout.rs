@@ -48,6 +48,7 @@ fn the_control_page_is_as_documented() {
         ("version", (page::VERSION_AT, "u32")),
         ("state", (page::STATE_AT, "u32")),
         ("granted", (page::GRANTED_AT, "u64")),
+        ("most", (page::MOST_AT, "u64")),
         ("position", (page::POSITION_AT, "u64")),
         ("room", (page::ROOM_AT, "u64")),
     ];

@@ -71,6 +71,10 @@ impl Joined {
         self.control.granted()
     }
 
+    pub(super) fn most(&self) -> Option<u64> {
+        self.control.most()
+    }
+
     /// Rings if the receiver sleeps; after a header store.
     #[inline(always)]
     pub(super) fn ring_if_asleep(&self) {

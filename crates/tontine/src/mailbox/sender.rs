@@ -12,7 +12,7 @@ use super::reservation::Reservation;
 use super::succession;
 use super::wire::{self, FenceMode, Note};
 use crate::error::{Error, Peer, Result};
-use crate::lane::page::{CLOSED, GIVE_BACK, LEAST_LOG2, MOST_LOG2, longest_message};
+use crate::lane::page::{CLOSED, GIVE_BACK, longest_message};
 use crate::lane::{Room, Writer};
 use crate::life::Life;
 use crate::sys::fork::Guard;
@@ -254,9 +254,11 @@ impl Sender {
 
     /// The longest message that the lane's cap allows: a little less than a quarter of it. A record
     /// takes half of its chunk at most, and beside a new chunk there is the one before it.
+    ///
+    /// The receiver's cap is known once it has taken the connection; where it is smaller than ours,
+    /// the answer is smaller from then on.
     pub fn longest_message(&self) -> usize {
-        let half = (self.options.lane_cap.ilog2() - 1).clamp(LEAST_LOG2, MOST_LOG2);
-        longest_message(1 << half.max(first_log2(&self.options)))
+        longest_message(1 << self.largest_log2(self.cap().0))
     }
 
     #[inline(always)]
