@@ -5,7 +5,7 @@
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use super::options::{OnDeath, Options};
+use super::options::Options;
 use super::outbound::Joined;
 use super::sender::Sender;
 use super::wire::{self, MOST_CHUNKS, Note};
@@ -36,11 +36,11 @@ impl Sender {
         if self.writer.fits(length) {
             return Ok(true);
         }
-        if thorough {
-            self.refresh()?;
-        } else {
+        if !thorough {
             self.refresh_room()?;
+            return Ok(self.writer.make_room(length) == Room::Here);
         }
+        self.refresh()?;
         match self.writer.make_room(length) {
             Room::Here => Ok(true),
             Room::Never => Ok(self.grow(length)? && self.writer.make_room(length) == Room::Here),
@@ -50,7 +50,7 @@ impl Sender {
     }
 
     /// Refuses a message that will never fit, as soon as that is certain.
-    fn check_length(&self, length: usize) -> Result<()> {
+    pub(super) fn check_length(&self, length: usize) -> Result<()> {
         let (cap, set_by) = self.cap();
         // A chunk may be larger than the rule wants it, and what fits there is welcome.
         let largest = self.largest_log2(cap).max(self.writer.log2());
@@ -97,7 +97,8 @@ impl Sender {
         let log2 = (self.writer.log2() + 1).max(needed).min(MOST_LOG2);
         let granted = match &self.connection.joined {
             Some(joined) => joined.granted(),
-            None if self.ended.is_some() => self.writer.bytes().max(self.options.lane_cap),
+            // The next owner most probably grants what the last one did, and refuses more.
+            None if self.ended.is_some() => self.granted_before,
             // Nothing is granted yet but what it was brought.
             None => 0,
         };
@@ -160,14 +161,13 @@ impl Sender {
                 Sent::Yes => {}
                 Sent::Full => return Ok(false),
                 Sent::Gone => {
-                    let peer = self.connection.peer();
-                    self.ended = Some(Error::OwnerDied { peer });
+                    self.ended = Some(self.connection.end());
                     return Ok(false);
                 }
             }
         }
         self.writer.go_on_in(region, log2);
-        if self.options.on_death == OnDeath::WaitForSuccessor {
+        if self.options.on_death.waits() {
             self.kept.push(descriptor);
         }
         self.published();

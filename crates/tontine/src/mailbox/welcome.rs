@@ -153,6 +153,8 @@ impl Mailbox {
         let (first, log2) = chunks.pop_front().ok_or_else(|| wrong("HELLO without a chunk"))?;
         let reader = Reader::new(first, log2, hello.base, hello.position)
             .map_err(|broken| wrong(broken.0))?;
+        // A lane that is handed over comes as large as it was.
+        let returns_to = chunk_size(hello.returns_to).unwrap_or(reader.size());
         let (control, control_fd) = Control::new(hello.position, granted, self.most(granted))?;
         let (doorbell, button) = bell::make()?;
         let fences = match (self.can_interrupt, hello.fences) {
@@ -176,6 +178,7 @@ impl Mailbox {
         }
         Ok(Beginning {
             position: hello.position,
+            returns_to,
             reader,
             passed: chunks,
             control,
