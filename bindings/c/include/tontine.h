@@ -83,6 +83,11 @@
 #define TONTINE_ON_DEATH_WAIT_FOR_SUCCESSOR 2
 
 /*
+ on_death: the same, also where the reader closes its mailbox (without this: EPIPE).
+ */
+#define TONTINE_ON_DEATH_WAIT_THROUGH_RESTARTS 3
+
+/*
  allow: peers of the own effective user only.
  */
 #define TONTINE_ALLOW_OWN_UID 1
@@ -306,6 +311,14 @@ ssize_t tontine_mailbox_next_length(struct tontine_mailbox *mailbox);
 int tontine_mailbox_peer(struct tontine_mailbox *mailbox, struct tontine_peer *peer);
 
 /*
+ The lane by which the message last received came, as a number that no other lane of this mailbox
+ has or will have: a process may have several, and a process id may be used again. ENODATA where
+ there was none.
+ */
+int tontine_mailbox_sender(struct tontine_mailbox *mailbox,
+                           uint64_t *sender);
+
+/*
  Acknowledges the message last received: should this process die, a successor does not get it
  again. The next receiving call and tontine_mailbox_close() do it too.
  */
@@ -431,7 +444,8 @@ ssize_t tontine_sender_unread_bytes(struct tontine_sender *sender);
 
 /*
  Waits until everything is read and acknowledged: ETIMEDOUT, or EOWNERDEAD or EPIPE where the
- reader will not read it. With TONTINE_ON_DEATH_WAIT_FOR_SUCCESSOR a death is waited out.
+ reader will not read it. With one of TONTINE_ON_DEATH_WAIT_... a death is waited out. What
+ became of the reader after it had read everything does not matter.
  */
 int tontine_sender_wait_read(struct tontine_sender *sender,
                              int64_t timeout_ms);
@@ -455,7 +469,8 @@ int tontine_sender_fd(struct tontine_sender *sender);
 int tontine_sender_peer(struct tontine_sender *sender, struct tontine_peer *peer);
 
 /*
- The longest message that the lane's cap allows.
+ The longest message that the lane's cap allows; the reader's cap counts too, once it has taken
+ the lane.
  */
 ssize_t tontine_sender_longest_message(struct tontine_sender *sender);
 

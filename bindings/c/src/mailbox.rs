@@ -7,7 +7,7 @@ use std::ffi::{c_char, c_int, c_void};
 use std::os::fd::AsRawFd;
 
 use libc::ssize_t;
-use tontine::mailbox::{Mailbox, Message};
+use tontine::mailbox::{Mailbox, Message, SenderId};
 use tontine::{Error, Peer};
 
 use crate::border::{
@@ -24,7 +24,7 @@ pub struct tontine_mailbox(Kept<State>);
 struct State {
     mailbox: Mailbox,
     /// Of the message last received.
-    peer: Option<Peer>,
+    from: Option<(Peer, SenderId)>,
     /// Of the message that did not fit last.
     too_long: Option<usize>,
     faults: VecDeque<Error>,
@@ -73,7 +73,7 @@ pub unsafe extern "C" fn tontine_mailbox_unbound(
 }
 
 fn opened(mailbox: Mailbox) -> *mut tontine_mailbox {
-    let state = State { mailbox, peer: None, too_long: None, faults: VecDeque::new() };
+    let state = State { mailbox, from: None, too_long: None, faults: VecDeque::new() };
     hand_over(tontine_mailbox(Kept::new(state)))
 }
 
@@ -142,11 +142,11 @@ unsafe fn receive(
 ) -> ssize_t {
     with(mailbox, |state| {
         let message = take(&mut state.mailbox)?;
-        let (peer, length) = (message.peer(), message.len());
+        let (from, length) = ((message.peer(), message.sender()), message.len());
         // SAFETY: passed on.
         let copied = unsafe { copy_out(&message, buffer, size) };
         if copied.is_ok() {
-            (state.peer, state.too_long) = (Some(peer), None);
+            (state.from, state.too_long) = (Some(from), None);
         } else {
             state.too_long = Some(length);
             state.mailbox.put_back();
@@ -173,7 +173,24 @@ pub unsafe extern "C" fn tontine_mailbox_peer(
 ) -> c_int {
     with(mailbox, |state| {
         // SAFETY: the contract at the header's top.
-        unsafe { tell_peer(state.peer, peer) }
+        unsafe { tell_peer(state.from.map(|(peer, _)| peer), peer) }
+    })
+}
+
+/// The lane by which the message last received came, as a number that no other lane of this mailbox
+/// has or will have: a process may have several, and a process id may be used again. ENODATA where
+/// there was none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tontine_mailbox_sender(
+    mailbox: *mut tontine_mailbox,
+    sender: *mut u64,
+) -> c_int {
+    with(mailbox, |state| {
+        // SAFETY: the contract at the header's top.
+        let place = unsafe { behind(sender) }?;
+        let nobody = || Refusal::new(libc::ENODATA, "no message was received yet");
+        *place = state.from.ok_or_else(nobody)?.1.number();
+        Ok(0)
     })
 }
 

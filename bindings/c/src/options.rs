@@ -25,6 +25,8 @@ pub const TONTINE_FENCES_SYMMETRIC: u32 = 2;
 pub const TONTINE_ON_DEATH_FAIL: u32 = 1;
 /// on_death: what was not read is kept for the next owner of the address, and handed over to it.
 pub const TONTINE_ON_DEATH_WAIT_FOR_SUCCESSOR: u32 = 2;
+/// on_death: the same, also where the reader closes its mailbox (without this: EPIPE).
+pub const TONTINE_ON_DEATH_WAIT_THROUGH_RESTARTS: u32 = 3;
 
 /// allow: peers of the own effective user only.
 pub const TONTINE_ALLOW_OWN_UID: u32 = 1;
@@ -153,6 +155,9 @@ impl tontine_options {
             0 => options,
             TONTINE_ON_DEATH_FAIL => options.on_death(OnDeath::Fail),
             TONTINE_ON_DEATH_WAIT_FOR_SUCCESSOR => options.on_death(OnDeath::WaitForSuccessor),
+            TONTINE_ON_DEATH_WAIT_THROUGH_RESTARTS => {
+                options.on_death(OnDeath::WaitThroughRestarts)
+            }
             _ => return unknown("on_death"),
         };
         options = match self.allow {
@@ -264,7 +269,7 @@ mod tests {
         let set: [fn(&mut tontine_options); 5] = [
             |options| options.waiting = 4,
             |options| options.fences = 3,
-            |options| options.on_death = 3,
+            |options| options.on_death = 4,
             |options| options.allow = 4,
             |options| options.mode = 0o1777,
         ];

@@ -227,7 +227,8 @@ pub unsafe extern "C" fn tontine_sender_unread_bytes(sender: *mut tontine_sender
 }
 
 /// Waits until everything is read and acknowledged: ETIMEDOUT, or EOWNERDEAD or EPIPE where the
-/// reader will not read it. With TONTINE_ON_DEATH_WAIT_FOR_SUCCESSOR a death is waited out.
+/// reader will not read it. With one of TONTINE_ON_DEATH_WAIT_... a death is waited out. What
+/// became of the reader after it had read everything does not matter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_sender_wait_read(
     sender: *mut tontine_sender,
@@ -269,7 +270,8 @@ pub unsafe extern "C" fn tontine_sender_peer(
     })
 }
 
-/// The longest message that the lane's cap allows.
+/// The longest message that the lane's cap allows; the reader's cap counts too, once it has taken
+/// the lane.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_sender_longest_message(sender: *mut tontine_sender) -> ssize_t {
     with(sender, |state| length(state.free()?.longest_message()))

@@ -115,6 +115,7 @@ static void messages(const char *path)
     char text[32];
     static char large[1 << 20];
     void *room;
+    uint64_t first = 0, second = 0, again = 0;
     tontine_peer peer;
     tontine_options options = {.struct_size = sizeof options, .lane_cap = 65536, .mode = 0600};
     tontine_mailbox *mailbox = tontine_mailbox_bind(path, &options);
@@ -127,6 +128,7 @@ static void messages(const char *path)
     EXPECT_ERROR(tontine_mailbox_try_recv(mailbox, text, sizeof text), EAGAIN);
     EXPECT_ERROR(tontine_mailbox_recv_timeout(mailbox, text, sizeof text, 10), ETIMEDOUT);
     EXPECT_ERROR(tontine_mailbox_peer(mailbox, &peer), ENODATA);
+    EXPECT_ERROR(tontine_mailbox_sender(mailbox, &first), ENODATA);
     EXPECT_ERROR(tontine_mailbox_next_length(mailbox), ENODATA);
 
     sender = tontine_sender_connect(path, &options);
@@ -142,6 +144,7 @@ static void messages(const char *path)
     EXPECT(tontine_mailbox_recv(mailbox, text, sizeof text) == 5 && memcmp(text, "first", 5) == 0);
     EXPECT(tontine_mailbox_peer(mailbox, &peer) == 0);
     EXPECT(peer.pid == (uint32_t)getpid() && peer.uid == getuid());
+    EXPECT(tontine_mailbox_sender(mailbox, &first) == 0);
     EXPECT(tontine_mailbox_lanes(mailbox) == 1);
     EXPECT(tontine_mailbox_put_back(mailbox) == 0);
     EXPECT(tontine_mailbox_recv(mailbox, text, sizeof text) == 5 && memcmp(text, "first", 5) == 0);
@@ -180,6 +183,12 @@ static void messages(const char *path)
     wait.events = POLLIN;
     EXPECT(poll(&wait, 1, 10000) == 1);
     EXPECT(tontine_mailbox_recv_timeout(mailbox, text, sizeof text, 10000) == 4);
+    /* One process, two lanes. */
+    EXPECT(tontine_mailbox_sender(mailbox, &second) == 0 && second != first);
+    EXPECT(tontine_mailbox_acknowledge(mailbox) == 0);
+    EXPECT(tontine_sender_send(sender, "first", 5) == 0);
+    EXPECT(tontine_mailbox_recv_timeout(mailbox, text, sizeof text, 10000) == 5);
+    EXPECT(tontine_mailbox_sender(mailbox, &again) == 0 && again == first);
     EXPECT(tontine_mailbox_acknowledge(mailbox) == 0);
     EXPECT(tontine_mailbox_fault(mailbox) == 0);
 
@@ -198,6 +207,27 @@ static void messages(const char *path)
     tontine_sender_close(sender);
     tontine_sender_close(twin);
     EXPECT_NULL(tontine_sender_connect(path, NULL), ECONNREFUSED);
+}
+
+static void a_restart_is_waited_out(const char *path)
+{
+    char text[8];
+    tontine_options options = {.struct_size = sizeof options,
+                               .on_death = TONTINE_ON_DEATH_WAIT_THROUGH_RESTARTS};
+    tontine_mailbox *mailbox = tontine_mailbox_bind(path, NULL);
+    tontine_sender *sender = tontine_sender_connect(path, &options);
+
+    EXPECT(tontine_sender_send(sender, "one", 3) == 0);
+    EXPECT_ERROR(tontine_mailbox_recv(mailbox, text, 1), EMSGSIZE);
+    tontine_mailbox_close(mailbox);
+    EXPECT(tontine_sender_send(sender, "three", 5) == 0);
+    mailbox = tontine_mailbox_bind(path, NULL);
+    EXPECT(tontine_sender_wait_read(sender, 100) < 0);
+    EXPECT(tontine_mailbox_recv_timeout(mailbox, text, sizeof text, 10000) == 3);
+    EXPECT(tontine_mailbox_recv_timeout(mailbox, text, sizeof text, 10000) == 5);
+    tontine_mailbox_close(mailbox);
+    EXPECT(tontine_sender_wait_read(sender, 10000) == 0);
+    tontine_sender_close(sender);
 }
 
 static void sockets(void)
@@ -222,6 +252,7 @@ static void sockets(void)
 static void what_is_null_is_refused(void)
 {
     char text[4];
+    uint64_t lane;
     tontine_peer peer;
     tontine_options unset = {.struct_size = 0};
     tontine_options odd = {.struct_size = sizeof odd, .waiting = 99};
@@ -238,6 +269,7 @@ static void what_is_null_is_refused(void)
     EXPECT_ERROR(tontine_mailbox_recv_timeout(NULL, text, 4, 1), EINVAL);
     EXPECT_ERROR(tontine_mailbox_next_length(NULL), EINVAL);
     EXPECT_ERROR(tontine_mailbox_peer(NULL, &peer), EINVAL);
+    EXPECT_ERROR(tontine_mailbox_sender(NULL, &lane), EINVAL);
     EXPECT_ERROR(tontine_mailbox_acknowledge(NULL), EINVAL);
     EXPECT_ERROR(tontine_mailbox_put_back(NULL), EINVAL);
     EXPECT_ERROR(tontine_mailbox_fd(NULL), EINVAL);
@@ -292,6 +324,7 @@ int main(int count, char **arguments)
     lives();
     death_is_seen();
     messages(arguments[1]);
+    a_restart_is_waited_out(arguments[1]);
     sockets();
     what_is_null_is_refused();
     a_forked_child_owns_nothing(arguments[1]);

@@ -58,14 +58,17 @@ pub enum Error {
 
     /// A message that can never fit.
     #[error(
-        "a message of {len} bytes was to be sent and the lane takes {most} at most; \
-         split it, or raise the lane's cap at both ends"
+        "a message of {len} bytes was to be sent and the lane takes {most} at most, by the cap {}; \
+         split it, or raise that cap (the other end's counts too)",
+        SetBy(*.set_by)
     )]
     TooLarge {
         /// The message's bytes.
         len: u64,
         /// The most that the lane will ever take.
         most: u64,
+        /// Whose cap it is that counts: the receiver's, or none for this program's own.
+        set_by: Option<Peer>,
     },
 
     /// The handle was made by the process that forked this one, and stays that one's.
@@ -222,6 +225,18 @@ impl fmt::Display for HeldBy {
     }
 }
 
+/// "that pid 4711 (uid 1000) set", or that this program did.
+struct SetBy(Option<Peer>);
+
+impl fmt::Display for SetBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(peer) => write!(f, "that {peer} set"),
+            None => f.write_str("that this end set"),
+        }
+    }
+}
+
 // Errors travel through every hot function's return value.
 const _: () = assert!(size_of::<Error>() <= 48);
 
@@ -237,7 +252,7 @@ mod tests {
             Error::Closed { peer: PEER },
             Error::WouldBlock,
             Error::TimedOut,
-            Error::TooLarge { len: 70, most: 64 },
+            Error::TooLarge { len: 70, most: 64, set_by: None },
             Error::Forked,
             Error::InUse { address: "/run/a".into(), holder: Some(4711) },
             Error::NoMailbox { address: "@a".into() },

@@ -48,6 +48,7 @@ fn the_control_page_is_as_documented() {
         ("version", (page::VERSION_AT, "u32")),
         ("state", (page::STATE_AT, "u32")),
         ("granted", (page::GRANTED_AT, "u64")),
+        ("most", (page::MOST_AT, "u64")),
         ("position", (page::POSITION_AT, "u64")),
         ("room", (page::ROOM_AT, "u64")),
     ];
@@ -142,6 +143,7 @@ fn the_messages_are_as_documented() {
         cap: 0x1112_1314_1516_1718,
         position: 0x2122_2324_2526_2728,
         base: 0x3132_3334_3536_3738,
+        returns_to: 0x3940_4142,
         chunks,
     };
     let welcome = Welcome { fences: FenceMode::Symmetric, desk: 0x4142_4344 };
@@ -151,7 +153,7 @@ fn the_messages_are_as_documented() {
             Note::Hello(hello),
             &[
                 ("fences", 1),
-                ("unused", 0),
+                ("returns_to", 0x3940_4142),
                 ("cap", hello.cap),
                 ("position", hello.position),
                 ("base", hello.base),

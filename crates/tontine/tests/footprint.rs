@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use common::{AMPLE, connect, fork, kill, place, until};
-use tontine::mailbox::{Mailbox, Options};
+use tontine::mailbox::{Mailbox, OnDeath, Options};
 
 /// One at a time: a forked child inherits what the other one has mapped and opened.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -130,4 +130,42 @@ fn an_idle_lane_costs_three_pages_and_few_descriptors() {
     assert!(descriptors(reader) <= 3 * LANES + 20, "{} at the reader", descriptors(reader));
     kill(child);
     kill(reader);
+}
+
+/// Only what lay above the size of the chunk that was handed over was ever asked back: a lane that
+/// was large when its reader died stayed large at the successor's.
+#[test]
+fn a_lane_that_was_handed_over_while_large_returns_to_a_small_chunk() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let place = place();
+    let path = place.path.clone();
+    let reader = fork(|| {
+        let _mailbox = {
+            let mut mailbox = Mailbox::bind(&path).expect("binds");
+            mailbox.recv().expect("a message");
+            mailbox
+        };
+        loop {
+            thread::park();
+        }
+    });
+    let waiting = Options::new().on_death(OnDeath::WaitForSuccessor);
+    let mut sender = connect(&waiting, &place.path);
+    let large = vec![5; 1 << 20];
+    sender.send(&large).expect("sent");
+    sender.send(b"behind it").expect("sent");
+    let before = resident(own_pid(), "tontine-chunk");
+    assert!(before >= 1 << 20, "{before} bytes");
+    kill(reader);
+    let options = Options::new().give_back_after(Duration::from_millis(10));
+    let mut mailbox = options.bind(&place.path).expect("free");
+    let mut received = 0;
+    until("the large chunk is given back, at both ends", || {
+        sender.service().expect("it is no error to look");
+        received += usize::from(mailbox.try_recv().is_ok());
+        received == 2 && resident(own_pid(), "tontine-chunk") < 1 << 20
+    });
+    sender.send(&large).expect("it grows again");
+    assert!(*mailbox.recv_timeout(AMPLE).expect("a message") == *large);
+    assert_eq!(mailbox.faults(), []);
 }

@@ -124,7 +124,7 @@ fn a_message_beyond_the_cap_is_refused_and_the_longest_is_not() {
     mailbox.try_recv().expect_err("it only accepts");
     let most = sender.longest_message();
     let error = sender.try_send(&vec![0; most + 1]).expect_err("too large");
-    assert_eq!(error, Error::TooLarge { len: most as u64 + 1, most: most as u64 });
+    assert_eq!(error, Error::TooLarge { len: most as u64 + 1, most: most as u64, set_by: None });
     let longest: Vec<u8> = (0..most).map(|n| n as u8).collect();
     for _ in 0..5 {
         until("the longest has room", || {

@@ -5,8 +5,8 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 use super::mapped::{half_of_own, half_of_peer};
 use super::page::{
-    CLOSED, CONTROL_MAGIC, CONTROL_SIZE, GIVE_BACK, GRANTED_AT, MAGIC_AT, POSITION_AT, ROOM_AT,
-    STATE_AT, VERSION, VERSION_AT,
+    CLOSED, CONTROL_MAGIC, CONTROL_SIZE, GIVE_BACK, GRANTED_AT, MAGIC_AT, MOST_AT, POSITION_AT,
+    ROOM_AT, STATE_AT, VERSION, VERSION_AT,
 };
 use super::position;
 use super::region::Region;
@@ -18,17 +18,19 @@ use crate::sys::region::{OwnRegion, PeerRegion, Unfit};
 pub(crate) struct Control(OwnRegion);
 
 impl Control {
-    /// A page for a lane that begins at `position`, and the descriptor to pass.
+    /// A page for a lane that begins at `position`, may have `granted` bytes of chunks and will
+    /// never have more than `most`; and the descriptor to pass.
     ///
     /// # Errors
     /// No memory or no descriptor is to be had.
-    pub(crate) fn new(position: u64, granted: u64) -> Result<(Self, OwnedFd)> {
+    pub(crate) fn new(position: u64, granted: u64, most: u64) -> Result<(Self, OwnedFd)> {
         let (region, descriptor) = OwnRegion::new("tontine-lane", CONTROL_SIZE)?;
         region.word(MAGIC_AT).store(CONTROL_MAGIC, Ordering::Relaxed);
         half_of_own(&region, VERSION_AT).store(VERSION, Ordering::Relaxed);
         region.word(POSITION_AT).store(position, Ordering::Relaxed);
         region.word(ROOM_AT).store(position, Ordering::Relaxed);
         region.word(GRANTED_AT).store(granted, Ordering::Relaxed);
+        region.word(MOST_AT).store(most, Ordering::Relaxed);
         Ok((Self(region), descriptor))
     }
 
@@ -51,7 +53,8 @@ impl Control {
 
     /// Says that nothing more is taken.
     pub(crate) fn close(&self) {
-        half_of_own(&self.0, STATE_AT).fetch_or(CLOSED, Ordering::Relaxed);
+        // SYNC closed: pairs with the fence in `Connection::end`: what was read is known before.
+        half_of_own(&self.0, STATE_AT).fetch_or(CLOSED, Ordering::Release);
     }
 
     /// Asks for the large chunk back, or no longer.
@@ -93,6 +96,13 @@ impl Controlled {
     /// Bytes of chunks that we may have.
     pub(crate) fn granted(&self) -> u64 {
         self.0.word(GRANTED_AT).load(Ordering::Relaxed)
+    }
+
+    /// Bytes of chunks that we will ever be granted, whatever becomes of others; `None` where the
+    /// receiver does not say.
+    pub(crate) fn most(&self) -> Option<u64> {
+        let most = self.0.word(MOST_AT).load(Ordering::Relaxed);
+        (most != 0).then(|| most.max(self.granted()))
     }
 
     /// How far the receiver has read, exactly: a claim.

@@ -18,6 +18,8 @@ pub(crate) const VERSION_AT: usize = 8;
 pub(crate) const STATE_AT: usize = 64;
 /// `granted: u64`.
 pub(crate) const GRANTED_AT: usize = 72;
+/// `most: u64`.
+pub(crate) const MOST_AT: usize = 80;
 /// `position: u64`, in a cache line of its own.
 pub(crate) const POSITION_AT: usize = 128;
 
@@ -67,7 +69,9 @@ const _: () = {
     assert!(WAITING_AT / 64 != RING_AT / 64, "waiting is polled, records are written");
     assert!(STATE_AT / 64 != POSITION_AT / 64, "state is loaded at each send");
     assert!(ROOM_AT / 64 != POSITION_AT / 64, "position is stored at each message, room polled");
-    assert!(RING_AT.is_multiple_of(64) && GRANTED_AT.is_multiple_of(8));
+    assert!(
+        RING_AT.is_multiple_of(64) && GRANTED_AT.is_multiple_of(8) && MOST_AT.is_multiple_of(8)
+    );
     assert!(LOG2_AT == VERSION_AT + 4, "version and size are written as one word");
     assert!(ring(1 << LEAST_LOG2).is_multiple_of(8));
 };

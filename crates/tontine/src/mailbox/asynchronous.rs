@@ -244,14 +244,8 @@ struct Waits<'a> {
 
 impl<'a> Waits<'a> {
     fn of(sender: &'a Sender) -> Result<Self> {
-        let (socket, process) = sender.connection.waits();
-        let mut descriptors = Vec::with_capacity(2);
-        // A socket that hung up is readable for ever; then only time passes.
-        if sender.ended.is_none() {
-            for descriptor in [Some(socket), process].into_iter().flatten() {
-                descriptors.push(watched(descriptor)?);
-            }
-        }
+        let (socket, process) = sender.watched();
+        let descriptors = socket.into_iter().chain(process).map(watched).collect::<Result<_>>()?;
         Ok(Self { descriptors, timer: Timer::after(sender.longest_wait())? })
     }
 

@@ -245,7 +245,7 @@ impl Door {
     /// When the longest silent one will have been silent for `deadline`.
     pub(super) fn next_expiry(&self, deadline: Duration) -> Option<Duration> {
         let longest = self.knockers.iter().map(|knocker| knocker.since.elapsed()).max()?;
-        Some(deadline.saturating_sub(longest) + Duration::from_millis(1))
+        Some(deadline.saturating_sub(longest).saturating_add(Duration::from_millis(1)))
     }
 
     /// Ends the name: nobody can connect any more.

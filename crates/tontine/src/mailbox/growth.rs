@@ -5,13 +5,13 @@
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use super::options::{OnDeath, Options};
+use super::options::Options;
 use super::outbound::Joined;
 use super::sender::Sender;
 use super::wire::{self, MOST_CHUNKS, Note};
-use crate::error::{Error, Result};
+use crate::error::{Error, Peer, Result};
 use crate::lane::Room;
-use crate::lane::page::{LEAST_LOG2, MOST_LOG2, log2_for};
+use crate::lane::page::{LEAST_LOG2, MOST_LOG2, log2_for, longest_message};
 use crate::sys::region::OwnRegion;
 use crate::sys::socket::{self, Sent};
 
@@ -32,24 +32,52 @@ impl Sender {
         at_once: bool,
         thorough: bool,
     ) -> Result<bool> {
-        if length > self.longest_message() {
-            let most = self.longest_message() as u64;
-            return Err(Error::TooLarge { len: length as u64, most });
-        }
+        self.check_length(length)?;
         if self.writer.fits(length) {
             return Ok(true);
         }
-        if thorough {
-            self.refresh()?;
-        } else {
+        if !thorough {
             self.refresh_room()?;
+            return Ok(self.writer.make_room(length) == Room::Here);
         }
+        self.refresh()?;
         match self.writer.make_room(length) {
             Room::Here => Ok(true),
             Room::Never => Ok(self.grow(length)? && self.writer.make_room(length) == Room::Here),
             Room::Later if !at_once && self.reader_keeps_up() => Ok(false),
             Room::Later => Ok(self.grow(length)? && self.writer.make_room(length) == Room::Here),
         }
+    }
+
+    /// Refuses a message that will never fit, as soon as that is certain.
+    pub(super) fn check_length(&self, length: usize) -> Result<()> {
+        let (cap, set_by) = self.cap();
+        // A chunk may be larger than the rule wants it, and what fits there is welcome.
+        let largest = self.largest_log2(cap).max(self.writer.log2());
+        let most = longest_message(1 << largest);
+        if length <= most {
+            return Ok(());
+        }
+        Err(Error::TooLarge { len: length as u64, most: most as u64, set_by })
+    }
+
+    /// The cap that counts in bytes of chunks, and who set it: ours, or the receiver's once it is
+    /// known. What a receiver that is gone would have taken binds nobody: its successor may take
+    /// more.
+    pub(super) fn cap(&self) -> (u64, Option<Peer>) {
+        let own = self.options.lane_cap;
+        let joined = self.connection.joined.as_ref().filter(|_| self.ended.is_none());
+        match joined.and_then(|joined| Some((joined.most()?, joined.peer))) {
+            Some((theirs, peer)) if theirs < own => (theirs, Some(peer)),
+            _ => (own, None),
+        }
+    }
+
+    /// Two to this power are the bytes of the largest chunk that a cap always has room for: half of
+    /// it, or the first.
+    pub(super) fn largest_log2(&self, cap: u64) -> u32 {
+        let half = (cap.max(2).ilog2() - 1).clamp(LEAST_LOG2, MOST_LOG2);
+        half.max(first_log2(&self.options))
     }
 
     /// Whether the lane is better left as it is: a reader that is at work makes room soon, and a
@@ -69,11 +97,12 @@ impl Sender {
         let log2 = (self.writer.log2() + 1).max(needed).min(MOST_LOG2);
         let granted = match &self.connection.joined {
             Some(joined) => joined.granted(),
-            None if self.ended.is_some() => self.writer.bytes().max(self.options.lane_cap),
+            // The next owner most probably grants what the last one did, and refuses more.
+            None if self.ended.is_some() => self.granted_before,
             // Nothing is granted yet but what it was brought.
             None => 0,
         };
-        let cap = self.options.lane_cap;
+        let (cap, _) = self.cap();
         if self.writer.chunks() == MOST_CHUNKS {
             return Ok(false);
         }
@@ -132,14 +161,13 @@ impl Sender {
                 Sent::Yes => {}
                 Sent::Full => return Ok(false),
                 Sent::Gone => {
-                    let peer = self.connection.peer();
-                    self.ended = Some(Error::OwnerDied { peer });
+                    self.ended = Some(self.connection.end());
                     return Ok(false);
                 }
             }
         }
         self.writer.go_on_in(region, log2);
-        if self.options.on_death == OnDeath::WaitForSuccessor {
+        if self.options.on_death.waits() {
             self.kept.push(descriptor);
         }
         self.published();

@@ -61,6 +61,8 @@ pub(super) struct Inbound {
 /// What a lane begins with.
 pub(super) struct Beginning {
     pub(super) position: u64,
+    /// Bytes of the chunk to which it returns when it is idle.
+    pub(super) returns_to: usize,
     pub(super) reader: Reader<PeerRegion>,
     pub(super) passed: VecDeque<(PeerRegion, u32)>,
     pub(super) control: Control,
@@ -76,7 +78,7 @@ pub(super) struct Beginning {
 
 impl Inbound {
     pub(super) fn new(beginning: Beginning, socket: OwnedFd) -> Self {
-        let first_size = beginning.reader.size();
+        let first_size = beginning.returns_to;
         Self {
             reader: beginning.reader,
             control: beginning.control,
@@ -329,7 +331,10 @@ impl Inbound {
     /// Asks for a chunk back that is larger than the first and has been empty since `before`.
     /// Returns whether there is still something to ask for, later.
     pub(super) fn ask_back(&mut self, now: Instant, before: Instant) -> bool {
-        if self.asked_back || self.reader.size() <= self.first_size.max(4096) || !self.is_empty() {
+        let small = self.reader.size() <= self.first_size;
+        // It would be asked for what it may not have, and every `send` would look for it.
+        let too_much = (self.reader.size() + self.first_size) as u64 > self.granted;
+        if self.asked_back || small || too_much || !self.is_empty() {
             self.idle_since = None;
             return false;
         }

@@ -15,6 +15,13 @@ pub struct SenderId {
     pub(super) generation: u32,
 }
 
+impl SenderId {
+    /// The same as one number, for what has only numbers: a log, a table in C.
+    pub fn number(self) -> u64 {
+        u64::from(self.generation) << 32 | u64::from(self.slot)
+    }
+}
+
 impl fmt::Display for SenderId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.slot, self.generation)

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::address::Address;
 use super::{Mailbox, Sender};
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// Settings of either end; each end has its own. What an end does not use it ignores.
 ///
@@ -58,14 +58,34 @@ pub enum Fences {
     Symmetric,
 }
 
-/// What a sender does when its reader is dead.
+/// What a sender does when its reader is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnDeath {
     /// Says `EOWNERDEAD`; [`Sender::unread`] gives back what was not read.
     Fail,
-    /// Keeps what was not read for the next owner of the address, and hands it over.
+    /// Keeps what was not read for the next owner of the address, and hands it over. A reader that
+    /// closes has left on purpose: [`Error::Closed`](crate::Error::Closed), as with `Fail`.
     WaitForSuccessor,
+    /// The same, also where the reader closes its mailbox: for one that a service manager stops and
+    /// starts again.
+    WaitThroughRestarts,
+}
+
+impl OnDeath {
+    /// Whether it ever waits for a successor.
+    pub(super) fn waits(self) -> bool {
+        self != Self::Fail
+    }
+
+    /// Whether it waits for a successor after this end.
+    pub(super) fn outlives(self, end: &Error) -> bool {
+        match end {
+            Error::OwnerDied { .. } => self.waits(),
+            Error::Closed { .. } => self == Self::WaitThroughRestarts,
+            _ => false,
+        }
+    }
 }
 
 /// Whose processes a peer may belong to.
@@ -145,7 +165,7 @@ impl Options {
         self
     }
 
-    /// What to do when the reader is dead.
+    /// What to do when the reader is dead, or has closed.
     #[must_use]
     pub fn on_death(mut self, on_death: OnDeath) -> Self {
         self.on_death = on_death;

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use super::wire::{self, FenceMode, Note, Unreadable, Welcome};
 use crate::error::{Error, Peer, Result};
 use crate::lane::control::Controlled;
-use crate::lane::page::VERSION;
+use crate::lane::page::{CLOSED, VERSION};
 use crate::life::Watch;
 use crate::sync::{Ordering, fence};
 use crate::sys::socket::{self, Received};
@@ -71,6 +71,10 @@ impl Joined {
         self.control.granted()
     }
 
+    pub(super) fn most(&self) -> Option<u64> {
+        self.control.most()
+    }
+
     /// Rings if the receiver sleeps; after a header store.
     #[inline(always)]
     pub(super) fn ring_if_asleep(&self) {
@@ -127,6 +131,17 @@ impl Connection {
     /// Who is at the other end, as far as it is known.
     pub(super) fn peer(&self) -> Peer {
         self.joined.as_ref().map_or(Peer { pid: None, uid: u32::MAX }, |joined| joined.peer)
+    }
+
+    /// What an end that was noticed was: one that had closed before it ended has closed.
+    pub(super) fn end(&self) -> Error {
+        let peer = self.peer();
+        if self.joined.as_ref().is_none_or(|joined| joined.state() & CLOSED == 0) {
+            return Error::OwnerDied { peer };
+        }
+        // SYNC closed: pairs with `Control::close`; the position that we see now is its last.
+        fence(Ordering::Acquire);
+        Error::Closed { peer }
     }
 
     /// Reads one message of the receiver's.

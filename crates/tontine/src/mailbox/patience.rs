@@ -3,6 +3,7 @@
 //! The mirror of a receiver that sleeps: `waiting` in place of `sleeping`, the position in place of
 //! the header. Neighbours: [`super::growth`] says whether there is room.
 
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -17,10 +18,13 @@ use crate::lane::page::WAITING_AT;
 use crate::sync::Ordering;
 
 /// Looks for room before the clock is asked.
-const LOOKS: u32 = 32;
+const LOOKS: u32 = 64;
 
-/// A sender that waits for its reader's successor looks this often for one.
-const LOOK_FOR_SUCCESSOR: Duration = Duration::from_millis(10);
+/// So many times that, before the kernel is asked and the reader's hot line is looked at.
+const THOROUGH_AFTER: u32 = 16;
+
+/// How often to look for what no descriptor tells of: a successor, or a free descriptor.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// How long a sleep may be that nobody is sure to interrupt.
 const UNSURE_SLEEP: Duration = Duration::from_millis(1);
@@ -41,10 +45,10 @@ impl Patience {
         Instant::now().checked_add(timeout).map_or(Self::Endless, Self::Until)
     }
 
-    fn is_over(&self) -> bool {
+    fn is_over(&self, now: Instant) -> bool {
         match self {
             Self::None => true,
-            Self::Until(until) => Instant::now() >= *until,
+            Self::Until(until) => now >= *until,
             Self::Endless => false,
         }
     }
@@ -84,7 +88,8 @@ impl Sender {
     }
 
     /// Calls `done` until it says so; spins, then sleeps, as the options say. Told to be thorough,
-    /// it looks for more than room.
+    /// it asks the kernel and looks at lines that the reader writes often; else it looks only where
+    /// room is told of.
     pub(super) fn wait_until(
         &mut self,
         patience: &Patience,
@@ -93,45 +98,53 @@ impl Sender {
         if done(self, true)? {
             return Ok(());
         }
+        if matches!(patience, Patience::None) {
+            return Err(Error::TimedOut);
+        }
+        let begun = Instant::now();
         let spin_until = match self.options.waiting {
-            _ if self.ended.is_some() => Some(Instant::now()),
             Waiting::Spin => None,
-            Waiting::Sleep => Some(Instant::now()),
-            Waiting::SpinThenSleep(time) => Instant::now().checked_add(time),
+            Waiting::Sleep => Some(begun),
+            Waiting::SpinThenSleep(time) => begun.checked_add(time),
         };
-        loop {
-            if patience.is_over() {
-                return Err(Error::TimedOut);
+        let (mut now, mut rounds) = (begun, 0_u32);
+        while !patience.is_over(now) {
+            // For a successor nobody spins.
+            if self.ended.is_some() || spin_until.is_some_and(|until| now >= until) {
+                if self.sleep(patience, &mut done)? {
+                    return Ok(());
+                }
+                now = Instant::now();
+                continue;
             }
-            for look in 0..LOOKS {
-                if done(self, look == 0)? {
+            for _ in 0..LOOKS {
+                if done(self, false)? {
                     return Ok(());
                 }
                 std::hint::spin_loop();
             }
-            if spin_until.is_some_and(|until| Instant::now() >= until)
-                && self.sleep(patience, &mut done)?
-            {
+            rounds = rounds.wrapping_add(1);
+            if rounds.is_multiple_of(THOROUGH_AFTER) && done(self, true)? {
                 return Ok(());
             }
+            now = Instant::now();
         }
+        Err(Error::TimedOut)
     }
 
     /// Waits in the kernel for word from the receiver, or its end. Returns whether it is done.
-    pub(super) fn sleep(
+    fn sleep(
         &mut self,
         patience: &Patience,
         done: &mut impl FnMut(&mut Self, bool) -> Result<bool>,
     ) -> Result<bool> {
         self.say_waiting(1);
         let sure = self.connection.joined.as_ref().is_none_or(Joined::separate_heavily);
-        let slept = match done(self, true) {
-            Ok(false) => {
-                let longest = if sure { self.longest_wait() } else { UNSURE_SLEEP };
-                self.poll(patience.left(longest)).map(|()| false)
-            }
-            other => other,
-        };
+        let mut slept = done(self, true);
+        if slept == Ok(false) {
+            let longest = if sure { self.longest_wait() } else { UNSURE_SLEEP };
+            slept = self.poll(patience.left(longest)).and_then(|()| done(self, true));
+        }
         self.say_waiting(0);
         slept
     }
@@ -153,24 +166,37 @@ impl Sender {
 
     /// How long a wait may last until it is time to look again, whatever the descriptors say.
     pub(super) fn longest_wait(&self) -> Duration {
-        if self.ended.is_some() { LOOK_FOR_SUCCESSOR } else { LONGEST_SLEEP }
+        if self.ended.is_some() || self.unreadable { LOOK_AGAIN } else { LONGEST_SLEEP }
     }
 
-    pub(super) fn poll(&mut self, timeout: Duration) -> Result<()> {
-        let (socket, process) = self.connection.waits();
-        let mut watched: Vec<PollFd<'_>> = Vec::with_capacity(2);
-        // A socket that hung up is readable for ever; then only time passes.
-        if self.ended.is_none() {
-            watched.push(PollFd::from_borrowed_fd(socket, PollFlags::IN));
-            watched.extend(process.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+    /// What tells of the receiver, and is not readable already for as long as nothing changes: a
+    /// socket that hung up is for ever, one with a message for which our table is full until it has
+    /// room. Then only time passes.
+    pub(super) fn watched(&self) -> (Option<BorrowedFd<'_>>, Option<BorrowedFd<'_>>) {
+        if self.ended.is_some() {
+            return (None, None);
         }
+        let (socket, process) = self.connection.waits();
+        ((!self.unreadable).then_some(socket), process)
+    }
+
+    fn poll(&mut self, timeout: Duration) -> Result<()> {
+        let (socket, process) = self.watched();
+        let interest = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
+        // The process comes first, so that its answer is found.
+        let mut watched: Vec<PollFd<'_>> =
+            process.into_iter().chain(socket).map(interest).collect();
         let timeout = Timespec {
             tv_sec: timeout.as_secs().cast_signed(),
             tv_nsec: timeout.subsec_nanos().into(),
         };
         match poll(&mut watched, Some(&timeout)) {
-            Ok(_) | Err(Errno::INTR) => {
-                self.look_at_process();
+            Ok(0) | Err(Errno::INTR) => Ok(()),
+            Ok(_) => {
+                let ended = process.is_some() && !watched[0].revents().is_empty();
+                if ended {
+                    self.look_at_process();
+                }
                 Ok(())
             }
             Err(errno) => Err(Error::system("poll", errno)),

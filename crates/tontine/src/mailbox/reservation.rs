@@ -25,8 +25,9 @@ impl Reservation<'_> {
     #[inline]
     pub fn commit(self) -> Result<()> {
         self.sender.check()?;
-        if !self.sender.connection.joined.as_ref().is_none_or(Joined::is_alive) {
-            self.sender.ready()?;
+        if !self.sender.connection.joined.as_ref().is_none_or(Joined::is_open) {
+            // Nothing is given back now: the message stands in the chunk.
+            self.sender.look_for_end()?;
         }
         self.sender.writer.publish(self.length);
         self.sender.published();

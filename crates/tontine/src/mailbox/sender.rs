@@ -5,19 +5,22 @@ use std::time::{Duration, Instant};
 
 use super::address::Address;
 use super::growth::first_log2;
-use super::options::{Fences, OnDeath, Options};
+use super::options::{Fences, Options};
 use super::outbound::{Connection, Heard, Joined};
 use super::patience::Patience;
 use super::reservation::Reservation;
 use super::succession;
 use super::wire::{self, FenceMode, Note};
 use crate::error::{Error, Peer, Result};
-use crate::lane::page::{CLOSED, GIVE_BACK, LEAST_LOG2, MOST_LOG2, longest_message};
+use crate::lane::page::{CLOSED, GIVE_BACK, MOST_LOG2, longest_message};
 use crate::lane::{Room, Writer};
 use crate::life::Life;
 use crate::sys::fork::Guard;
 use crate::sys::region::OwnRegion;
 use crate::sys::{membarrier, pidfd, socket};
+
+/// No chunk takes more.
+const LONGEST_OF_ALL: usize = longest_message(1 << MOST_LOG2);
 
 /// What the receiver says is taken in so many pieces, before it is the caller's turn again.
 const NOTES_AT_ONCE: usize = 32;
@@ -40,6 +43,8 @@ pub struct Sender {
     pub(super) looked: Option<Instant>,
     /// Something waits on the socket that we have too many descriptors open for.
     pub(super) unreadable: bool,
+    /// What the last reader granted that welcomed us; our own cap before there was one.
+    pub(super) granted_before: u64,
     /// When more room was last asked for.
     pub(super) wanted: Option<Instant>,
     /// Since when a message has waited for room that an awake reader may make.
@@ -102,6 +107,7 @@ impl Sender {
             guard: Guard::here()?,
             connection,
             ended: None,
+            granted_before: options.lane_cap,
             options,
             address: None,
             life,
@@ -113,7 +119,7 @@ impl Sender {
             armed: false,
         };
         sender.say_hello()?;
-        if sender.options.on_death == OnDeath::Fail {
+        if !sender.options.on_death.waits() {
             sender.kept.clear();
         }
         Ok(sender)
@@ -214,18 +220,24 @@ impl Sender {
     }
 
     /// Waits until everything is read and acknowledged, for at most `timeout` where there is one.
+    /// What became of the reader afterwards does not matter.
     ///
     /// # Errors
     /// [`Error::TimedOut`]; [`Error::OwnerDied`] or [`Error::Closed`] where the reader will not
-    /// read it; with [`OnDeath::WaitForSuccessor`] a death is waited out.
+    /// read it, unless the options say to wait for its successor.
     pub fn wait_read(&mut self, timeout: Option<Duration>) -> Result<()> {
         let patience = timeout.map_or(Patience::Endless, Patience::until);
         self.wait_until(&patience, |sender, thorough| {
-            if thorough {
-                sender.ready()?;
+            if !thorough {
+                sender.refresh_room()?;
+                return Ok(sender.writer.is_read());
             }
-            sender.refresh()?;
-            Ok(sender.writer.is_read())
+            let ready = sender.ready();
+            // A reader that ends when it has read everything has done what was waited for.
+            if !sender.guard.is_forked() && sender.refresh().is_ok() && sender.writer.is_read() {
+                return Ok(true);
+            }
+            ready.map(|()| false)
         })
     }
 
@@ -234,7 +246,9 @@ impl Sender {
     /// it when the descriptor is readable, or now and then.
     ///
     /// # Errors
-    /// As [`Sender::send`].
+    /// As [`Sender::send`]; also where everything was read before the reader ended, since the
+    /// descriptor is readable from then on, and for ever: wait for it no more. Whether anything is
+    /// left tell [`Sender::unread`] and [`Sender::wait_read`].
     pub fn service(&mut self) -> Result<()> {
         self.ready()?;
         self.refresh()?;
@@ -254,9 +268,11 @@ impl Sender {
 
     /// The longest message that the lane's cap allows: a little less than a quarter of it. A record
     /// takes half of its chunk at most, and beside a new chunk there is the one before it.
+    ///
+    /// The receiver's cap is known once it has taken the connection; where it is smaller than ours,
+    /// the answer is smaller from then on.
     pub fn longest_message(&self) -> usize {
-        let half = (self.options.lane_cap.ilog2() - 1).clamp(LEAST_LOG2, MOST_LOG2);
-        longest_message(1 << half.max(first_log2(&self.options)))
+        longest_message(1 << self.largest_log2(self.cap().0))
     }
 
     #[inline(always)]
@@ -280,7 +296,9 @@ impl Sender {
     #[inline(always)]
     fn has_room(&self, length: usize) -> bool {
         let open = self.connection.joined.as_ref().is_some_and(Joined::is_open);
-        open && !self.guard.is_forked() && self.writer.fits(length)
+        // A number is not a slice: it may be more than there is memory.
+        let possible = length <= LONGEST_OF_ALL;
+        possible && open && !self.guard.is_forked() && self.writer.fits(length)
     }
 
     #[cold]
@@ -321,7 +339,10 @@ impl Sender {
     }
 
     fn make_room(&mut self, length: usize, patience: &Patience) -> Result<()> {
+        self.check()?;
         self.disarm();
+        // Before anybody adds to the number.
+        self.check_length(length)?;
         if self.find_room_read_meanwhile(length) {
             return Ok(());
         }
@@ -342,30 +363,32 @@ impl Sender {
     /// Whether anything may be sent: listens, and sees whether the reader is dead, closed, or wants
     /// its memory back.
     pub(super) fn ready(&mut self) -> Result<()> {
+        self.look_for_end()?;
+        let joined = self.connection.joined.as_ref();
+        if self.ended.is_none() && joined.is_some_and(|joined| joined.state() & GIVE_BACK != 0) {
+            self.give_back();
+        }
+        Ok(())
+    }
+
+    /// The same, but that nothing is given back: the writer stays where it is.
+    pub(super) fn look_for_end(&mut self) -> Result<()> {
         self.check()?;
         self.listen();
         if self.ended.is_none() {
             self.look_at_reader();
         }
-        if self.connection.joined.as_ref().is_some_and(|joined| joined.state() & GIVE_BACK != 0) {
-            self.give_back();
+        match &self.ended {
+            None => Ok(()),
+            Some(ended) if self.options.on_death.outlives(ended) => self.look_for_successor(),
+            Some(ended) => Err(ended.clone()),
         }
-        let Some(ended) = &self.ended else { return Ok(()) };
-        if !matches!(ended, Error::OwnerDied { .. })
-            || self.options.on_death != OnDeath::WaitForSuccessor
-        {
-            return Err(ended.clone());
-        }
-        self.look_for_successor()
     }
 
     fn look_at_reader(&mut self) {
         let Some(joined) = &self.connection.joined else { return self.look_at_process() };
-        let peer = joined.peer;
-        if !joined.is_alive() {
-            self.ended = Some(Error::OwnerDied { peer });
-        } else if joined.state() & CLOSED != 0 {
-            self.ended = Some(Error::Closed { peer });
+        if !joined.is_alive() || joined.state() & CLOSED != 0 {
+            self.ended = Some(self.connection.end());
         }
     }
 
@@ -379,7 +402,7 @@ impl Sender {
         // that came with that, since we listened.
         self.listen();
         if self.ended.is_none() && !self.unreadable {
-            self.ended = Some(Error::OwnerDied { peer: self.connection.peer() });
+            self.ended = Some(self.connection.end());
         }
     }
 
@@ -405,16 +428,7 @@ impl Sender {
                     return;
                 }
                 Ok(Heard::Something) => {}
-                Ok(Heard::HungUp) => {
-                    let peer = self.connection.peer();
-                    let joined = self.connection.joined.as_ref();
-                    let closed = joined.is_some_and(|joined| joined.state() & CLOSED != 0);
-                    self.ended = Some(if closed {
-                        Error::Closed { peer }
-                    } else {
-                        Error::OwnerDied { peer }
-                    });
-                }
+                Ok(Heard::HungUp) => self.ended = Some(self.connection.end()),
                 Err(error) => self.ended = Some(error),
             }
         }

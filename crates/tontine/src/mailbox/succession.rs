@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use super::address::{Address, Place};
+use super::growth::first_log2;
 use super::options::Options;
 use super::outbound::Connection;
 use super::sender::Sender;
@@ -73,6 +74,7 @@ impl Sender {
             cap: self.options.lane_cap,
             position: self.writer.position(),
             base: self.writer.base(),
+            returns_to: first_log2(&self.options),
             chunks,
         };
         let mut passed: Vec<BorrowedFd<'_>> = vec![self.life.descriptor()];
@@ -114,6 +116,9 @@ impl Sender {
         let before = std::mem::replace(&mut self.connection, connection);
         match self.say_hello() {
             Ok(()) => {
+                if let Some(joined) = &before.joined {
+                    self.granted_before = joined.granted();
+                }
                 self.ended = None;
                 self.looked = None;
                 Ok(())

@@ -17,7 +17,7 @@ use super::wire::{self, FenceMode, Hello, Note, Unreadable, Welcome};
 use crate::error::{Error, Peer, Result};
 use crate::lane::Reader;
 use crate::lane::control::Control;
-use crate::lane::page::{MOST_LOG2, VERSION};
+use crate::lane::page::{LEAST_LOG2, MOST_LOG2, VERSION};
 use crate::life::Watch;
 use crate::sys::region::PeerRegion;
 use crate::sys::socket::{self, Received, Sent};
@@ -123,6 +123,14 @@ impl Mailbox {
         Ok(granted.max(brought))
     }
 
+    /// What a lane will never be granted more than, even if all others leave: the sender can tell
+    /// a message that has to wait from one that never fits.
+    fn most(&self, granted: u64) -> u64 {
+        let others = self.options.max_lanes.saturating_sub(1) as u64;
+        let left = self.options.mailbox_cap.saturating_sub(others.saturating_mul(1 << LEAST_LOG2));
+        granted.max(self.options.lane_cap.min(left))
+    }
+
     pub(super) fn begin(
         &self,
         socket: &OwnedFd,
@@ -145,7 +153,9 @@ impl Mailbox {
         let (first, log2) = chunks.pop_front().ok_or_else(|| wrong("HELLO without a chunk"))?;
         let reader = Reader::new(first, log2, hello.base, hello.position)
             .map_err(|broken| wrong(broken.0))?;
-        let (control, control_fd) = Control::new(hello.position, granted)?;
+        // A lane that is handed over comes as large as it was.
+        let returns_to = chunk_size(hello.returns_to).unwrap_or(reader.size());
+        let (control, control_fd) = Control::new(hello.position, granted, self.most(granted))?;
         let (doorbell, button) = bell::make()?;
         let fences = match (self.can_interrupt, hello.fences) {
             (true, FenceMode::Asymmetric) => FenceMode::Asymmetric,
@@ -168,6 +178,7 @@ impl Mailbox {
         }
         Ok(Beginning {
             position: hello.position,
+            returns_to,
             reader,
             passed: chunks,
             control,

@@ -56,6 +56,9 @@ pub(crate) struct Hello {
     pub(crate) position: u64,
     /// Where the first chunk's first record stands.
     pub(crate) base: u64,
+    /// Two to this power are the bytes of the chunk to which the lane returns when it has been idle
+    /// for a while; 0: those of the first that it brings.
+    pub(crate) returns_to: u32,
     /// Two to these powers are the chunks' bytes; 0 behind the last.
     pub(crate) chunks: [u8; MOST_CHUNKS],
 }
@@ -113,7 +116,7 @@ pub(crate) fn write(note: Note) -> Vec<u8> {
     match note {
         Note::Hello(hello) => {
             put(&fences_to_wire(hello.fences).to_le_bytes());
-            put(&0_u32.to_le_bytes());
+            put(&hello.returns_to.to_le_bytes());
             put(&hello.cap.to_le_bytes());
             put(&hello.position.to_le_bytes());
             put(&hello.base.to_le_bytes());
@@ -165,7 +168,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Note, Unreadable> {
 
 fn hello(left: &mut Left<'_>) -> Result<Hello, Unreadable> {
     let fences = fences_from_wire(left.u32()?)?;
-    left.u32()?;
+    let returns_to = left.u32()?;
     let (cap, position, base) = (left.u64()?, left.u64()?, left.u64()?);
     let named = std::mem::take(&mut left.0);
     if named.is_empty() || named.len() > MOST_CHUNKS || named.contains(&0) {
@@ -173,7 +176,7 @@ fn hello(left: &mut Left<'_>) -> Result<Hello, Unreadable> {
     }
     let mut chunks = [0; MOST_CHUNKS];
     chunks[..named.len()].copy_from_slice(named);
-    Ok(Hello { fences, cap, position, base, chunks })
+    Ok(Hello { fences, cap, position, base, returns_to, chunks })
 }
 
 fn fences_to_wire(fences: FenceMode) -> u32 {
@@ -219,8 +222,8 @@ mod tests {
     fn every_note_comes_back_as_it_went() {
         let mut chunks = [0; MOST_CHUNKS];
         chunks[..3].copy_from_slice(&[12, 13, 20]);
-        let hello =
-            Hello { fences: FenceMode::Symmetric, cap: 1 << 40, position: 24, base: 8, chunks };
+        let fences = FenceMode::Symmetric;
+        let hello = Hello { fences, cap: 1 << 40, position: 24, base: 8, returns_to: 12, chunks };
         let welcome = Welcome { fences: FenceMode::Asymmetric, desk: 61 };
         let notes = [
             Note::Hello(hello),
