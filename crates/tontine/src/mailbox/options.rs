@@ -175,7 +175,8 @@ impl Options {
         self
     }
 
-    /// How long a peer may take to say who it is, 5 s.
+    /// How long a peer that connects may take to say who it is, 5 s; and how long it waits while
+    /// the receiver lacks a descriptor or memory to take it, before it is refused for now.
     #[must_use]
     pub fn handshake_deadline(mut self, deadline: Duration) -> Self {
         self.handshake_deadline = deadline;

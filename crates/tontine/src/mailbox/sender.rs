@@ -351,9 +351,8 @@ impl Sender {
             self.give_back();
         }
         let Some(ended) = &self.ended else { return Ok(()) };
-        if !matches!(ended, Error::OwnerDied { .. })
-            || self.options.on_death != OnDeath::WaitForSuccessor
-        {
+        let waits = self.options.on_death == OnDeath::WaitForSuccessor;
+        if !waits || !ended.may_be_taken_later() {
             return Err(ended.clone());
         }
         self.look_for_successor()
