@@ -1,6 +1,8 @@
-//! Memory that is not to be had, at each step of binding, connecting, welcoming and growing: a
+//! Memory or room that is not to be had, at each step of binding, connecting, welcoming and growing: a
 //! filter has one system call of one thread fail. The error names the call, nothing half-made is
 //! left, others are served, and in another thread the same works.
+
+#![allow(unsafe_code, reason = "mounts a file system in a namespace of its own")]
 
 mod common;
 
@@ -224,4 +226,66 @@ fn growing() {
         length *= 4;
     }
     assert_eq!(mailbox.faults(), []);
+}
+
+/// Mounts an empty tmpfs that holds so little, where only this process sees it. `false` where that
+/// is not allowed.
+fn mount_small(folder: &std::path::Path, holds: &str) -> bool {
+    use std::os::unix::ffi::OsStrExt;
+    let text = |bytes: &[u8]| std::ffi::CString::new(bytes).expect("no zeros");
+    let (kind, root, folder) = (text(b"tmpfs"), text(b"/"), text(folder.as_os_str().as_bytes()));
+    let holds = text(holds.as_bytes());
+    let none = std::ptr::null();
+    // SAFETY: changes what this process sees, and nothing of its memory; terminated strings, of
+    // which the kernel keeps none.
+    unsafe {
+        let private = libc::MS_REC | libc::MS_PRIVATE;
+        libc::unshare(libc::CLONE_NEWNS) == 0
+            && libc::mount(none, root.as_ptr(), none, private, none.cast()) == 0
+            && libc::mount(kind.as_ptr(), folder.as_ptr(), kind.as_ptr(), 0, holds.as_ptr().cast())
+                == 0
+    }
+}
+
+#[test]
+fn a_folder_on_a_full_file_system() {
+    let place = place();
+    let folder = place.path.parent().expect("a folder");
+    let works = || {
+        let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+        let mut sender = Sender::connect(&place.path).expect("connects");
+        sender.send(b"room").expect("sent");
+        assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"room");
+    };
+    // No byte is left: names need none, and messages are elsewhere.
+    let bytes = common::fork(|| {
+        if !mount_small(folder, "size=64k") {
+            return;
+        }
+        let error = std::fs::write(folder.join("filler"), vec![1; 1 << 20]).expect_err("full");
+        assert_eq!(error.raw_os_error(), Some(libc::ENOSPC));
+        works();
+    });
+    assert_eq!(common::reap(bytes), 0);
+    // No file more: first none at all, then the lock's only.
+    let files = common::fork(|| {
+        if !mount_small(folder, "nr_inodes=8") {
+            return;
+        }
+        let filler = |number: u32| folder.join(format!("filler-{number}"));
+        let most = (0..).find(|&number| std::fs::File::create(filler(number)).is_err());
+        let most = most.expect("full");
+        assert!((2..8).contains(&most), "{most} files");
+        for (call, name) in [("open of the lock file", "mailbox.lock"), ("bind", "mailbox.tmp")] {
+            let error = Mailbox::bind(&place.path).expect_err("full");
+            let start = format!("{call} failed at {}: ", folder.join(name).display());
+            assert!(error.to_string().starts_with(&start), "{error}");
+            assert_eq!(error.errno(), libc::ENOSPC, "{error}");
+            let left = ["mailbox", "mailbox.tmp"].map(|name| folder.join(name).exists());
+            assert_eq!(left, [false, false]);
+            std::fs::remove_file(filler(u32::from(name == "mailbox.tmp"))).expect("removed");
+        }
+        works();
+    });
+    assert_eq!(common::reap(files), 0);
 }
