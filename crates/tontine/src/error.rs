@@ -108,7 +108,7 @@ pub enum Error {
     #[error(
         "the mailbox refused the lane: {}{}",
         std::io::Error::from_raw_os_error(*.errno),
-        if is_lack(*.errno) { "; its process lacks that for now, so connect again later" } else { "" }
+        if is_lack(*.errno) { "; it lacks that for now, connect again later" } else { "" }
     )]
     Refused {
         /// The error number that it gave.

@@ -1,6 +1,6 @@
-//! Memory or room that is not to be had, at each step of binding, connecting, welcoming and growing: a
-//! filter has one system call of one thread fail. The error names the call, nothing half-made is
-//! left, others are served, and in another thread the same works.
+//! Memory or room that is not to be had, at each step of binding, connecting, welcoming and
+//! growing: a filter has one system call of one thread fail. The error names the call, nothing
+//! half-made is left, others are served, and in another thread the same works.
 
 #![allow(unsafe_code, reason = "mounts a file system in a namespace of its own")]
 

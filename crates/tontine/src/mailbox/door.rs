@@ -205,8 +205,8 @@ impl Door {
         self.tell(descriptor, about, STEADILY)
     }
 
-    /// Tells of `descriptor` once more, then only what is new, and when it is time to try again. Not
-    /// to be said twice: it would tell again.
+    /// Tells of `descriptor` once more, then only what is new, and when it is time to try again.
+    /// Not to be said twice: it would tell again.
     ///
     /// # Errors
     /// As [`Door::watch`], where it was not watched.
