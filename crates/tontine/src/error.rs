@@ -106,8 +106,13 @@ pub enum Error {
         allowed: u32,
     },
 
-    /// The receiver did not take the lane.
-    #[error("the mailbox refused the lane: {}", std::io::Error::from_raw_os_error(*.errno))]
+    /// The receiver did not take the lane: for good, or because its process lacks something for now
+    /// (descriptors, memory), and then the error says so.
+    #[error(
+        "the mailbox refused the lane: {}{}",
+        std::io::Error::from_raw_os_error(*.errno),
+        if is_lack(*.errno) { "; it lacks that for now, connect again later" } else { "" }
+    )]
     Refused {
         /// The error number that it gave.
         errno: i32,
@@ -175,6 +180,24 @@ pub enum Error {
         /// What it answered.
         errno: Errno,
     },
+
+    /// The same, where it is known which file or address the call was about.
+    #[error("{call} failed at {address}: {}", std::io::Error::from(*.errno))]
+    SystemAt {
+        /// The call.
+        call: &'static str,
+        /// The file or the address.
+        address: String,
+        /// What it answered.
+        errno: Errno,
+    },
+}
+
+/// Whether this is a lack of something that may be there later: descriptors, memory. Not ENOBUFS:
+/// by that a mailbox says that it has as many lanes as it was told to take.
+fn is_lack(errno: i32) -> bool {
+    use libc::{EAGAIN, EMFILE, ENFILE, ENOMEM, ENOSPC, ETOOMANYREFS};
+    [EMFILE, ENFILE, ENOMEM, ENOSPC, ETOOMANYREFS, EAGAIN].contains(&errno)
 }
 
 impl Error {
@@ -189,7 +212,28 @@ impl Error {
         Self::System { call, errno: Errno::from_raw_os_error(code) }
     }
 
-    /// The error number: one for each variant; [`Error::System`] has the call's.
+    /// A system call's error, with the file or the address that the call was about.
+    pub(crate) fn at(self, place: impl fmt::Display) -> Self {
+        match self {
+            Self::System { call, errno } => {
+                Self::SystemAt { call, address: place.to_string(), errno }
+            }
+            other => other,
+        }
+    }
+
+    /// Whether this process lacks something for now, so that the same may succeed later.
+    pub(crate) fn is_shortage(&self) -> bool {
+        matches!(self, Self::System { .. } | Self::SystemAt { .. }) && is_lack(self.errno())
+    }
+
+    /// Whether a receiver refused for a lack of its own, and may take the lane later.
+    pub(crate) fn is_refusal_for_now(&self) -> bool {
+        matches!(self, Self::Refused { errno } if is_lack(*errno))
+    }
+
+    /// The error number: one for each variant; [`Error::System`] and [`Error::SystemAt`] have the
+    /// call's.
     pub fn errno(&self) -> i32 {
         match self {
             Self::OwnerDied { .. } => libc::EOWNERDEAD,
@@ -208,7 +252,7 @@ impl Error {
             Self::NoLife { .. } => libc::EOPNOTSUPP,
             Self::BadAddress { .. } => libc::EINVAL,
             Self::Full { .. } => libc::ENOBUFS,
-            Self::System { errno, .. } => errno.raw_os_error(),
+            Self::System { errno, .. } | Self::SystemAt { errno, .. } => errno.raw_os_error(),
         }
     }
 }
@@ -292,5 +336,20 @@ mod tests {
         let text = Error::NotMainThread.to_string();
         assert!(text.contains("join_thread") && text.contains("with_anchor_thread"), "{text}");
         assert_eq!(Peer { pid: None, uid: 7 }.to_string(), "a process of uid 7");
+        let error = Error::system("chmod", Errno::PERM).at("/run/a");
+        assert!(error.to_string().starts_with("chmod failed at /run/a: "), "{error}");
+        assert_eq!(error.errno(), libc::EPERM);
+    }
+
+    #[test]
+    fn a_lack_for_now_is_told_from_a_refusal_for_good() {
+        for (errno, lack) in [(libc::EMFILE, true), (libc::ENOMEM, true), (libc::ENOBUFS, false)] {
+            let refused = Error::Refused { errno };
+            assert_eq!(refused.to_string().contains("later"), lack, "{refused}");
+            assert_eq!(refused.is_refusal_for_now(), lack);
+            let here = Error::system("mmap", Errno::from_raw_os_error(errno));
+            assert_eq!(here.is_shortage(), lack, "{here}");
+        }
+        assert!(!Error::WouldBlock.is_shortage() && !Error::WouldBlock.is_refusal_for_now());
     }
 }

@@ -59,6 +59,47 @@ fn a_path_that_is_no_socket_or_too_long_is_refused_and_left_alone() {
     assert_eq!(error.errno(), libc::ENOENT, "{error}");
 }
 
+/// *open of the lock file failed: Permission denied*: of which lock file?
+#[test]
+fn system_errors_name_the_file_that_they_are_about() {
+    let place = place();
+    let folder = place.path.parent().expect("a folder");
+    let names = |error: &Error, call: &str, path: &std::path::Path| {
+        let start = format!("{call} failed at {}: ", path.display());
+        assert!(error.to_string().starts_with(&start), "{error}");
+    };
+    let path = folder.join("none/mailbox");
+    let error = Mailbox::bind(&path).expect_err("no such folder");
+    names(&error, "open of the lock file", &path.with_file_name("mailbox.lock"));
+    // What a dead owner may have left under that name is removed; a folder is not.
+    std::fs::create_dir(folder.join("mailbox.tmp")).expect("a folder");
+    let error = Mailbox::bind(&place.path).expect_err("its first name is taken");
+    assert!(error.to_string().contains("mailbox.tmp"), "{error}");
+    std::fs::remove_dir(folder.join("mailbox.tmp")).expect("removed");
+    // A file instead of a folder.
+    std::fs::write(folder.join("file"), "").expect("written");
+    let path = folder.join("file/mailbox");
+    let error = Sender::connect(&path).expect_err("no folder");
+    names(&error, "connect", &path);
+    if rustix::process::geteuid().is_root() {
+        let path = place.path.clone();
+        std::fs::set_permissions(folder, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+            .expect("chmod");
+        // The lock is anybody's, the folder is not.
+        std::fs::write(folder.join("mailbox.lock"), "").expect("written");
+        let anybody = std::os::unix::fs::PermissionsExt::from_mode(0o666);
+        std::fs::set_permissions(folder.join("mailbox.lock"), anybody).expect("chmod");
+        let child = fork(move || {
+            // SAFETY: the child is single-threaded, and gives up what it is.
+            assert_eq!(unsafe { libc::setuid(65534) }, 0);
+            let error = Mailbox::bind(&path).expect_err("nothing can be made there");
+            names(&error, "bind", &path.with_file_name("mailbox.tmp"));
+        });
+        assert_eq!(reap(child), 0);
+    }
+    Mailbox::bind(&place.path).expect("binds");
+}
+
 /// A path of 107 bytes fits into a socket's address, and was refused for the name under which the
 /// socket is made first.
 #[test]

@@ -138,3 +138,53 @@ fn a_reader_that_ends_by_itself_is_dead() {
     assert!(matches!(error, Error::OwnerDied { .. }), "{error}");
     assert_eq!(sender.unread().expect("its mail"), [b"go"]);
 }
+
+/// Ends this process with a core dump, into `folder` where the system writes cores to where a
+/// process works. A program's own handlers would return.
+fn dump_core(folder: &std::path::Path, signal: i32) {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    std::env::set_current_dir(folder).expect("a folder");
+    let Rlimit { maximum, .. } = getrlimit(Resource::Core);
+    let most = maximum.unwrap_or(u64::MAX).min(1 << 28);
+    setrlimit(Resource::Core, Rlimit { current: Some(most), maximum }).expect("raised");
+    // SAFETY: the process ends by this signal; nothing is run that handles it.
+    unsafe {
+        libc::signal(signal, libc::SIG_DFL);
+        libc::raise(signal);
+    }
+}
+
+#[test]
+fn a_sender_that_dumps_core_leaves_what_it_sent() {
+    let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
+    if pattern.starts_with('/') {
+        println!("skipped: cores would be left in {pattern}");
+        return;
+    }
+    for signal in [libc::SIGABRT, libc::SIGSEGV] {
+        let place = place();
+        let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+        let folder = place.path.parent().expect("a folder");
+        let child = fork(|| {
+            let mut sender = Sender::connect(&place.path).expect("connects");
+            for number in 0..300_u32 {
+                sender.send(&number.to_le_bytes().repeat(100)).expect("sent");
+            }
+            dump_core(folder, signal);
+        });
+        for number in 0..300_u32 {
+            let message = mailbox.recv_timeout(AMPLE).expect("a message");
+            assert_eq!(*message, number.to_le_bytes().repeat(100));
+        }
+        until("its end is noticed", || {
+            assert!(mailbox.recv_timeout(std::time::Duration::from_millis(1)).is_err());
+            mailbox.lanes() == 0
+        });
+        assert_eq!(mailbox.faults(), []);
+        let status = reap(child);
+        assert_eq!(libc::WTERMSIG(status), signal);
+        if !libc::WCOREDUMP(status) {
+            println!("no core was written here");
+        }
+    }
+}

@@ -35,14 +35,14 @@ fn own_pid() -> i32 {
 #[test]
 fn a_gibibyte_comes_and_the_memory_goes() {
     const PIECE: usize = 1 << 20;
-    const PIECES: usize = 500;
+    const PIECES: usize = 1024;
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let place = place();
     let path = place.path.clone();
     let options = || {
         Options::new()
-            .lane_cap(1 << 30)
-            .mailbox_cap(4 << 30)
+            .lane_cap(4 << 30)
+            .mailbox_cap(16 << 30)
             .give_back_after(Duration::from_millis(20))
     };
     let (mut told, mut tell) = std::io::pipe().expect("a pipe");

@@ -274,6 +274,36 @@ fn a_pair_of_sockets_needs_no_address() {
     assert!(sender.try_clone().is_err(), "there is no address to go to");
 }
 
+/// A program that adopted a hundred sockets, for children that were still to start, lost the first
+/// of them without a word: they were taken for strangers who knock and say nothing.
+#[test]
+fn adopted_sockets_may_be_silent_for_as_long_as_they_like() {
+    let _place = place();
+    let deadline = Duration::from_millis(10);
+    let mut mailbox = Options::new().handshake_deadline(deadline).unbound().expect("opens");
+    let mut theirs = Vec::new();
+    for _ in 0..100 {
+        let (one, other) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+                .expect("a pair");
+        mailbox.adopt(one).expect("takes it");
+        theirs.push(other);
+    }
+    assert_eq!(mailbox.recv_timeout(10 * deadline).expect_err("all are silent"), Error::TimedOut);
+    let mut senders = Vec::new();
+    for (number, socket) in theirs.into_iter().enumerate() {
+        let mut sender = Sender::over(socket).expect("begins a lane");
+        sender.send(&number.to_le_bytes()).expect("sent");
+        senders.push(sender);
+    }
+    let mut heard: Vec<_> =
+        (0..100).map(|_| mailbox.recv_timeout(AMPLE).expect("a message").to_vec()).collect();
+    heard.sort();
+    heard.dedup();
+    assert_eq!((heard.len(), mailbox.lanes()), (100, 100));
+    assert_eq!(mailbox.faults(), []);
+}
+
 #[test]
 fn an_abstract_name_works_like_a_path() {
     let _place = place();

@@ -76,7 +76,7 @@ impl Claim {
     ///
     /// # Errors
     /// [`Error::InUse`] with the holder's pid, where somebody lives who owns it (this process
-    /// included); [`Error::System`] where the file cannot be opened or locked.
+    /// included); [`Error::SystemAt`] where the file cannot be opened or locked.
     pub fn take(path: &Path) -> Result<Self> {
         Self::take_with_mode(path, MODE)
     }
@@ -93,8 +93,9 @@ impl Claim {
         {
             return Err(in_use(Some(std::process::id())));
         }
-        let file = open(&lock_path, mode)?;
-        let metadata = file.metadata().map_err(|error| system("fstat", &error))?;
+        let at = |error: Error| error.at(lock_path.display());
+        let file = open(&lock_path, mode).map_err(at)?;
+        let metadata = file.metadata().map_err(|error| at(system("fstat", &error)))?;
         let id = FileId::from(&metadata);
         if locked.contains(&id) {
             // The name was moved onto our own file between the two looks: the descriptor has to
@@ -103,11 +104,11 @@ impl Claim {
             return Err(in_use(Some(std::process::id())));
         }
         for _ in 0..ATTEMPTS {
-            if try_lock(&file)? {
+            if try_lock(&file).map_err(at)? {
                 locked.push(id);
                 return Ok(Self { file: ManuallyDrop::new(file), id, guard });
             }
-            if let Holder::Somebody(pid) = holder(&file)? {
+            if let Holder::Somebody(pid) = holder(&file).map_err(at)? {
                 return Err(in_use(pid));
             }
         }

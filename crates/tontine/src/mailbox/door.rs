@@ -1,5 +1,9 @@
-//! Where senders knock: [`Door`], the listener, those who have not said who they are, and the one
-//! descriptor that tells of everything.
+//! Where senders knock: [`Door`], the listener, those who are not taken yet, and the one descriptor
+//! that tells of everything.
+//!
+//! What cannot be dealt with for want of descriptors or memory is *put off*: the set tells of it
+//! once and not again and again, and a timer in the set tells when to try again. So whoever waits
+//! for the descriptor sleeps meanwhile, and is woken in time.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -9,20 +13,30 @@ use std::time::{Duration, Instant};
 use rustix::event::{Timespec, epoll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
+};
 
 use super::address::{Address, Place};
+use super::wire::{Note, Unreadable};
 use crate::error::{Error, Result};
 use crate::life::Claim;
-use crate::sys::socket;
+use crate::sys::socket::{self, Received};
 
-/// Connections that have not said `HELLO`: beyond this the oldest is dropped.
+/// Connections that were accepted and have not said `HELLO`: beyond this the oldest is dropped.
 const MOST_KNOCKERS: usize = 64;
-
-/// Connections taken in one go.
-const ACCEPTED_AT_ONCE: usize = 16;
 
 /// Events taken in one go.
 const EVENTS: usize = 64;
+
+/// What was put off is tried again after so long.
+const TRY_AGAIN_AFTER: Duration = Duration::from_millis(10);
+
+/// To be told as long as there is something to do.
+const STEADILY: epoll::EventFlags = epoll::EventFlags::IN;
+
+/// To be told of what is there, and then of what comes anew only.
+const ONCE: epoll::EventFlags = epoll::EventFlags::IN.union(epoll::EventFlags::ET);
 
 /// Those who connect while nobody accepts wait here; the kernel's own limit may be lower.
 const BACKLOG: i32 = 4096;
@@ -40,11 +54,13 @@ pub(super) enum About {
     Doorbell(u32, u32),
     /// The end of a lane's process.
     Process(u32, u32),
+    /// It is time to try again what was put off.
+    Timer,
 }
 
 const KIND_SHIFT: u32 = 56;
 const GENERATION_SHIFT: u32 = 32;
-const GENERATION_MASK: u32 = 0x00ff_ffff;
+pub(super) const GENERATION_MASK: u32 = 0x00ff_ffff;
 
 impl About {
     /// ```text
@@ -60,6 +76,7 @@ impl About {
             Self::Socket(slot, generation) => (2, slot, generation),
             Self::Doorbell(slot, generation) => (3, slot, generation),
             Self::Process(slot, generation) => (4, slot, generation),
+            Self::Timer => (5, 0, 0),
         };
         u64::from(slot)
             | u64::from(generation & GENERATION_MASK) << GENERATION_SHIFT
@@ -74,7 +91,8 @@ impl About {
             1 => Self::Knocker(slot),
             2 => Self::Socket(slot, generation),
             3 => Self::Doorbell(slot, generation),
-            _ => Self::Process(slot, generation),
+            4 => Self::Process(slot, generation),
+            _ => Self::Timer,
         }
     }
 }
@@ -84,17 +102,41 @@ pub(super) fn same_generation(event: u32, generation: u32) -> bool {
     event == generation & GENERATION_MASK
 }
 
-/// A connection that has not said who it is.
+/// A connection that is no lane yet.
 pub(super) struct Knocker {
-    pub(super) number: u32,
+    number: u32,
     pub(super) socket: OwnedFd,
+    /// The program gave it to us: it may be silent for as long as the program likes.
+    adopted: bool,
+    /// Since when it has been silent, or put off.
     since: Instant,
+    /// What it said, where it could not be answered at once.
+    pub(super) said: Option<Said>,
+    /// For want of what it was put off.
+    pub(super) lack: Option<Error>,
+    /// The program was told of that.
+    told: bool,
+}
+
+/// What somebody said first, with the descriptors that came with it.
+pub(super) type Said = (Result<Note, Unreadable>, Received);
+
+impl Knocker {
+    /// Whether it may wait for so long and no longer.
+    fn has_deadline(&self) -> bool {
+        !self.adopted || self.lack.is_some()
+    }
 }
 
 /// Listener and epoll set.
 pub(super) struct Door {
     set: OwnedFd,
     listener: Option<OwnedFd>,
+    /// Newcomers are put off.
+    is_shut: bool,
+    /// Made before there is anything to put off: then there may be no descriptor for it.
+    timer: OwnedFd,
+    timer_runs: bool,
     /// Removed when the mailbox is dropped; the claim is given back after that.
     path: Option<PathBuf>,
     _claim: Option<Claim>,
@@ -110,14 +152,21 @@ impl Door {
     pub(super) fn open(address: Option<&Address>, mode: u32) -> Result<Self> {
         let set = epoll::create(epoll::CreateFlags::CLOEXEC)
             .map_err(|errno| Error::system("epoll_create1", errno))?;
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        let timer = timerfd_create(TimerfdClockId::Monotonic, flags)
+            .map_err(|errno| Error::system("timerfd_create", errno))?;
         let mut door = Self {
             set,
             listener: None,
+            is_shut: false,
+            timer,
+            timer_runs: false,
             path: None,
             _claim: None,
             knockers: Vec::new(),
             next_number: 0,
         };
+        door.watch(door.timer.as_fd(), About::Timer)?;
         match address.map(|address| &address.0) {
             None => return Ok(door),
             Some(Place::Abstract(name)) => {
@@ -128,7 +177,8 @@ impl Door {
             Some(Place::Path(path)) => {
                 socket::check_path(path)?;
                 door._claim = Some(Claim::take(path)?);
-                door.listener = Some(take_over(path, mode)?);
+                let listener = take_over(path, mode).map_err(|error| error.at(path.display()))?;
+                door.listener = Some(listener);
                 door.path = Some(path.clone());
             }
         }
@@ -137,7 +187,7 @@ impl Door {
             if door.path.is_none() {
                 socket::listen(listener, BACKLOG)?;
             }
-            door.watch(listener.as_fd(), About::Listener, epoll::EventFlags::IN)?;
+            door.watch(listener.as_fd(), About::Listener)?;
         }
         Ok(door)
     }
@@ -147,18 +197,59 @@ impl Door {
         self.set.as_fd()
     }
 
-    /// Tells of `flags` on `descriptor`.
+    /// Tells from now on that `descriptor` is readable.
     ///
     /// # Errors
-    /// The set is full.
-    pub(super) fn watch(
+    /// There is no memory for one more in the set.
+    pub(super) fn watch(&self, descriptor: BorrowedFd<'_>, about: About) -> Result<()> {
+        self.tell(descriptor, about, STEADILY)
+    }
+
+    /// Tells of `descriptor` once more, then only what is new, and when it is time to try again.
+    /// Not to be said twice: it would tell again.
+    ///
+    /// # Errors
+    /// As [`Door::watch`], where it was not watched.
+    pub(super) fn put_off(&mut self, descriptor: BorrowedFd<'_>, about: About) -> Result<()> {
+        self.try_later();
+        self.tell(descriptor, about, ONCE)
+    }
+
+    fn tell(
         &self,
         descriptor: BorrowedFd<'_>,
         about: About,
         flags: epoll::EventFlags,
     ) -> Result<()> {
-        epoll::add(&self.set, descriptor, epoll::EventData::new_u64(about.word()), flags)
-            .map_err(|errno| Error::system("epoll_ctl", errno))
+        let data = epoll::EventData::new_u64(about.word());
+        // What is in the set already needs no memory.
+        match epoll::modify(&self.set, descriptor, data, flags) {
+            Err(Errno::NOENT) => epoll::add(&self.set, descriptor, data, flags),
+            done => done,
+        }
+        .map_err(|errno| Error::system("epoll_ctl", errno))
+    }
+
+    /// Has the timer tell when it is time to try again.
+    pub(super) fn try_later(&mut self) {
+        if !self.timer_runs {
+            self.timer_runs = self.set_timer(TRY_AGAIN_AFTER);
+        }
+    }
+
+    /// Has the timer say nothing more. It has told.
+    pub(super) fn stop_timer(&mut self) {
+        if self.timer_runs {
+            self.set_timer(Duration::ZERO);
+            self.timer_runs = false;
+        }
+    }
+
+    fn set_timer(&self, after: Duration) -> bool {
+        let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let value = Timespec { tv_sec: 0, tv_nsec: after.subsec_nanos().into() };
+        let once = Itimerspec { it_interval: zero, it_value: value };
+        timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &once).is_ok()
     }
 
     /// Tells no longer of `descriptor`.
@@ -185,66 +276,151 @@ impl Door {
         }
     }
 
-    /// Takes those who connect; a bounded number.
+    /// Takes one of those who connect, and returns its number.
     ///
     /// # Errors
-    /// No descriptor is free for them.
-    pub(super) fn accept(&mut self) -> Result<()> {
-        for _ in 0..ACCEPTED_AT_ONCE {
-            let Some(listener) = &self.listener else { return Ok(()) };
-            let Some(socket) = socket::accept(listener)? else { return Ok(()) };
-            self.admit(socket)?;
-        }
-        Ok(())
-    }
-
-    /// Waits for a connected socket's `HELLO`.
-    ///
-    /// # Errors
-    /// It cannot be watched.
-    pub(super) fn admit(&mut self, socket: OwnedFd) -> Result<()> {
-        if self.knockers.len() == MOST_KNOCKERS {
+    /// There is no descriptor for it.
+    pub(super) fn accept(&mut self) -> Result<Option<u32>> {
+        let Some(listener) = &self.listener else { return Ok(None) };
+        let Some(socket) = socket::accept(listener)? else { return Ok(None) };
+        let strangers = self.knockers.iter().filter(|knocker| !knocker.adopted).count();
+        if strangers >= MOST_KNOCKERS
+            && let Some(oldest) = self.knockers.iter().position(|knocker| !knocker.adopted)
+        {
             // Whoever means it says `HELLO` with its first breath.
-            let oldest = self.knockers.remove(0);
+            let oldest = self.knockers.remove(oldest);
             self.unwatch(oldest.socket.as_fd());
         }
+        // Who connected before the listener was told to has not inherited it.
         socket::pass_credentials(&socket)?;
-        let number = self.next_number;
-        self.next_number = self.next_number.wrapping_add(1);
-        self.watch(socket.as_fd(), About::Knocker(number), epoll::EventFlags::IN)?;
-        self.knockers.push(Knocker { number, socket, since: Instant::now() });
-        Ok(())
+        let number = self.let_knock(socket, false);
+        Ok(Some(number))
     }
 
-    /// The connection of that number, if it has not been taken.
-    pub(super) fn knocker(&self, number: u32) -> Option<&Knocker> {
+    /// Waits for the `HELLO` of a connected socket of the program's.
+    ///
+    /// # Errors
+    /// It is no socket, or cannot be watched.
+    pub(super) fn adopt(&mut self, socket: OwnedFd) -> Result<()> {
+        socket::pass_credentials(&socket)?;
+        let number = self.let_knock(socket, true);
+        match self.knocker(number).and_then(|knocker| knocker.lack.clone()) {
+            None => Ok(()),
+            Some(lack) => {
+                self.take(number);
+                Err(lack)
+            }
+        }
+    }
+
+    fn let_knock(&mut self, socket: OwnedFd, adopted: bool) -> u32 {
+        let number = self.next_number;
+        self.next_number = self.next_number.wrapping_add(1);
+        let lack = self.watch(socket.as_fd(), About::Knocker(number)).err();
+        let since = Instant::now();
+        self.knockers.push(Knocker {
+            number,
+            socket,
+            adopted,
+            since,
+            said: None,
+            lack,
+            told: false,
+        });
+        number
+    }
+
+    fn knocker(&self, number: u32) -> Option<&Knocker> {
         self.knockers.iter().find(|knocker| knocker.number == number)
     }
 
-    /// Takes a connection out of those who wait.
-    pub(super) fn take(&mut self, number: u32) -> Option<OwnedFd> {
+    /// Takes a connection out of those who wait. The set still tells of it.
+    pub(super) fn take(&mut self, number: u32) -> Option<Knocker> {
         let place = self.knockers.iter().position(|knocker| knocker.number == number)?;
-        let knocker = self.knockers.remove(place);
-        self.unwatch(knocker.socket.as_fd());
-        Some(knocker.socket)
+        Some(self.knockers.remove(place))
     }
 
-    /// The numbers of all who have not said anything yet.
-    pub(super) fn numbers(&self) -> Vec<u32> {
-        self.knockers.iter().map(|knocker| knocker.number).collect()
+    /// Lets a connection wait until it speaks.
+    pub(super) fn keep(&mut self, mut knocker: Knocker) {
+        if knocker.lack.take().is_some() {
+            knocker.lack = self.watch(knocker.socket.as_fd(), About::Knocker(knocker.number)).err();
+        }
+        if knocker.lack.is_some() {
+            self.try_later();
+        }
+        // In its old place: the oldest is the first.
+        let place = self.knockers.partition_point(|other| other.since <= knocker.since);
+        self.knockers.insert(place, knocker);
     }
 
-    /// Closes those who have been silent for longer than `deadline`.
-    pub(super) fn expire(&mut self, deadline: Duration) {
-        let silent = |knocker: &mut Knocker| knocker.since.elapsed() > deadline;
-        let expired: Vec<Knocker> = self.knockers.extract_if(.., silent).collect();
+    /// Lets a connection wait until there is what it takes to welcome it; nobody else is accepted
+    /// before. Returns whether that is new.
+    pub(super) fn keep_for_later(&mut self, mut knocker: Knocker, lack: Error) -> bool {
+        knocker.lack = Some(lack);
+        let is_new = !std::mem::replace(&mut knocker.told, true);
+        if is_new {
+            // From now on it is we who take long.
+            knocker.since = Instant::now();
+            // It is in the set, and needs no memory there.
+            let _ = self.put_off(knocker.socket.as_fd(), About::Knocker(knocker.number));
+        }
+        self.try_later();
+        let place = self.knockers.partition_point(|other| other.since <= knocker.since);
+        self.knockers.insert(place, knocker);
+        is_new
+    }
+
+    /// The numbers of those who were put off.
+    pub(super) fn put_off_ones(&self) -> Vec<u32> {
+        let put_off = self.knockers.iter().filter(|knocker| knocker.lack.is_some());
+        put_off.map(|knocker| knocker.number).collect()
+    }
+
+    /// Accepts nobody, until [`Door::unshut`]. Returns whether that is new.
+    pub(super) fn shut(&mut self) -> bool {
+        let is_new = !self.is_shut;
+        self.is_shut = true;
+        self.try_later();
+        if is_new && let Some(listener) = &self.listener {
+            // It is in the set, and needs no memory there.
+            let _ = self.tell(listener.as_fd(), About::Listener, ONCE);
+        }
+        is_new
+    }
+
+    /// Tells of newcomers as before.
+    pub(super) fn unshut(&mut self) {
+        if std::mem::take(&mut self.is_shut)
+            && let Some(listener) = &self.listener
+        {
+            let _ = self.watch(listener.as_fd(), About::Listener);
+        }
+    }
+
+    /// Whether something is put off.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.timer_runs
+    }
+
+    /// Whether newcomers are put off.
+    pub(super) fn is_shut(&self) -> bool {
+        self.is_shut
+    }
+
+    /// Takes out those who have been silent, or put off, for longer than `deadline`.
+    pub(super) fn expire(&mut self, deadline: Duration) -> Vec<Knocker> {
+        let over =
+            |knocker: &mut Knocker| knocker.has_deadline() && knocker.since.elapsed() > deadline;
+        let expired: Vec<Knocker> = self.knockers.extract_if(.., over).collect();
         // A forked child of ours may hold a copy, and a copy keeps it in the set.
         expired.iter().for_each(|knocker| self.unwatch(knocker.socket.as_fd()));
+        expired
     }
 
     /// When the longest silent one will have been silent for `deadline`.
     pub(super) fn next_expiry(&self, deadline: Duration) -> Option<Duration> {
-        let longest = self.knockers.iter().map(|knocker| knocker.since.elapsed()).max()?;
+        let knockers = self.knockers.iter().filter(|knocker| knocker.has_deadline());
+        let longest = knockers.map(|knocker| knocker.since.elapsed()).max()?;
         Some(deadline.saturating_sub(longest).saturating_add(Duration::from_millis(1)))
     }
 

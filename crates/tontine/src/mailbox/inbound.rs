@@ -38,6 +38,10 @@ pub(super) struct Inbound {
     unmapped: Option<(Passed, u32)>,
     /// Notes were left in the queue when they were last read.
     more_notes: bool,
+    /// A note is there for which there were no descriptors, or no memory.
+    unreceived: bool,
+    /// The socket tells of that no longer.
+    pub(super) put_off: bool,
     /// What was wrong with a chunk or its note.
     broken: Option<Broken>,
     /// It would like to have more than it was granted.
@@ -90,6 +94,8 @@ impl Inbound {
             passed: beginning.passed,
             unmapped: None,
             more_notes: false,
+            unreceived: false,
+            put_off: false,
             broken: None,
             wants: false,
             idle_since: None,
@@ -108,6 +114,11 @@ impl Inbound {
 
     pub(super) fn is_symmetric(&self) -> bool {
         self.symmetric
+    }
+
+    /// Whether a note, or the chunk that came with it, waits for descriptors or memory of ours.
+    pub(super) fn is_short(&self) -> bool {
+        self.unreceived || self.unmapped.is_some()
     }
 
     /// The next message, if it stands there and nothing else has to be done.
@@ -262,6 +273,7 @@ impl Inbound {
     pub(super) fn read_notes(&mut self) -> Result<(), Broken> {
         let mut bytes = [0; wire::LONGEST];
         self.more_notes = true;
+        self.unreceived = false;
         if let Some((descriptors, log2)) = self.unmapped.take() {
             self.pass(descriptors, log2)?;
         }
@@ -276,7 +288,10 @@ impl Inbound {
                     return Ok(());
                 }
                 // No memory for what is there: later.
-                Err(_) => return Ok(()),
+                Err(_) => {
+                    self.unreceived = true;
+                    return Ok(());
+                }
             };
             if received.hung_up {
                 self.more_notes = false;
@@ -285,7 +300,10 @@ impl Inbound {
             }
             if received.truncated {
                 // It stays in the queue until there are descriptors for it.
-                limits::raise_descriptors();
+                if limits::raise_descriptors() {
+                    continue;
+                }
+                self.unreceived = true;
                 return Ok(());
             }
             let note = wire::read_received(&received, &bytes);

@@ -97,6 +97,11 @@ impl Lanes {
         self.busy.len() + self.idle.len()
     }
 
+    /// Those who have sent something that could not be taken for want of descriptors or memory.
+    pub(super) fn short_ones(&mut self) -> Vec<SenderId> {
+        self.all().filter(|lane| lane.is_short()).map(|lane| lane.id).collect()
+    }
+
     /// Whether some lane relies on the sleeper's interrupting others.
     pub(super) fn any_asymmetric(&self) -> bool {
         self.symmetric < self.len()

@@ -83,7 +83,7 @@ impl OnDeath {
         match end {
             Error::OwnerDied { .. } => self.waits(),
             Error::Closed { .. } => self == Self::WaitThroughRestarts,
-            _ => false,
+            refused => refused.is_refusal_for_now() && self.waits(),
         }
     }
 }
@@ -195,7 +195,8 @@ impl Options {
         self
     }
 
-    /// How long a peer may take to say who it is, 5 s.
+    /// How long a peer that connects may take to say who it is, 5 s; and how long it waits while
+    /// the receiver lacks a descriptor or memory to take it, before it is refused for now.
     #[must_use]
     pub fn handshake_deadline(mut self, deadline: Duration) -> Self {
         self.handshake_deadline = deadline;

@@ -93,13 +93,13 @@ impl Mailbox {
 
     /// Takes a connected `SOCK_SEQPACKET` socket, the other end of which is given to
     /// [`Sender::over`](super::Sender::over): one of a pair made before a fork, or one that was
-    /// passed.
+    /// passed. Its other end may be silent for as long as it likes.
     ///
     /// # Errors
-    /// It cannot be watched.
+    /// It is no socket, or cannot be watched; it is closed then.
     pub fn adopt(&mut self, socket: OwnedFd) -> Result<()> {
         self.check()?;
-        self.door.admit(socket)
+        self.door.adopt(socket)
     }
 
     /// Waits for the next message and returns it; acknowledges the one before.
@@ -249,6 +249,7 @@ impl Mailbox {
             self.disarm();
             return Ok(false);
         }
+        self.wait_for_what_lanes_lack();
         Ok(true)
     }
 
@@ -453,7 +454,10 @@ impl Mailbox {
         self.taken = self.lanes.pass(true);
         let happened = match self.taken {
             Some(_) => Ok(()),
-            None => self.service(timeout),
+            None => {
+                self.wait_for_what_lanes_lack();
+                self.service(timeout)
+            }
         };
         self.desk.sleeping().store(0, Ordering::Relaxed);
         happened?;

@@ -4,7 +4,7 @@
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use super::door::{About, same_generation};
+use super::door::{About, GENERATION_MASK, same_generation};
 use super::inbound::Inbound;
 use super::receiver::Mailbox;
 use crate::error::{Error, Result};
@@ -37,10 +37,12 @@ impl Mailbox {
     pub(super) fn service(&mut self, timeout: Option<Duration>) -> Result<()> {
         self.since_service = 0;
         let events = self.door.events(timeout)?;
+        let mut again = false;
         for about in events {
             match about {
                 About::Listener => self.accept()?,
                 About::Knocker(number) => self.answer(number),
+                About::Timer => again = true,
                 About::Doorbell(slot, generation) => {
                     if let Some(lane) = self.of_lane(slot, generation)
                         && let bell::Heard::HungUp = bell::hush(&lane.doorbell)
@@ -66,13 +68,43 @@ impl Mailbox {
             let descriptors = [lane.socket.as_fd(), lane.doorbell.as_fd()];
             // A forked child of ours may hold a copy, and a copy keeps it in the set.
             descriptors.into_iter().chain(process).for_each(|one| self.door.unwatch(one));
+            // What it had may be what others lack.
+            again |= self.door.is_waiting();
         }
-        self.door.expire(self.options.handshake_deadline);
+        for late in self.door.expire(self.options.handshake_deadline) {
+            if let Some(lack) = &late.lack {
+                self.refuse(&late, lack);
+            }
+            again |= self.door.is_waiting();
+        }
+        if again {
+            self.try_again()?;
+        }
         self.lanes.settle();
         if timeout == Some(Duration::ZERO) {
             self.give_back();
         }
         Ok(())
+    }
+
+    /// Tries again what was put off.
+    fn try_again(&mut self) -> Result<()> {
+        self.door.stop_timer();
+        for id in self.lanes.short_ones() {
+            self.hear(id.slot, id.generation & GENERATION_MASK);
+        }
+        for number in self.door.put_off_ones() {
+            self.answer(number);
+        }
+        if self.door.is_shut() { self.accept() } else { Ok(()) }
+    }
+
+    /// Before a wait: has the descriptor tell when a lane can go on that stands still for want of
+    /// descriptors or memory.
+    pub(super) fn wait_for_what_lanes_lack(&mut self) {
+        if self.lanes.all().any(|lane| lane.is_short()) {
+            self.door.try_later();
+        }
     }
 
     /// The lane that an event is about, which is busy from now on.
@@ -102,6 +134,19 @@ impl Mailbox {
             // It would go on telling of its hang-up until the lane is drained.
             self.door.unwatch(lane.socket.as_fd());
             return;
+        }
+        if lane.is_short() != lane.put_off {
+            lane.put_off = !lane.put_off;
+            let about = About::Socket(slot, generation);
+            // It is in the set, and needs no memory there.
+            let _ = if lane.put_off {
+                self.door.put_off(lane.socket.as_fd(), about)
+            } else {
+                self.door.watch(lane.socket.as_fd(), about)
+            };
+        }
+        if lane.put_off {
+            self.door.try_later();
         }
         let more = lane.cap.min(lane_cap).saturating_sub(lane.granted).min(left);
         if std::mem::take(&mut lane.wants) && more > 0 {

@@ -1,17 +1,22 @@
 //! Who comes in: a mailbox answers those who knock.
 //!
 //! What a newcomer says is a claim until each part was looked at: who it is (the kernel says), what
-//! it brings (sealed memory of the announced size), how much it may have. Neighbours:
-//! [`super::door`] has the connections, [`super::inbound`] what becomes of them.
+//! it brings (sealed memory of the announced size), how much it may have.
+//!
+//! Where *we* lack what it takes to welcome somebody, a descriptor or memory, that is not the
+//! newcomer's fault: it is put off and tried again, and the others, who would lack the same, are
+//! not accepted before. It is refused only when it has waited for as long as a handshake may take.
+//!
+//! Neighbours: [`super::door`] has the connections, [`super::inbound`] what becomes of them.
 
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::event::epoll;
 use rustix::io::Errno;
 
-use super::door::About;
+use super::door::{About, Knocker, Said};
 use super::inbound::{Beginning, Inbound, chunk_size};
+use super::message::SenderId;
 use super::receiver::Mailbox;
 use super::wire::{self, FenceMode, Hello, Note, Unreadable, Welcome};
 use crate::error::{Error, Peer, Result};
@@ -23,61 +28,85 @@ use crate::sys::region::PeerRegion;
 use crate::sys::socket::{self, Received, Sent};
 use crate::sys::{bell, limits, pidfd};
 
+/// Connections taken in one go.
+const ACCEPTED_AT_ONCE: usize = 16;
+
 impl Mailbox {
-    /// Takes those who connect, and whatever they have said already.
+    /// Takes those who connect, and whatever they have said already; a bounded number.
     pub(super) fn accept(&mut self) -> Result<()> {
-        match self.door.accept() {
-            Err(error) if error.errno() == libc::EMFILE && limits::raise_descriptors() => {
-                self.door.accept()?;
+        for _ in 0..ACCEPTED_AT_ONCE {
+            if !self.door.put_off_ones().is_empty() {
+                // Whoever is accepted now takes a descriptor that others wait for.
+                self.door.shut();
+                return Ok(());
             }
-            // Too many descriptors are open: those who knock wait until one is free.
-            Err(error) if [libc::EMFILE, libc::ENFILE].contains(&error.errno()) => {
-                self.lanes.fault(error);
+            match self.door.accept() {
+                Ok(taken) => {
+                    self.door.unshut();
+                    let Some(number) = taken else { return Ok(()) };
+                    self.answer(number);
+                }
+                Err(error) if error.errno() == libc::EMFILE && limits::raise_descriptors() => {}
+                Err(error) if error.is_shortage() => {
+                    if self.door.shut() {
+                        self.lanes.fault(error);
+                    }
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
             }
-            done => done?,
-        }
-        for number in self.door.numbers() {
-            self.answer(number);
         }
         Ok(())
     }
 
-    /// Reads what a newcomer says, and welcomes or refuses it.
+    /// Reads what a newcomer says, and welcomes or refuses it, or puts it off.
     pub(super) fn answer(&mut self, number: u32) {
-        let Some(knocker) = self.door.knocker(number) else { return };
-        let mut bytes = [0; wire::LONGEST];
-        let received = match socket::receive(&knocker.socket, &mut bytes) {
-            Ok(None) => return,
-            Ok(Some(received)) if received.hung_up => return drop(self.door.take(number)),
-            // Its descriptors find no room in our table: it waits until they do, or its deadline.
-            Ok(Some(received)) if received.truncated => {
-                return if limits::raise_descriptors() {
-                    self.answer(number)
-                };
+        let Some(mut knocker) = self.door.take(number) else { return };
+        match self.greet(&mut knocker) {
+            Ok(Greeting::Silent) => self.door.keep(knocker),
+            Ok(Greeting::Gone) => self.door.unwatch(knocker.socket.as_fd()),
+            Ok(Greeting::Welcome(lane)) => self.lanes.add(Inbound::new(*lane, knocker.socket)),
+            Err(lack) if lack.is_shortage() => {
+                if self.door.keep_for_later(knocker, lack.clone()) {
+                    self.lanes.fault(lack);
+                }
             }
-            Ok(Some(received)) => received,
             Err(error) => {
-                self.lanes.fault(error);
-                return drop(self.door.take(number));
-            }
-        };
-        let Some(socket) = self.door.take(number) else { return };
-        let note = wire::read_received(&received, &bytes);
-        match self.welcome(&socket, note, received) {
-            Ok(beginning) => self.lanes.add(Inbound::new(beginning, socket)),
-            Err(error) => {
-                let refused = wire::write(Note::Refused(error.errno()));
-                let _ = socket::send(&socket, &refused, &[]);
+                self.refuse(&knocker, &error);
                 self.lanes.fault(error);
             }
         }
+    }
+
+    /// Tells a newcomer why it is not taken.
+    pub(super) fn refuse(&self, knocker: &Knocker, error: &Error) {
+        // A forked child of ours may hold a copy, and a copy keeps it in the set.
+        self.door.unwatch(knocker.socket.as_fd());
+        let refused = wire::write(Note::Refused(error.errno()));
+        let _ = socket::send(&knocker.socket, &refused, &[]);
+    }
+
+    fn greet(&mut self, knocker: &mut Knocker) -> Result<Greeting> {
+        let (note, mut received) = match knocker.said.take() {
+            Some(said) => said,
+            None => match hear(&knocker.socket)? {
+                None => return Ok(Greeting::Silent),
+                Some((_, received)) if received.hung_up => return Ok(Greeting::Gone),
+                Some(said) => said,
+            },
+        };
+        let welcome = self.welcome(&knocker.socket, note, &mut received);
+        if welcome.as_ref().is_err_and(Error::is_shortage) {
+            knocker.said = Some((note, received));
+        }
+        welcome.map(|lane| Greeting::Welcome(Box::new(lane)))
     }
 
     pub(super) fn welcome(
         &mut self,
         socket: &OwnedFd,
         note: Result<Note, Unreadable>,
-        received: Received,
+        received: &mut Received,
     ) -> Result<Beginning> {
         let Some(from) = received.from else {
             let peer = Peer { pid: None, uid: u32::MAX };
@@ -136,7 +165,7 @@ impl Mailbox {
         socket: &OwnedFd,
         peer: Peer,
         hello: &Hello,
-        received: Received,
+        received: &mut Received,
         granted: u64,
     ) -> Result<Beginning> {
         let wrong = |what| Error::Protocol { peer, what };
@@ -161,20 +190,23 @@ impl Mailbox {
             (true, FenceMode::Asymmetric) => FenceMode::Asymmetric,
             _ => FenceMode::Symmetric,
         };
+        let process = match (&received.pidfd, peer.pid) {
+            (None, Some(pid)) => match pidfd::open(pid) {
+                // It is there, and we may not do without it.
+                Err(error) if error.is_shortage() => return Err(error),
+                opened => opened.ok(),
+            },
+            _ => received.pidfd.take(),
+        };
         let id = self.lanes.next_id();
-        let process = received.pidfd.or_else(|| pidfd::open(peer.pid?).ok());
-        let flags = epoll::EventFlags::IN;
-        self.door.watch(socket.as_fd(), About::Socket(id.slot, id.generation), flags)?;
-        self.door.watch(doorbell.as_fd(), About::Doorbell(id.slot, id.generation), flags)?;
-        if let Some(process) = &process {
-            self.door.watch(process.as_fd(), About::Process(id.slot, id.generation), flags)?;
-        }
-        let welcome = wire::write(Note::Welcome(Welcome { fences, desk: self.desk.index }));
         let passed = [self.life.descriptor(), control_fd.as_fd(), button.as_fd()];
-        // To one that is gone nothing needs to be said; what it wrote is read all the same.
-        if socket::send(socket, &welcome, &passed)? == Sent::Full {
-            // A lane that was not welcomed would never ring.
-            return Err(Error::system("sendmsg of WELCOME", Errno::TOOMANYREFS));
+        let watched = [Some(&doorbell), process.as_ref()];
+        if let Err(error) = self.announce(socket, watched, &passed, fences, id) {
+            for descriptor in watched.into_iter().flatten() {
+                self.door.unwatch(descriptor.as_fd());
+            }
+            received.pidfd = process;
+            return Err(error);
         }
         Ok(Beginning {
             position: hello.position,
@@ -191,5 +223,55 @@ impl Mailbox {
             peer,
             id,
         })
+    }
+
+    /// Watches all that a lane is told by, and welcomes its sender: nothing can fail after that.
+    fn announce(
+        &self,
+        socket: &OwnedFd,
+        [doorbell, process]: [Option<&OwnedFd>; 2],
+        passed: &[BorrowedFd<'_>],
+        fences: FenceMode,
+        SenderId { slot, generation }: SenderId,
+    ) -> Result<()> {
+        if let Some(doorbell) = doorbell {
+            self.door.watch(doorbell.as_fd(), About::Doorbell(slot, generation))?;
+        }
+        if let Some(process) = process {
+            self.door.watch(process.as_fd(), About::Process(slot, generation))?;
+        }
+        self.door.watch(socket.as_fd(), About::Socket(slot, generation))?;
+        let welcome = wire::write(Note::Welcome(Welcome { fences, desk: self.desk.index }));
+        // To one that is gone nothing needs to be said; what it wrote is read all the same.
+        if socket::send(socket, &welcome, passed)? == Sent::Full {
+            // A lane that was not welcomed would never ring.
+            return Err(Error::system("sendmsg of WELCOME", Errno::TOOMANYREFS));
+        }
+        Ok(())
+    }
+}
+
+/// What came of looking at a newcomer.
+enum Greeting {
+    Silent,
+    Gone,
+    Welcome(Box<Beginning>),
+}
+
+/// What a newcomer says first.
+///
+/// # Errors
+/// We lack something: it stays in the queue.
+fn hear(socket: &OwnedFd) -> Result<Option<Said>> {
+    let mut bytes = [0; wire::LONGEST];
+    loop {
+        let Some(received) = socket::receive(socket, &mut bytes)? else { return Ok(None) };
+        if !received.truncated {
+            return Ok(Some((wire::read_received(&received, &bytes), received)));
+        }
+        // Its descriptors find no room in our table.
+        if !limits::raise_descriptors() {
+            return Err(Error::system("recvmsg of HELLO", Errno::MFILE));
+        }
     }
 }

@@ -217,7 +217,7 @@ impl Name {
 fn bind(fd: impl AsFd, name: &Name) -> Result<()> {
     rustix::net::bind(fd, &name.address).map_err(|errno| match errno {
         Errno::ADDRINUSE => Error::InUse { address: name.text.clone(), holder: None },
-        errno => Error::system("bind", errno),
+        errno => Error::system("bind", errno).at(&name.text),
     })
 }
 
@@ -240,6 +240,6 @@ fn connect(fd: BorrowedFd<'_>, name: &Name, deadline: Option<Instant>) -> Result
     answer.map_err(|errno| match errno {
         Errno::CONNREFUSED | Errno::NOENT => Error::NoMailbox { address: name.text.clone() },
         Errno::AGAIN => Error::TimedOut,
-        errno => Error::system("connect", errno),
+        errno => Error::system("connect", errno).at(&name.text),
     })
 }
