@@ -58,6 +58,7 @@ pub(super) fn notice(variant: &str, scene: &Scene) -> Result<f64> {
             |doomed, ()| doomed.monitored.child().wait().map(|_| ()),
         ),
         "mailbox" => mailbox::until_woken(scene),
+        "mailbox-pidfd-poll" => mailbox::until_reader_ended(scene),
         "pipe-eof" => told(scene, Means::Pid, |_| Ok(()), |doomed, ()| end_of_file(doomed.held())),
         other => Err(Trouble::fail(format!("death-notice has no variant {other}"))),
     }

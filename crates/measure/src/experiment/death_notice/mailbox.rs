@@ -1,5 +1,8 @@
 //! A mailbox's senders, whose reader dies: one that sleeps, one that sends.
 //!
+//! A raw poll for the end of the same reader is timed beside them: it has more to give back than the
+//! other experiments' small processes, so that its death takes longer, whoever waits for it.
+//!
 //! The dying process leaves a message unread, so that there is something to wait for. That a
 //! *receiver* learns of a sender's death is no part of `recv`: it waits for whoever sends next.
 
@@ -10,6 +13,7 @@ use rustix::net::SocketType;
 use tontine::Error;
 use tontine::mailbox::{Options, Sender, Waiting};
 
+use super::blocked::until_ended;
 use super::doomed::{Doomed, Scene};
 use crate::experiment::liveness_check::monitored::Means;
 use crate::mechanism::descriptor::unix_pair;
@@ -30,10 +34,19 @@ const LANE: u64 = 16 << 20;
 /// Skipped, where the system refuses what a mailbox needs; failed, where the sender is not told.
 pub(super) fn until_woken(scene: &Scene) -> Result<f64> {
     let options = Options::new().waiting(Waiting::Sleep);
-    told(scene, &options, |sender| match sender.wait_read(Some(PATIENCE)) {
+    told(scene, &options, |sender, _| match sender.wait_read(Some(PATIENCE)) {
         Err(Error::OwnerDied { .. }) => Ok(()),
         other => Err(untold(&other)),
     })
+}
+
+/// Nanoseconds from the same death to the end of a poll of the reader's pidfd: what is raw in it.
+///
+/// # Errors
+/// As [`until_woken`].
+pub(super) fn until_reader_ended(scene: &Scene) -> Result<f64> {
+    let options = Options::new().waiting(Waiting::Sleep);
+    told(scene, &options, |_, doomed| until_ended(doomed.pidfd()))
 }
 
 /// Nanoseconds from one death to the first `send` that says so.
@@ -42,7 +55,7 @@ pub(super) fn until_woken(scene: &Scene) -> Result<f64> {
 /// As [`until_woken`].
 pub(super) fn until_send_fails(scene: &Scene) -> Result<f64> {
     let options = Options::new().first_chunk(LANE).lane_cap(2 * LANE);
-    told(scene, &options, |sender| {
+    told(scene, &options, |sender, _| {
         loop {
             match sender.try_send(&[1; 8]) {
                 Ok(()) | Err(Error::WouldBlock) => std::hint::spin_loop(),
@@ -60,7 +73,7 @@ fn untold(said: &tontine::Result<()>) -> Trouble {
 fn told(
     scene: &Scene,
     options: &Options,
-    wait: impl FnOnce(&mut Sender) -> Result<()>,
+    wait: impl FnOnce(&mut Sender, &Doomed) -> Result<()>,
 ) -> Result<f64> {
     let (ours, theirs) = unix_pair(SocketType::SEQPACKET)?;
     let ours = Cell::new(Some(ours));
@@ -79,5 +92,5 @@ fn told(
     until_welcome(&mut sender, Peer::Parent)?;
     sender.send(&[1; 8]).map_err(failed("send"))?;
     let _pinned = Pinned::to(scene.here)?;
-    doomed.die(scene, || wait(&mut sender))
+    doomed.die(scene, || wait(&mut sender, &doomed))
 }

@@ -117,6 +117,7 @@ const VARIANTS: &[Variant] = &[
     variant("wait4", "waitpid, by the parent"),
     variant("pipe-eof", "read of a pipe whose only writing end the process holds"),
     variant("mailbox", "a sender to a tontine mailbox, asleep until its message is read"),
+    variant("mailbox-pidfd-poll", "poll of the pidfd of such a reader, without the library"),
     variant("mailbox-send", "spinning on send to a tontine mailbox, until EOWNERDEAD"),
     variant("kill-0", "spinning on kill(pid, 0)"),
     variant("pidfd-signal-0", "spinning on pidfd_send_signal of signal 0"),
