@@ -395,8 +395,8 @@ fn a_flood_of_notes_does_not_hold_the_others_up() {
     assert_eq!(mailbox.faults(), []);
 }
 
-/// The mailbox forgot a lane that it closed for an error, and its sender was not told: it filled the
-/// rest of the ring, and then heard that its living reader was dead.
+/// The mailbox forgot a lane that it closed for an error, and its sender was not told: it filled
+/// the rest of the ring, and then heard that its living reader was dead.
 #[test]
 fn who_broke_the_protocol_is_told_at_the_next_message() {
     let place = place();
