@@ -5,6 +5,7 @@
 mod common;
 
 use std::os::unix::process::CommandExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
@@ -37,7 +38,8 @@ fn a_reader_that_calls_exec_is_dead_though_its_process_lives() {
     assert!(matches!(error, Some(Error::OwnerDied { .. })), "{error:?}");
     signal(reader, 0);
     assert!(!sender.unread().expect("its mail").is_empty());
-    Mailbox::bind(&place.path).expect("the name is free while the process lives");
+    // The kernel marks the life a moment before it closes what exec closes, the lock with it.
+    until("the name is free while the process lives", || Mailbox::bind(&place.path).is_ok());
     kill(reader);
 }
 
@@ -186,5 +188,58 @@ fn a_sender_that_dumps_core_leaves_what_it_sent() {
         if !libc::WCOREDUMP(status) {
             println!("no core was written here");
         }
+    }
+}
+
+/// A handler that panicked lost its job: unwinding dropped the mailbox, and dropping acknowledges
+/// what was received last.
+#[test]
+fn a_panicking_reader_leaves_the_message_in_hand() {
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let mut sender = Sender::connect(&place.path).expect("connects");
+    for job in ["done", "in hand", "waiting"] {
+        sender.send(job.as_bytes()).expect("sent");
+    }
+    let panicked = catch_unwind(AssertUnwindSafe(move || {
+        assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"done");
+        let job = mailbox.recv_timeout(AMPLE).expect("a message");
+        panic!("could not do {}", job.escape_ascii());
+    }));
+    assert!(panicked.is_err());
+    assert!(matches!(sender.send(b"more"), Err(Error::Closed { .. })));
+    assert_eq!(sender.unread().expect("its mail"), [b"in hand".to_vec(), b"waiting".to_vec()]);
+}
+
+/// So did a batch of which one message was too much, when the program went on with the next call.
+#[test]
+fn a_message_at_which_a_batch_panics_is_received_again() {
+    for panics_at in 0..5 {
+        let place = place();
+        let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+        let mut senders: Vec<Sender> =
+            (0..2).map(|_| Sender::connect(&place.path).expect("connects")).collect();
+        mailbox.try_recv().expect_err("it only accepts");
+        for number in 0..6_u8 {
+            senders[usize::from(number / 3)].send(&[number]).expect("sent");
+        }
+        let mut given = Vec::new();
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            mailbox.recv_batch(6, |message| {
+                given.push(message[0]);
+                assert!(given.len() != panics_at + 1, "could not do {}", message[0]);
+            })
+        }));
+        assert!(panicked.is_err());
+        assert_eq!(given.len(), panics_at + 1);
+        let last = given.pop();
+        let mut rest = Vec::new();
+        while let Ok(message) = mailbox.try_recv() {
+            rest.push(message[0]);
+        }
+        assert!(rest.contains(&last.expect("the one that was too much")), "{given:?}, {rest:?}");
+        given.append(&mut rest);
+        given.sort_unstable();
+        assert_eq!(given, [0, 1, 2, 3, 4, 5], "each is received, and none again that was done");
     }
 }

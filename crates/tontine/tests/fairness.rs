@@ -13,7 +13,7 @@ use tontine::mailbox::{Mailbox, Sender};
 /// again for lanes that were idle.
 const TURN: u32 = 64;
 
-/// Turns, of a flooding lane, between two looks at who connects.
+/// Turns, of a flooding lane, between two looks at who connects, where they take no time.
 const TURNS_BETWEEN_LOOKS: u32 = 1024 + 1;
 
 #[test]
@@ -65,6 +65,34 @@ fn lanes_that_are_always_full_get_equal_shares() {
     let least = shares.iter().min().copied().unwrap_or(0);
     let most = shares.iter().max().copied().unwrap_or(0);
     assert!(most - least <= 2 * TURN, "{shares:?}");
+}
+
+/// Turns were counted, not timed: with a millisecond of work for each message, a newcomer waited
+/// for a minute behind 65,527 messages of another.
+#[test]
+fn a_newcomer_is_heard_though_each_message_takes_long() {
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let mut flood = Sender::connect(&place.path).expect("connects");
+    mailbox.try_recv().expect_err("it only accepts");
+    for _ in 0..1000 {
+        flood.try_send(b"flood").expect("the lane grows");
+    }
+    let mut work = || {
+        let is_new = *mailbox.recv_timeout(AMPLE).expect("a message") == *b"new";
+        thread::sleep(std::time::Duration::from_millis(1));
+        is_new
+    };
+    // The first turn is a long one: nothing is known yet.
+    for _ in 0..2 * TURN {
+        assert!(!work(), "nobody is new");
+    }
+    for _ in 0..5 {
+        let mut newcomer = Sender::connect(&place.path).expect("connects");
+        newcomer.send(b"new").expect("sent");
+        let floods = (0..100).take_while(|_| !work()).count();
+        assert!(floods <= TURN as usize / 2, "{floods} messages of another came first");
+    }
 }
 
 #[test]

@@ -33,6 +33,38 @@ fn bare_fork(child: impl FnOnce()) -> i32 {
     }
 }
 
+/// The child of a fork in the middle of a batch acknowledged on a page that it does not inherit,
+/// and crashed; or it was told that it is forked, and not how many messages it had been given.
+#[test]
+fn a_batch_ends_with_the_fork_in_it() {
+    for forks_at in 0..3 {
+        let place = place();
+        let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+        let mut sender = Sender::connect(&place.path).expect("connects");
+        for number in 0..3_u8 {
+            sender.send(&[number]).expect("sent");
+        }
+        let (mut given, mut child) = (0, None);
+        let count = mailbox.recv_batch(3, |_| {
+            if given == forks_at {
+                // SAFETY: the child leaves by `_exit` below, or a signal.
+                child = Some(unsafe { libc::fork() });
+            }
+            given += 1;
+        });
+        let child = child.expect("it forked");
+        if child == 0 {
+            let fine = count == Ok(forks_at + 1)
+                && mailbox.try_recv().is_err_and(|error| error == Error::Forked);
+            // SAFETY: ends this process.
+            unsafe { libc::_exit(if fine { 0 } else { 101 }) }
+        }
+        assert_eq!(reap(child), 0, "a fork in message {forks_at}");
+        assert_eq!(count, Ok(3));
+        sender.wait_read(Some(AMPLE)).expect("the parent acknowledged all");
+    }
+}
+
 /// An armed mailbox, or one with a message handed out, touched in a forked child memory that a
 /// child does not inherit, and the child crashed. A reservation did the same.
 #[test]

@@ -394,3 +394,23 @@ fn a_flood_of_notes_does_not_hold_the_others_up() {
     });
     assert_eq!(mailbox.faults(), []);
 }
+
+/// The mailbox forgot a lane that it closed for an error, and its sender was not told: it filled
+/// the rest of the ring, and then heard that its living reader was dead.
+#[test]
+fn who_broke_the_protocol_is_told_at_the_next_message() {
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let (ours, theirs) = raw::pair();
+    mailbox.adopt(ours).expect("takes the socket");
+    let another = theirs.try_clone().expect("a copy");
+    let mut sender = Sender::over(theirs).expect("begins a lane");
+    still_serves(&mut mailbox, &mut sender);
+    until("it is welcome", || sender.service().is_ok() && sender.peer().is_some());
+    // Somebody else writes to its socket.
+    assert!(raw::send(&another, b"rubbish", &[]));
+    assert!(broken(&faults(&mut mailbox)).contains("does not send"));
+    let error = sender.send(b"more").expect_err("nobody reads it");
+    assert!(matches!(error, Error::Closed { .. }), "{error:?}");
+    assert_eq!(error.errno(), libc::EPIPE);
+}

@@ -67,22 +67,32 @@ fn sending_to_an_awake_receiver() {
     assert_eq!(status, 0, "killed for a system call, or failed");
 }
 
-/// Connections are looked at after 4,096 messages; between two such looks nothing is asked of the
-/// kernel.
+/// Connections are looked at after 65,536 messages or some milliseconds; between two such looks
+/// nothing is asked of the kernel. On a busy machine those milliseconds may pass at any message: of
+/// several tries one must be free of that.
 #[test]
 fn receiving_what_is_there() {
+    let statuses: Vec<i32> = (0..20).map(|_| receive_without_system_calls()).collect();
+    assert!(statuses.contains(&0), "killed for a system call, or failed: {statuses:?}");
+    let others = statuses.iter().filter(|&&status| status != 0);
+    for status in others {
+        assert_eq!(libc::WTERMSIG(*status), libc::SIGSYS, "{statuses:?}");
+    }
+}
+
+fn receive_without_system_calls() -> i32 {
     let place = place();
     let options = Options::new().waiting(Waiting::Spin).first_chunk(4096);
-    let status = reap(fork(|| {
+    reap(fork(|| {
         let mut mailbox = options.bind(&place.path).expect("binds");
         let mut sender = options.connect(&place.path).expect("connects");
         for number in 0..100 {
             sender.send(&message(number)).expect("sent");
             assert_eq!(*mailbox.recv_timeout(AMPLE).expect("a message"), message(number));
         }
+        let messages: Vec<_> = (0..1000).map(message).collect();
         // The look that there is when nothing else is.
         mailbox.try_recv().expect_err("all was received");
-        let messages: Vec<_> = (0..4000).map(message).collect();
         forbid_system_calls();
         for few in messages.chunks(16) {
             for message in few {
@@ -94,8 +104,7 @@ fn receiving_what_is_there() {
         }
         // SAFETY: ends this process. What would be dropped asks the kernel to unmap it.
         unsafe { libc::_exit(0) }
-    }));
-    assert_eq!(status, 0, "killed for a system call, or failed");
+    }))
 }
 
 #[test]

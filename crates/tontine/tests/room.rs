@@ -2,6 +2,9 @@
 
 mod common;
 
+use std::thread;
+use std::time::Duration;
+
 use common::{AMPLE, place, until};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tontine::Error;
@@ -42,6 +45,51 @@ fn an_armed_sender_is_told_of_room() {
     assert_eq!(sender.arm(100), Ok(false), "there is room");
     sender.try_send(&[7; 100]).expect("sent");
     assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), [7; 100]);
+}
+
+/// Word of room went out for each quarter of the ring, and when the lane was found empty: a reader
+/// that acknowledged one message and worked for an hour left an armed sender without any, and one
+/// that waited for its mail to be read to its own clock.
+#[test]
+fn a_sender_is_told_of_each_acknowledgement_that_the_program_makes() {
+    let place = place();
+    let (mut mailbox, mut sender, _) = full(&Options::new().lane_cap(8192), &place.path);
+    assert_eq!(sender.arm(100), Ok(true), "there is no room");
+    mailbox.recv_timeout(AMPLE).expect("a message");
+    assert!(!is_told(&sender, 0), "nothing has changed");
+    mailbox.acknowledge();
+    assert!(is_told(&sender, 0), "a message was acknowledged and nobody said so");
+}
+
+/// The same of a reader that takes long for each message and leaves acknowledging to the next call.
+#[test]
+fn a_slow_reader_tells_of_room_in_time() {
+    let place = place();
+    let (mut mailbox, mut sender, _) = full(&Options::new().lane_cap(8192), &place.path);
+    let work = |mailbox: &mut Mailbox| {
+        mailbox.recv_timeout(AMPLE).expect("a message");
+        thread::sleep(Duration::from_millis(6));
+    };
+    let fill = |sender: &mut Sender| while sender.try_send(&[7; 100]).is_ok() {};
+    // Until the mailbox has noticed.
+    for _ in 0..80 {
+        work(&mut mailbox);
+        fill(&mut sender);
+    }
+    // Until it has just told, for whatever reason.
+    assert_eq!(sender.arm(100), Ok(true), "there is no room");
+    until("word of room", || {
+        work(&mut mailbox);
+        is_told(&sender, 0)
+    });
+    fill(&mut sender);
+    assert_eq!(sender.arm(100), Ok(true), "there is no room");
+    let less_than_a_quarter = 4096 / 4 / 112 - 1;
+    let told = (0..less_than_a_quarter).any(|_| {
+        work(&mut mailbox);
+        is_told(&sender, 0)
+    });
+    assert!(told, "{less_than_a_quarter} messages were read and nobody said so");
 }
 
 #[test]

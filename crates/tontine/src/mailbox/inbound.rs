@@ -15,9 +15,28 @@ use crate::lane::region::Region;
 use crate::lane::{Found, Reader};
 use crate::life::Watch;
 use crate::sync::{Ordering, fence};
+use crate::sys::fork::Guard;
 use crate::sys::region::{PeerRegion, Unfit};
 use crate::sys::socket::{self, Passed};
 use crate::sys::{limits, membarrier};
+
+/// What a look found: at a lane, or at all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Look<T> {
+    /// A message.
+    Message(T),
+    /// Nothing; whoever sends from now on rings. Or the lane stands still for what we lack, and the
+    /// descriptor tells when to try again.
+    Nothing,
+    /// Not all that stands there was looked at. Nobody rings for the rest: look again.
+    Again,
+}
+
+impl<T> Look<T> {
+    pub(super) fn message(self) -> Option<T> {
+        if let Self::Message(found) = self { Some(found) } else { None }
+    }
+}
 
 /// One lane, with everything that the receiver holds for it.
 pub(super) struct Inbound {
@@ -135,17 +154,17 @@ impl Inbound {
     /// # Errors
     /// The sender broke the protocol.
     #[inline(always)]
-    pub(super) fn look(&mut self) -> Result<Option<usize>, Broken> {
+    pub(super) fn look(&mut self) -> Result<Look<usize>, Broken> {
         match self.reader.look()? {
             Found::Message(length) => {
                 self.found = self.found.wrapping_add(1);
-                Ok(Some(length))
+                Ok(Look::Message(length))
             }
             Found::Nothing => {
                 if self.reader.position() != self.told_at {
                     self.tell_of_room();
                 }
-                Ok(None)
+                Ok(Look::Nothing)
             }
             Found::Next(log2) => self.follow(log2),
         }
@@ -159,7 +178,7 @@ impl Inbound {
 
     /// Goes on in the chunk that `next` announced. The sender passed it before.
     #[cold]
-    fn follow(&mut self, log2: u32) -> Result<Option<usize>, Broken> {
+    fn follow(&mut self, log2: u32) -> Result<Look<usize>, Broken> {
         if let Some(broken) = self.broken {
             return Err(broken);
         }
@@ -169,14 +188,17 @@ impl Inbound {
         followed
     }
 
-    fn follow_sound(&mut self, log2: u32) -> Result<Option<usize>, Broken> {
+    fn follow_sound(&mut self, log2: u32) -> Result<Look<usize>, Broken> {
         if self.passed.is_empty() {
             self.read_notes()?;
         }
         let Some((region, passed)) = self.passed.pop_front() else {
             // It may be behind more notes than one look takes, or we lack what it takes to open it.
-            let later = self.more_notes;
-            return if later { Ok(None) } else { Err(Broken("`next`, and no chunk was passed")) };
+            return match (self.more_notes, self.is_short()) {
+                (true, true) => Ok(Look::Nothing),
+                (true, false) => Ok(Look::Again),
+                (false, _) => Err(Broken("`next`, and no chunk was passed")),
+            };
         };
         if passed != log2 {
             return Err(Broken("`next` names another size than the chunk that was passed"));
@@ -192,10 +214,11 @@ impl Inbound {
         match self.reader.look()? {
             Found::Message(length) => {
                 self.found = self.found.wrapping_add(1);
-                Ok(Some(length))
+                Ok(Look::Message(length))
             }
-            // A chunk a look: a chain of empty ones takes as many turns.
-            Found::Nothing | Found::Next(_) => Ok(None),
+            // A chunk a look: a chain of empty ones takes as many. And where nothing stands in it,
+            // the next look tells the sender so.
+            Found::Nothing | Found::Next(_) => Ok(Look::Again),
         }
     }
 
@@ -227,6 +250,7 @@ impl Inbound {
         &mut self,
         most: usize,
         copied: &mut Vec<u8>,
+        guard: Guard,
         each: &mut impl FnMut(&Message<'_>),
     ) -> usize {
         for count in 0..most {
@@ -234,6 +258,10 @@ impl Inbound {
             copied.clear();
             self.copy(length, copied);
             each(&Message { bytes: copied, sender: self.id, peer: self.peer });
+            // A child that `each` has forked has no page to acknowledge on.
+            if guard.is_forked() {
+                return count + 1;
+            }
             self.acknowledge(length);
         }
         most
@@ -252,18 +280,34 @@ impl Inbound {
         // sender that has seen the room would find us to have unread it.
         self.control.acknowledge(self.told_at);
         self.control.make_room(self.told_at);
+        if self.sender_waits() {
+            // A full queue already holds one; a sender that is gone needs none.
+            let _ = socket::send(&self.socket, &wire::write(Note::Room), &[]);
+        }
+    }
+
+    /// Wakes the sender if it waits and there is any news for it. [`Inbound::acknowledge`] lets
+    /// news gather, since each piece costs a waking; a program that takes its time has the sender
+    /// wait for longer than that.
+    #[inline]
+    pub(super) fn tell_if_waiting(&mut self) {
+        if self.reader.position() != self.told_at && self.sender_waits() {
+            self.tell_of_room();
+        }
+    }
+
+    /// Whether the sender waits, after a store of our position.
+    #[inline]
+    fn sender_waits(&self) -> bool {
         // The mirror of the doorbell: our position is stored, now we load `waiting`; the sender
         // stores `waiting`, then looks at the position once more.
-        // SYNC room-waiting: pairs with the barrier in `Sender::wait_for_room`.
+        // SYNC room-waiting: pairs with the barrier in `Joined::separate_heavily`.
         if self.symmetric {
             fence(Ordering::SeqCst);
         } else {
             membarrier::light();
         }
-        if half_of_peer(self.reader.region(), WAITING_AT).load(Ordering::Relaxed) != 0 {
-            // A full queue already holds one; a sender that is gone needs none.
-            let _ = socket::send(&self.socket, &wire::write(Note::Room), &[]);
-        }
+        half_of_peer(self.reader.region(), WAITING_AT).load(Ordering::Relaxed) != 0
     }
 
     /// Takes what the sender says on the socket; bounded, so that one sender cannot hold us.

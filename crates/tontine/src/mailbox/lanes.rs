@@ -5,11 +5,9 @@
 //! nothing between two visits of [`Lanes::settle`] becomes idle.
 
 use super::SenderId;
-use super::inbound::Inbound;
+use super::inbound::{Inbound, Look};
+use super::pace::Pace;
 use crate::error::Error;
-
-/// Messages of one lane before the others get a turn.
-const TURN: u32 = 64;
 
 /// Idle lanes that are looked at in each pass.
 const IDLE_A_PASS: usize = 2;
@@ -33,8 +31,12 @@ pub(super) struct Lanes {
     /// Whose turn it is, and how many messages it may still yield.
     turn: u32,
     left: u32,
+    /// `left` when messages were last counted.
+    counted: u32,
+    pub(super) pace: Pace,
     next_busy: usize,
     next_idle: usize,
+    next_slot: usize,
     /// Passes since idle lanes were looked at.
     since_idle: u32,
     symmetric: usize,
@@ -52,7 +54,7 @@ struct Slot {
 }
 
 /// A message that was found and not yet acknowledged.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Taken {
     pub(super) slot: u32,
     pub(super) length: usize,
@@ -152,9 +154,17 @@ impl Lanes {
         }
     }
 
-    /// One pass: every busy lane, and a few idle ones or all.
+    /// Counts what the turn has yielded. Returns whether it is time for a look at the clock.
     #[inline]
-    pub(super) fn pass(&mut self, all: bool) -> Option<Taken> {
+    pub(super) fn count(&mut self) -> bool {
+        let yielded = self.counted - self.left;
+        self.counted = self.left;
+        self.pace.count(yielded)
+    }
+
+    /// One pass: busy lanes, and a few idle ones. It may miss one; [`Lanes::sweep`] does not.
+    #[inline]
+    pub(super) fn pass(&mut self) -> Option<Taken> {
         // Busy lanes that always have something would keep the idle ones waiting for ever.
         let idle_first = self.left == 0 || self.since_idle >= BUSY_PASSES;
         if idle_first && let Some(taken) = self.pass_idle(IDLE_A_PASS) {
@@ -164,11 +174,29 @@ impl Lanes {
         if let Some(taken) = self.pass_busy() {
             return Some(taken);
         }
-        match (all, idle_first) {
-            (true, _) => self.pass_idle(usize::MAX),
-            (false, true) => None,
-            (false, false) => self.pass_idle(IDLE_A_PASS),
+        if idle_first { None } else { self.pass_idle(IDLE_A_PASS) }
+    }
+
+    /// Looks at every lane once, until one has a message: the look without which nobody sleeps.
+    pub(super) fn sweep(&mut self) -> Look<Taken> {
+        self.since_idle = 0;
+        let mut found = Look::Nothing;
+        // Along the slots, which stay where they are: a look may move a lane from list to list, or
+        // take it out.
+        for _ in 0..self.slots.len() {
+            self.next_slot =
+                if self.next_slot + 1 < self.slots.len() { self.next_slot + 1 } else { 0 };
+            let slot = self.next_slot as u32;
+            match self.look_at(slot) {
+                Look::Message(taken) => {
+                    self.wake(slot);
+                    return Look::Message(taken);
+                }
+                Look::Again => found = Look::Again,
+                Look::Nothing => {}
+            }
         }
+        found
     }
 
     #[inline]
@@ -177,7 +205,7 @@ impl Lanes {
             self.next_busy =
                 if self.next_busy + 1 < self.busy.len() { self.next_busy + 1 } else { 0 };
             let Some(&slot) = self.busy.get(self.next_busy) else { break };
-            if let Some(taken) = self.look_at(slot) {
+            if let Look::Message(taken) = self.look_at(slot) {
                 return Some(taken);
             }
         }
@@ -194,7 +222,7 @@ impl Lanes {
             let Some(&slot) = self.idle.get(self.next_idle) else { break };
             if self.at(slot).is_some_and(|lane| !lane.is_empty() || lane.ended) {
                 self.wake(slot);
-                if let Some(taken) = self.look_at(slot) {
+                if let Look::Message(taken) = self.look_at(slot) {
                     return Some(taken);
                 }
             }
@@ -203,26 +231,35 @@ impl Lanes {
     }
 
     #[inline]
-    fn look_at(&mut self, slot: u32) -> Option<Taken> {
-        let lane = self.at(slot)?;
+    fn look_at(&mut self, slot: u32) -> Look<Taken> {
+        let Some(lane) = self.at(slot) else { return Look::Nothing };
         match lane.look() {
-            Ok(Some(length)) => {
+            Ok(Look::Message(length)) => {
                 self.turn = slot;
-                self.left = TURN - 1;
-                Some(Taken { slot, length })
+                self.counted = self.pace.turn();
+                self.left = self.counted - 1;
+                Look::Message(Taken { slot, length })
             }
             // An ended sender writes no more: what `look` did not find will not come.
-            Ok(None) if lane.ended && lane.is_empty() => {
+            Ok(Look::Nothing) if lane.ended && lane.is_empty() => {
                 self.remove(slot);
-                None
+                Look::Nothing
             }
-            Ok(None) => None,
+            Ok(Look::Nothing) => Look::Nothing,
+            Ok(Look::Again) => Look::Again,
             Err(broken) => {
                 let peer = lane.peer;
                 self.fault(Error::Protocol { peer, what: broken.0 });
                 self.remove(slot);
-                None
+                Look::Nothing
             }
+        }
+    }
+
+    /// Tells the sender whose turn it is of room, if it waits for any.
+    pub(super) fn tell_if_waiting(&mut self) {
+        if let Some(lane) = self.at(self.turn) {
+            lane.tell_if_waiting();
         }
     }
 
@@ -275,7 +312,9 @@ impl Lanes {
     /// Takes a lane out.
     pub(super) fn remove(&mut self, slot: u32) {
         let Some(gone) = self.slots.get_mut(slot as usize) else { return };
-        let Some(lane) = gone.lane.take() else { return };
+        let Some(mut lane) = gone.lane.take() else { return };
+        // Its sender may live, and would fill a lane that nobody reads.
+        lane.close();
         gone.generation = gone.generation.wrapping_add(1);
         self.symmetric -= usize::from(lane.is_symmetric());
         self.granted -= lane.granted;

@@ -36,6 +36,7 @@ mod lanes;
 mod message;
 mod options;
 mod outbound;
+mod pace;
 mod patience;
 mod receiver;
 mod reservation;

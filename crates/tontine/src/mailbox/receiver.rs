@@ -7,9 +7,11 @@ use std::time::{Duration, Instant};
 
 use super::address::Address;
 use super::door::Door;
+use super::inbound::Look;
 use super::lanes::{Lanes, Taken};
 use super::message::{InPlace, Message, SenderId};
 use super::options::{Fences, Options, Waiting};
+use super::wire::MOST_CHUNKS;
 use crate::error::{Error, Peer, Result};
 use crate::life::{Desk, Life};
 use crate::sync::{Ordering, fence};
@@ -143,22 +145,34 @@ impl Mailbox {
     /// one as it returns; waits for the first. Returns how many.
     ///
     /// # Errors
-    /// As [`Mailbox::recv`].
+    /// As [`Mailbox::recv`], and only where no message was given to `each`: an error that comes
+    /// later is the next call's.
+    ///
+    /// # Panics
+    /// Where `each` does. The message that it was given is then not acknowledged, and received
+    /// again; those before it are.
     pub fn recv_batch(&mut self, most: usize, mut each: impl FnMut(&Message<'_>)) -> Result<usize> {
         if most == 0 {
             return Ok(0);
         }
-        each(&self.recv()?);
-        self.acknowledge();
+        let first = match self.recv_fast().or_else(|| self.recv_soon()) {
+            Some(from) => from,
+            None => self.recv_slowly(None).map(|message| (message.sender, message.peer))?,
+        };
+        // Should `each` panic, nothing is in hand that the next call would acknowledge.
+        let taken = self.taken.take();
+        each(&self.message(first));
+        self.acknowledge_now(taken);
         let mut count = 1;
-        while count < most {
+        while count < most && !self.guard.is_forked() {
             if let Some((lane, turn)) = self.lanes.whole_turn(most - count) {
-                count += lane.drain(turn, &mut self.copied, &mut each);
+                count += lane.drain(turn, &mut self.copied, self.guard, &mut each);
             }
             if count < most {
-                let Some(taken) = self.next()? else { break };
+                let Ok(Some(taken)) = self.next() else { break };
+                self.taken = None;
                 each(&self.hand_out(taken));
-                self.acknowledge();
+                self.acknowledge_now(Some(taken));
                 count += 1;
             }
         }
@@ -200,9 +214,27 @@ impl Mailbox {
 
     /// Acknowledges the message last received: should this process die, a successor does not get it
     /// again. The next receiving call does it too.
-    #[inline(always)]
+    ///
+    /// A sender that waits for room, or for its mail to be read, hears of it at once; of what the
+    /// next call acknowledges it hears when there is a little more, or nothing else to read. Call
+    /// this before work that takes long.
+    #[inline]
     pub fn acknowledge(&mut self) {
+        if self.guard.is_forked() {
+            return;
+        }
+        if let Some(taken) = self.taken.take()
+            && let Some(lane) = self.lanes.at(taken.slot)
+        {
+            lane.acknowledge(taken.length);
+            lane.tell_if_waiting();
+        }
+    }
+
+    /// Acknowledges a message that was in hand, unless this is a forked child by now.
+    fn acknowledge_now(&mut self, taken: Option<Taken>) {
         if !self.guard.is_forked() {
+            self.taken = taken;
             self.acknowledge_own();
         }
     }
@@ -219,8 +251,9 @@ impl Mailbox {
     }
 
     /// Takes the message last received for not received: the next call of a `recv` finds it again,
-    /// perhaps after others'; and so does a successor, should the mailbox be dropped instead. For a
-    /// program that could not do what the message asked for. Without this, dropping acknowledges.
+    /// perhaps after others'; should the mailbox be dropped instead, it stays unread with its
+    /// sender. For a program that could not do what the message asked for. Without this, dropping
+    /// acknowledges, unless the thread is panicking.
     #[inline]
     pub fn put_back(&mut self) {
         self.taken = None;
@@ -233,7 +266,9 @@ impl Mailbox {
     }
 
     /// Prepares for waiting on the descriptor. `true`: nothing is there, wait; `false`: call
-    /// [`Mailbox::try_recv`] until it says [`Error::WouldBlock`], then arm again.
+    /// [`Mailbox::try_recv`] until it says [`Error::WouldBlock`], then arm again. It stays `false`
+    /// while the system keeps us from reading what is there, or from being woken: for lack of
+    /// memory, for instance.
     ///
     /// # Errors
     /// [`Error::Forked`].
@@ -245,7 +280,7 @@ impl Mailbox {
             return Ok(false);
         }
         self.armed = true;
-        if self.lanes.pass(true).is_some() {
+        if self.look_everywhere() != Look::Nothing {
             self.disarm();
             return Ok(false);
         }
@@ -271,7 +306,8 @@ impl Mailbox {
     }
 
     /// Takes nothing more: senders get [`Error::Closed`] and keep what is unread. The same as
-    /// dropping it.
+    /// dropping it: the message last received is acknowledged, unless it was
+    /// [put back](Mailbox::put_back) or a panic drops the mailbox.
     pub fn close(self) {}
 
     #[inline(always)]
@@ -286,7 +322,7 @@ impl Mailbox {
         if self.guard.is_forked() || self.armed {
             return None;
         }
-        self.acknowledge();
+        self.acknowledge_own();
         let lane = self.lanes.in_turn()?;
         let length = lane.message()?;
         self.copied.clear();
@@ -318,7 +354,7 @@ impl Mailbox {
         if self.guard.is_forked() || self.armed {
             return None;
         }
-        self.acknowledge();
+        self.acknowledge_own();
         let lane = self.lanes.in_turn()?;
         let length = lane.message()?;
         self.taken = Some(Taken { slot: lane.id.slot, length });
@@ -351,11 +387,36 @@ impl Mailbox {
 
     #[inline(never)]
     fn next_of_all(&mut self) -> Option<Taken> {
+        if self.lanes.count() {
+            self.look_at_clock();
+        }
         if self.since_service > SERVICE_AFTER {
             // An error here comes again when there is nothing to do but to wait.
             let _ = self.service(Some(Duration::ZERO));
         }
-        self.lanes.pass(false)
+        self.lanes.pass()
+    }
+
+    /// Between turns: after some time, whoever waits outside is heard, and the sender whose turn it
+    /// was need not wait any longer for word of room.
+    #[cold]
+    fn look_at_clock(&mut self) {
+        if self.lanes.pace.look(Instant::now()) {
+            self.lanes.tell_if_waiting();
+            self.since_service = SERVICE_AFTER + 1;
+        }
+    }
+
+    /// The look without which nobody sleeps: at every lane, and through as many empty chunks as an
+    /// honest sender leaves behind.
+    fn look_everywhere(&mut self) -> Look<Taken> {
+        for _ in 0..MOST_CHUNKS {
+            let found = self.lanes.sweep();
+            if found != Look::Again {
+                return found;
+            }
+        }
+        Look::Again
     }
 
     /// The next message, found at once or after a look at connections.
@@ -366,7 +427,7 @@ impl Mailbox {
             return Ok(Some(taken));
         }
         self.service(Some(Duration::ZERO))?;
-        self.taken = self.lanes.pass(true);
+        self.taken = self.look_everywhere().message();
         Ok(self.taken)
     }
 
@@ -403,24 +464,30 @@ impl Mailbox {
     #[cold]
     #[inline(never)]
     fn wait_longer(&mut self, deadline: Option<Instant>) -> Result<Taken> {
+        let mut now = Instant::now();
         let spin_until = match self.options.waiting {
             Waiting::Spin => None,
-            Waiting::Sleep => Some(Instant::now()),
-            Waiting::SpinThenSleep(time) => Instant::now().checked_add(time),
+            Waiting::Sleep => Some(now),
+            Waiting::SpinThenSleep(time) => now.checked_add(time),
         };
-        let sooner = |at: Option<Instant>| at.is_some_and(|at| Instant::now() >= at);
+        if self.lanes.pace.is_due(now) {
+            self.since_service = SERVICE_AFTER + 1;
+        }
         loop {
+            self.lanes.pace.waited(now);
             if self.options.waiting != Waiting::Sleep
                 && let Some(taken) = self.spin(CLOCK_AFTER)
             {
                 return Ok(taken);
             }
-            if sooner(deadline) {
+            now = Instant::now();
+            let is_over = |at: Option<Instant>| at.is_some_and(|at| now >= at);
+            if is_over(deadline) {
                 self.service(Some(Duration::ZERO))?;
-                self.taken = self.lanes.pass(true);
+                self.taken = self.look_everywhere().message();
                 return self.taken.ok_or(Error::TimedOut);
             }
-            if sooner(spin_until)
+            if is_over(spin_until)
                 && let Some(taken) = self.sleep(deadline)?
             {
                 return Ok(taken);
@@ -436,7 +503,7 @@ impl Mailbox {
     fn spin(&mut self, passes: u32) -> Option<Taken> {
         for _ in 0..passes {
             self.lanes.wait_for_turn();
-            self.taken = self.lanes.pass(false);
+            self.taken = self.lanes.pass();
             if self.taken.is_some() {
                 return self.taken;
             }
@@ -451,18 +518,21 @@ impl Mailbox {
         let nudge = self.nudge();
         let unsure = (!self.announce_sleep()).then_some(UNSURE_SLEEP);
         let timeout = [deadline.map(left), nudge, unsure].into_iter().flatten().min();
-        self.taken = self.lanes.pass(true);
-        let happened = match self.taken {
-            Some(_) => Ok(()),
-            None => {
+        let found = self.look_everywhere();
+        let happened = match found {
+            Look::Message(_) => Ok(()),
+            Look::Again => self.service(Some(Duration::ZERO)),
+            Look::Nothing => {
                 self.wait_for_what_lanes_lack();
                 self.service(timeout)
             }
         };
         self.desk.sleeping().store(0, Ordering::Relaxed);
+        self.taken = found.message();
         happened?;
+        self.lanes.pace.waited(Instant::now());
         if self.taken.is_none() {
-            self.taken = self.lanes.pass(true);
+            self.taken = self.look_everywhere().message();
         }
         Ok(self.taken)
     }
@@ -494,7 +564,11 @@ impl Drop for Mailbox {
             self.door.disown();
             return;
         }
-        self.acknowledge();
+        // What a panic kept the program from doing is not done.
+        if std::thread::panicking() {
+            self.put_back();
+        }
+        self.acknowledge_own();
         for lane in self.lanes.all() {
             lane.close();
         }

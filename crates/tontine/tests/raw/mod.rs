@@ -162,6 +162,12 @@ pub fn socket() -> OwnedFd {
     rustix::net::socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).expect("socket")
 }
 
+/// Two connected sockets, for a lane without an address.
+pub fn pair() -> (OwnedFd, OwnedFd) {
+    let (domain, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+    rustix::net::socketpair(domain, kind, SocketFlags::CLOEXEC, None).expect("socketpair")
+}
+
 /// Connects to a mailbox. What is received over it later comes soon or not at all.
 pub fn dial(path: &Path) -> OwnedFd {
     let socket = socket();

@@ -1,7 +1,7 @@
 //! A mailbox's senders, whose reader dies: one that sleeps, one that sends.
 //!
-//! A raw poll for the end of the same reader is timed beside them: it has more to give back than the
-//! other experiments' small processes, so that its death takes longer, whoever waits for it.
+//! A raw poll for the end of the same reader is timed beside them: it has more to give back than
+//! the other experiments' small processes, so that its death takes longer, whoever waits for it.
 //!
 //! The dying process leaves a message unread, so that there is something to wait for. That a
 //! *receiver* learns of a sender's death is no part of `recv`: it waits for whoever sends next.

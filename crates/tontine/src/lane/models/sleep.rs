@@ -85,6 +85,48 @@ fn a_sleeper_without_a_fence_leaves_one() {
     check(Fault::SleeperUnfenced, || mail_for_a_sleeper(1));
 }
 
+/// A sender that leaves an empty chunk behind, and its message in the next but one. The sleeper
+/// looks through so many changes of chunks.
+fn mail_behind_empty_chunks(looked_through: usize) {
+    let sleeping = Arc::new(AtomicU32::new(0));
+    let chunks: Vec<Heap> = (0..3).map(|_| Heap::new(1 << LOG2)).collect();
+    let mut reader = Reader::new(chunks[0].clone(), LOG2, 0, 0).expect("a lane's beginning");
+    let mut passed = chunks[1..].to_vec().into_iter();
+    let sending = {
+        let sleeping = sleeping.clone();
+        thread::spawn(move || {
+            let mut chunks = chunks.into_iter();
+            let mut writer = Writer::new(chunks.next().expect("the first"), LOG2);
+            chunks.for_each(|chunk| writer.go_on_in(chunk, LOG2));
+            send_and_ring(writer, &sleeping)
+        })
+    };
+    // `Mailbox::sleep` up to where it would wait; `Inbound::follow` in the middle.
+    sleeping.store(1, Ordering::Relaxed);
+    barrier(Fault::SleeperUnfenced);
+    let mut found = reader.look().expect("honest");
+    for _ in 0..looked_through {
+        if let Found::Next(log2) = found {
+            reader.follow(passed.next().expect("passed before"), log2);
+            found = reader.look().expect("honest");
+        }
+    }
+    let rung = sending.join().expect("no panic");
+    let seen = matches!(found, Found::Message(_));
+    assert!(seen || rung, "a message unseen, and the receiver asleep");
+}
+
+#[test]
+fn no_message_is_left_behind_empty_chunks() {
+    check(Fault::None, || mail_behind_empty_chunks(2));
+}
+
+#[test]
+#[should_panic = "a message unseen"]
+fn a_look_through_one_chunk_only_leaves_one() {
+    check(Fault::None, || mail_behind_empty_chunks(1));
+}
+
 /// A full ring: the sender waits for room, the receiver makes some.
 fn room_for_a_sleeper() {
     let (waiting, place) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU64::new(0)));
