@@ -172,7 +172,7 @@ impl Sender {
         if !self.has_room(length) {
             self.make_room(length, &Patience::Endless)?;
         }
-        Ok(Reservation { sender: self, length })
+        Ok(Reservation::new(self, length))
     }
 
     /// As [`Sender::reserve`], without waiting.
@@ -184,7 +184,7 @@ impl Sender {
         if !self.has_room(length) {
             self.make_room(length, &Patience::None)?;
         }
-        Ok(Reservation { sender: self, length })
+        Ok(Reservation::new(self, length))
     }
 
     /// Takes back what a dead or closed reader did not acknowledge, in order; afterwards there is
@@ -359,7 +359,7 @@ impl Sender {
         self.look_for_successor()
     }
 
-    fn look_at_reader(&mut self) {
+    pub(super) fn look_at_reader(&mut self) {
         let Some(joined) = &self.connection.joined else { return self.look_at_process() };
         let peer = joined.peer;
         if !joined.is_alive() {
