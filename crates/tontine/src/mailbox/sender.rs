@@ -40,8 +40,8 @@ pub struct Sender {
     pub(super) looked: Option<Instant>,
     /// Something waits on the socket that we have too many descriptors open for.
     pub(super) unreadable: bool,
-    /// When more room was last asked for.
-    pub(super) wanted: Option<Instant>,
+    /// When more room was last asked for, and how much.
+    pub(super) wanted: Option<(Instant, u64)>,
     /// Since when a message has waited for room that an awake reader may make.
     pub(super) full_since: Option<Instant>,
     /// Told by [`Sender::arm`] that it waits.
