@@ -117,7 +117,8 @@ fn giving_back_and_growing_at_once_breaks_no_lane() {
     let path = place.path.clone();
     let reader = fork(move || {
         let options = Options::new().mailbox_cap(2 << 20).max_lanes(4);
-        let mut mailbox = options.give_back_after(Duration::from_millis(1)).bind(&path).expect("binds");
+        let mut mailbox =
+            options.give_back_after(Duration::from_millis(1)).bind(&path).expect("binds");
         for _ in 0..4 * 300 {
             mailbox.recv_timeout(AMPLE).expect("a message");
             assert_eq!(mailbox.faults(), []);

@@ -65,8 +65,12 @@ impl Sender {
     /// call.
     ///
     /// # Errors
-    /// [`Error::NoMailbox`] where nobody listens there; [`Error::NotMainThread`] where the process
-    /// has no [`Life`] and this thread cannot give it one.
+    /// [`Error::NoMailbox`] where nobody listens there; [`Error::TimedOut`] where its owner accepts
+    /// nobody within the handshake's deadline; [`Error::Denied`] where it belongs to a user who is
+    /// not allowed; [`Error::BadAddress`] for what cannot be an address; [`Error::WouldBlock`] where
+    /// the socket has no room for the first message; [`Error::NotMainThread`] where the process has
+    /// no [`Life`] and this thread cannot give it one; what the system says where memory or
+    /// descriptors are short.
     pub fn connect(address: impl Into<Address>) -> Result<Self> {
         Options::new().connect(address)
     }
@@ -133,6 +137,9 @@ impl Sender {
     /// Sends a message; waits for room where there is none.
     ///
     /// To a living receiver that is awake this makes no system call.
+    ///
+    /// It may return `Ok` before the receiver has admitted the sender: the message waits in the
+    /// lane then, and that the receiver refuses us shows at a later call.
     ///
     /// # Errors
     /// [`Error::OwnerDied`] where the reader is dead, [`Error::Closed`] where it takes no more, and
