@@ -57,8 +57,8 @@ impl<'a> Reservation<'a> {
     fn start(&self) -> *mut u8 {
         assert!(
             self.sender.check().is_ok(),
-            "a Reservation was looked at in a forked child, where its memory is not mapped; reserve \
-             in the child, by a Sender that was connected there"
+            "a Reservation was looked at in a forked child, where its memory is not mapped; \
+             reserve in the child, by a Sender that was connected there"
         );
         let writer = &self.sender.writer;
         // SAFETY: the place of a message that fits lies inside the mapping, which is there: this is
