@@ -163,6 +163,17 @@ pub enum Error {
         why: &'static str,
     },
 
+    /// A setting that means nothing; the program's mistake.
+    #[error("{option} cannot be {value} ({value:#o}): {why}")]
+    BadOption {
+        /// The setting.
+        option: &'static str,
+        /// What it was set to.
+        value: u32,
+        /// What is wrong with it, and what to do.
+        why: &'static str,
+    },
+
     /// A fixed number of something is used up in this process.
     #[error("all {most} {what} of this process are taken; give one back first")]
     Full {
@@ -251,6 +262,7 @@ impl Error {
             Self::NotMainThread => libc::EPERM,
             Self::NoLife { .. } => libc::EOPNOTSUPP,
             Self::BadAddress { .. } => libc::EINVAL,
+            Self::BadOption { .. } => libc::EDOM,
             Self::Full { .. } => libc::ENOBUFS,
             Self::System { errno, .. } | Self::SystemAt { errno, .. } => errno.raw_os_error(),
         }
@@ -307,6 +319,7 @@ mod tests {
             Error::NotMainThread,
             Error::NoLife { why: "made by a bare clone" },
             Error::BadAddress { address: "/x".into(), why: "too long" },
+            Error::BadOption { option: "max_lanes", value: 0, why: "nobody comes in" },
             Error::Full { what: "desks", most: 62 },
         ]
     }

@@ -147,7 +147,7 @@ fn the_messages_are_as_documented() {
         chunks,
     };
     let welcome = Welcome { fences: FenceMode::Symmetric, desk: 0x4142_4344 };
-    let expected: [(&str, Note, Values<'_>); 6] = [
+    let expected: [(&str, Note, Values<'_>); 7] = [
         (
             "HELLO",
             Note::Hello(hello),
@@ -169,6 +169,7 @@ fn the_messages_are_as_documented() {
         ),
         ("WANT", Note::Want(0x7172_7374_7576_7778), &[("bytes", 0x7172_7374_7576_7778)]),
         ("ROOM", Note::Room, &[]),
+        ("RETURNED", Note::Returned, &[]),
     ];
     let rows = rows("## Messages on the socket");
     assert_eq!(rows.len(), expected.len());

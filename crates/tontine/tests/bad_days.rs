@@ -289,3 +289,22 @@ fn a_reader_may_die_between_giving_back_and_going_on() {
         drop(mailbox);
     }
 }
+
+/// A mailbox for nobody was bound and refused everybody; and of a mode's further bits some were
+/// taken for permissions.
+#[test]
+fn settings_that_mean_nothing_are_refused() {
+    let place = place();
+    for (options, named) in
+        [(Options::new().max_lanes(0), "max_lanes"), (Options::new().mode(0o1777), "mode")]
+    {
+        for refused in [options.bind(&place.path), options.unbound()] {
+            let error = refused.expect_err("it means nothing");
+            assert!(
+                matches!(&error, Error::BadOption { option, .. } if *option == named),
+                "{error}"
+            );
+        }
+        assert!(!place.path.exists(), "nothing was made");
+    }
+}

@@ -63,7 +63,8 @@ impl Control {
         if wanted {
             state.fetch_or(GIVE_BACK, Ordering::Relaxed);
         } else {
-            state.fetch_and(!GIVE_BACK, Ordering::Relaxed);
+            // SYNC lowered: pairs with `Controlled::asks_back`; what was granted is lower before.
+            state.fetch_and(!GIVE_BACK, Ordering::Release);
         }
     }
 }
@@ -91,6 +92,12 @@ impl Controlled {
     #[inline(always)]
     pub(crate) fn state(&self) -> u32 {
         half_of_peer(&self.0, STATE_AT).load(Ordering::Relaxed)
+    }
+
+    /// Whether we are asked for memory, and the receiver has not noted that we gave it.
+    pub(crate) fn asks_back(&self) -> bool {
+        // SYNC lowered: pairs with `Control::give_back`.
+        half_of_peer(&self.0, STATE_AT).load(Ordering::Acquire) & GIVE_BACK != 0
     }
 
     /// Bytes of chunks that we may have.

@@ -61,6 +61,13 @@ pub(crate) enum Room {
     Never,
 }
 
+/// Where a message will stand for which room was found; of no use once the lane has gone on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    sequence: u64,
+    at: usize,
+}
+
 /// A receiver that says it has read what was not written, or has unread what it had read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FalsePosition {
@@ -153,17 +160,30 @@ impl<R: Region> Writer<R> {
         &self.newest.region
     }
 
+    /// Where the next message will stand.
+    pub(crate) fn place(&self) -> Place {
+        Place { sequence: self.sequence, at: self.at }
+    }
+
     /// Appends a message that fits.
     #[inline(always)]
     pub(crate) fn push(&mut self, message: &[u8]) {
+        // Free for a caller that has just looked: it is the same comparison.
+        assert!(self.fits(message.len()));
         self.newest.region.copy_in(self.at + HEADER, message);
-        self.publish(message.len());
+        self.append(message.len());
+    }
+
+    /// Makes the payload of `length` bytes that was written at `place` a message.
+    pub(crate) fn publish(&mut self, place: Place, length: usize) {
+        // Elsewhere stands nothing that anybody wrote, or nothing at all.
+        assert!(place == self.place() && self.fits(length), "a lane goes on under a reservation");
+        self.append(length);
     }
 
     /// Makes the payload of `length` bytes at [`Writer::payload_at`] a message.
     #[inline(always)]
-    pub(crate) fn publish(&mut self, length: usize) {
-        debug_assert!(self.fits(length));
+    fn append(&mut self, length: usize) {
         let size = size_of_message(length);
         let newest = &self.newest.region;
         newest.word(self.at + size).store(NOTHING, Ordering::Relaxed);
@@ -349,6 +369,18 @@ mod tests {
         assert_eq!(writer.position(), writer.base(), "where a successor begins");
         assert_eq!(writer.unread_bytes(), 16);
         assert_eq!(writer.take_back(), [b"unread"]);
+    }
+
+    /// A chunk was given back between `reserve` and `commit`: what was written in the large one was
+    /// published in the small one, whose memory ended before the header that follows.
+    #[test]
+    #[should_panic(expected = "a lane goes on under a reservation")]
+    fn what_was_written_in_one_chunk_is_not_published_in_another() {
+        let mut writer = lane();
+        go_on(&mut writer, LEAST_LOG2 + 4);
+        let place = writer.place();
+        go_on(&mut writer, LEAST_LOG2);
+        writer.publish(place, 20_000);
     }
 
     #[test]

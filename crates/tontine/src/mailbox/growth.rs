@@ -95,12 +95,15 @@ impl Sender {
     pub(super) fn grow(&mut self, length: usize) -> Result<bool> {
         let needed = log2_for(length).unwrap_or(MOST_LOG2);
         let log2 = (self.writer.log2() + 1).max(needed).min(MOST_LOG2);
-        let granted = match &self.connection.joined {
+        let granted = match &mut self.connection.joined {
+            // The next owner takes what it is brought, and most probably has the last one's cap.
+            last if self.ended.is_some() => {
+                let most = last.as_ref().and_then(Joined::most).unwrap_or(self.most_before);
+                Some(self.writer.bytes().max(most))
+            }
             Some(joined) => joined.granted(),
-            // The next owner most probably grants what the last one did, and refuses more.
-            None if self.ended.is_some() => self.granted_before,
             // Nothing is granted yet but what it was brought.
-            None => 0,
+            None => None,
         };
         let (cap, _) = self.cap();
         if self.writer.chunks() == MOST_CHUNKS {
@@ -113,37 +116,43 @@ impl Sender {
         if log2 < needed.max(LEAST_LOG2) {
             return Ok(false);
         }
-        if !fits(log2, granted) {
-            if self.connection.joined.is_none() {
-                return Ok(false);
-            }
-            return self.ask_for(cap).map(|()| false);
+        match granted {
+            None => Ok(false),
+            Some(granted) if fits(log2, granted) => self.go_on_in(log2),
+            // No more than that: what nobody uses, others cannot have.
+            Some(_) => self.ask_for(self.writer.bytes() + (1 << log2)).map(|()| false),
         }
-        self.go_on_in(log2)
     }
 
     /// Asks to be granted more; not at every look for room, or the queue would be full of it.
     fn ask_for(&mut self, bytes: u64) -> Result<()> {
         let now = Instant::now();
-        if self.wanted.is_none_or(|wanted| now - wanted >= BETWEEN_WANTS) {
-            self.wanted = Some(now);
+        if self.wanted.is_none_or(|(at, before)| bytes > before || now - at >= BETWEEN_WANTS) {
+            self.wanted = Some((now, bytes));
             socket::send(&self.connection.socket, &wire::write(Note::Want(bytes)), &[])?;
         }
         Ok(())
     }
 
-    /// Returns to a small chunk, if everything in the large one is read.
+    /// Returns to a small chunk, if everything in the large one is read, and gives up what was
+    /// granted besides.
     pub(super) fn give_back(&mut self) {
-        let small = first_log2(&self.options);
-        let granted = self.connection.joined.as_ref().map_or(0, Joined::granted);
-        let fits = self.writer.bytes() + (1 << small) <= granted;
-        if self.refresh().is_ok() && self.writer.is_read() && self.writer.log2() > small && fits {
-            // Should there be no memory for the small one, the large one stays.
-            if let Ok(true) = self.go_on_in(small) {
-                self.writer.forget_old();
-                self.kept.drain(..self.kept.len().saturating_sub(1));
-            }
+        let Some(granted) = self.connection.joined.as_mut().and_then(Joined::granted) else {
+            return;
+        };
+        if self.refresh().is_err() || !self.writer.is_read() {
+            return;
         }
+        let small = first_log2(&self.options);
+        let fits = self.writer.bytes() + (1 << small) <= granted;
+        // Should there be no memory for the small one, the large one stays.
+        if self.writer.log2() > small && fits && self.go_on_in(small) == Ok(true) {
+            self.writer.forget_old();
+            self.kept.drain(..self.kept.len().saturating_sub(1));
+        }
+        self.connection.say_returned();
+        // What was asked for before that counts no longer.
+        self.wanted = None;
     }
 
     /// Passes a new chunk, then publishes that it is the next.

@@ -63,12 +63,16 @@ pub(super) struct Inbound {
     pub(super) put_off: bool,
     /// What was wrong with a chunk or its note.
     broken: Option<Broken>,
-    /// It would like to have more than it was granted.
-    pub(super) wants: bool,
+    /// Bytes of chunks that it would like to have in all, where it cannot have them yet; else 0.
+    pub(super) wants: u64,
     /// Since when it has been empty, with a chunk larger than it began with.
     pub(super) idle_since: Option<Instant>,
     asked_back: bool,
+    /// It has given back what it was asked for; the last of it once its newest chunk is reached.
+    returned: bool,
     first_size: usize,
+    /// Bytes that it may have beside its chunk without asking.
+    spare: u64,
     /// Bytes of chunks that it may have.
     pub(super) granted: u64,
     /// What the sender would take at most.
@@ -102,6 +106,7 @@ pub(super) struct Beginning {
 impl Inbound {
     pub(super) fn new(beginning: Beginning, socket: OwnedFd) -> Self {
         let first_size = beginning.returns_to;
+        let brought = beginning.reader.size() as u64 + bytes_of(&beginning.passed);
         Self {
             reader: beginning.reader,
             control: beginning.control,
@@ -116,10 +121,12 @@ impl Inbound {
             unreceived: false,
             put_off: false,
             broken: None,
-            wants: false,
+            wants: 0,
             idle_since: None,
             asked_back: false,
+            returned: false,
             first_size,
+            spare: beginning.granted.saturating_sub(brought),
             granted: beginning.granted,
             cap: beginning.cap,
             socket,
@@ -204,13 +211,11 @@ impl Inbound {
             return Err(Broken("`next` names another size than the chunk that was passed"));
         }
         drop(self.reader.follow(region, log2));
-        if self.asked_back {
-            self.control.give_back(false);
-            self.asked_back = false;
-        }
+        self.first_size = self.first_size.min(self.reader.size());
         self.idle_since = None;
         // What comes before is acknowledged: `look` is called only then. It frees the old chunk.
         self.acknowledge_position();
+        self.lower_grant();
         match self.reader.look()? {
             Found::Message(length) => {
                 self.found = self.found.wrapping_add(1);
@@ -355,7 +360,12 @@ impl Inbound {
                 (Ok(Note::Chunk(log2, _)), 1) => self.pass(received.fds, log2)?,
                 (Ok(Note::Want(bytes)), 0) => {
                     self.cap = self.cap.max(bytes);
-                    self.wants = true;
+                    self.wants = bytes;
+                }
+                (Ok(Note::Returned), 0) if self.asked_back && !self.returned => {
+                    self.returned = true;
+                    self.wants = 0;
+                    self.lower_grant();
                 }
                 _ => return Err(Broken("a message that a sender does not send")),
             }
@@ -375,8 +385,7 @@ impl Inbound {
             }
             Err(unfit) => return Err(Broken(unfit.what())),
         };
-        let passed: u64 = self.passed.iter().map(|(_, log2)| 1_u64 << log2).sum();
-        if self.reader.size() as u64 + passed + (1 << log2) > self.granted {
+        if self.reader.size() as u64 + bytes_of(&self.passed) + (1 << log2) > self.granted {
             return Err(Broken("a chunk larger than what was granted"));
         }
         self.passed.push_back((region, log2));
@@ -390,13 +399,34 @@ impl Inbound {
         self.tell_of_room();
     }
 
-    /// Asks for a chunk back that is larger than the first and has been empty since `before`.
+    /// Takes back what the sender has given back. It grows no more until it sees `GIVE_BACK`
+    /// cleared: so it never uses what it was granted before.
+    fn lower_grant(&mut self) {
+        if !self.returned || !self.passed.is_empty() {
+            return;
+        }
+        let size = self.reader.size();
+        // What it could not give back is not asked for again.
+        self.first_size = self.first_size.max(size);
+        self.asked_back = false;
+        self.returned = false;
+        let granted = self.granted.min(size as u64 + self.spare);
+        self.control.grant(granted);
+        self.control.give_back(false);
+        self.granted = granted;
+        self.tell_of_room();
+    }
+
+    /// Asks a lane that has been empty since `before` for a chunk that is larger than the first,
+    /// and, where others want it, for what it was granted and does not use beyond a `share`.
     /// Returns whether there is still something to ask for, later.
-    pub(super) fn ask_back(&mut self, now: Instant, before: Instant) -> bool {
-        let small = self.reader.size() <= self.first_size;
-        // It would be asked for what it may not have, and every `send` would look for it.
-        let too_much = (self.reader.size() + self.first_size) as u64 > self.granted;
-        if self.asked_back || small || too_much || !self.is_empty() {
+    pub(super) fn ask_back(&mut self, now: Instant, before: Instant, share: Option<u64>) -> bool {
+        if let Some(share) = share {
+            self.spare = self.spare.min(share);
+        }
+        let unused = share.is_some() && self.granted > self.reader.size() as u64 + self.spare;
+        let large = self.reader.size() > self.first_size;
+        if self.asked_back || !(large || unused) || !self.is_empty() {
             self.idle_since = None;
             return false;
         }
@@ -405,6 +435,8 @@ impl Inbound {
                 self.control.give_back(true);
                 self.asked_back = true;
                 self.idle_since = None;
+                // It may be waiting for more, with what others wait for.
+                self.tell_of_room();
                 false
             }
             Some(_) => true,
@@ -420,6 +452,10 @@ impl Inbound {
         self.control.close();
         let _ = socket::send(&self.socket, &wire::write(Note::Room), &[]);
     }
+}
+
+fn bytes_of(chunks: &VecDeque<(PeerRegion, u32)>) -> u64 {
+    chunks.iter().map(|(_, log2)| 1_u64 << log2).sum()
 }
 
 /// Bytes of a chunk that a sender announced.

@@ -40,8 +40,8 @@ pub(super) struct Lanes {
     /// Passes since idle lanes were looked at.
     since_idle: u32,
     symmetric: usize,
-    /// Bytes of chunks that all lanes together may have.
-    granted: u64,
+    /// Some lane wanted more than there was, when all were last looked at.
+    pub(super) wanted: bool,
     /// Lanes that are gone, until somebody has taken them out of the epoll set.
     departed: Vec<Inbound>,
     faults: Vec<Error>,
@@ -75,7 +75,6 @@ impl Lanes {
             self.slots.push(Slot::default());
         }
         self.symmetric += usize::from(lane.is_symmetric());
-        self.granted += lane.granted;
         self.slots[slot].lane = Some(Box::new(lane));
         self.busy.push(slot as u32);
     }
@@ -293,14 +292,13 @@ impl Lanes {
 
     /// Bytes of chunks that all lanes together may have.
     pub(super) fn granted(&self) -> u64 {
-        self.granted
+        self.slots.iter().filter_map(|slot| slot.lane.as_ref()).map(|lane| lane.granted).sum()
     }
 
     /// Lets a lane have so many bytes more.
     pub(super) fn grant(&mut self, slot: u32, more: u64) {
         if let Some(lane) = self.at(slot) {
             lane.grant(lane.granted + more);
-            self.granted += more;
         }
     }
 
@@ -317,7 +315,6 @@ impl Lanes {
         lane.close();
         gone.generation = gone.generation.wrapping_add(1);
         self.symmetric -= usize::from(lane.is_symmetric());
-        self.granted -= lane.granted;
         self.departed.push(*lane);
         self.busy.retain(|&other| other != slot);
         self.idle.retain(|&other| other != slot);

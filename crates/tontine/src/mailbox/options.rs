@@ -136,7 +136,7 @@ impl Options {
         self
     }
 
-    /// Senders that a mailbox takes at once, 1,024. Each takes three descriptors.
+    /// Senders that a mailbox takes at once, 1,024; at least 1. Each takes three descriptors.
     #[must_use]
     pub fn max_lanes(mut self, lanes: usize) -> Self {
         self.max_lanes = lanes;
@@ -172,7 +172,7 @@ impl Options {
         self
     }
 
-    /// Permissions of the socket in the file system, `0o600`.
+    /// Permissions of the socket in the file system, `0o600`; `0o777` at most.
     #[must_use]
     pub fn mode(mut self, mode: u32) -> Self {
         self.mode = mode;
@@ -240,6 +240,22 @@ impl Options {
     /// As there.
     pub fn over(&self, socket: OwnedFd) -> Result<Sender> {
         Sender::open_over(socket, self.clone())
+    }
+
+    /// Refuses what a mailbox cannot be.
+    ///
+    /// # Errors
+    /// [`Error::BadOption`].
+    pub(super) fn check(&self) -> Result<()> {
+        let bad = |option, value, why| Err(Error::BadOption { option, value, why });
+        if self.max_lanes == 0 {
+            return bad("max_lanes", 0, "no sender could come in; allow one at least");
+        }
+        if self.mode & !0o777 != 0 {
+            let why = "it has bits beside those of a file's permissions; stay within 0o777";
+            return bad("mode", self.mode, why);
+        }
+        Ok(())
     }
 
     /// Whether a process of this user may be a peer.

@@ -8,7 +8,7 @@ use crate::lane::control::Controlled;
 use crate::lane::page::{CLOSED, VERSION};
 use crate::life::Watch;
 use crate::sync::{Ordering, fence};
-use crate::sys::socket::{self, Received};
+use crate::sys::socket::{self, Received, Sent};
 use crate::sys::{bell, limits, membarrier, pidfd};
 
 /// What a welcome sender holds of its receiver.
@@ -18,6 +18,8 @@ pub(super) struct Joined {
     control: Controlled,
     doorbell: OwnedFd,
     symmetric: bool,
+    /// We gave back what we were asked for, and have not seen that the receiver noted it.
+    returned: bool,
     pub(super) process: Option<OwnedFd>,
     pub(super) peer: Peer,
 }
@@ -67,8 +69,11 @@ impl Joined {
         self.control.room()
     }
 
-    pub(super) fn granted(&self) -> u64 {
-        self.control.granted()
+    /// Bytes of chunks that we may have; `None` while that is about to become less: we gave back
+    /// what we were asked for, and until the receiver has noted it the old number stands there.
+    pub(super) fn granted(&mut self) -> Option<u64> {
+        self.returned &= self.control.asks_back();
+        (!self.returned).then(|| self.control.granted())
     }
 
     pub(super) fn most(&self) -> Option<u64> {
@@ -188,6 +193,14 @@ impl Connection {
         }
     }
 
+    /// Says that what the receiver asked for is given back. A full queue takes it the next time.
+    pub(super) fn say_returned(&mut self) {
+        if let Some(joined) = &mut self.joined {
+            let said = socket::send(&self.socket, &wire::write(Note::Returned), &[]);
+            joined.returned = matches!(said, Ok(Sent::Yes));
+        }
+    }
+
     /// What to wait on: the socket, and the end of the process.
     pub(super) fn waits(&self) -> (BorrowedFd<'_>, Option<BorrowedFd<'_>>) {
         let process = self.joined.as_ref().map_or(&self.owner, |joined| &joined.process).as_ref();
@@ -220,5 +233,6 @@ fn join(welcome: Welcome, received: Received, admits: &dyn Fn(u32) -> bool) -> R
     let doorbell = passed.pop().ok_or_else(|| wrong("WELCOME without a doorbell"))?;
     let process = received.pidfd.or_else(|| pidfd::open(peer.pid?).ok());
     let symmetric = welcome.fences == FenceMode::Symmetric;
-    Ok(Joined { watch, desk: welcome.desk, control, doorbell, symmetric, process, peer })
+    let (desk, returned) = (welcome.desk, false);
+    Ok(Joined { watch, desk, control, doorbell, symmetric, returned, process, peer })
 }

@@ -61,7 +61,9 @@ impl Mailbox {
     /// # Errors
     /// [`Error::InUse`] where the address has a living owner; [`Error::BadAddress`] where something
     /// else is there or the path is too long; [`Error::NotMainThread`] where this thread cannot
-    /// give the process a life; what the system says of the folder.
+    /// give the process a life; [`Error::BadOption`] for a setting that no mailbox can have;
+    /// [`Error::Full`] where the process has 62 mailboxes already; what the system says of the
+    /// folder.
     pub fn bind(address: impl Into<Address>) -> Result<Self> {
         Options::new().bind(address)
     }
@@ -75,6 +77,7 @@ impl Mailbox {
     }
 
     pub(super) fn open(address: Option<Address>, options: Options) -> Result<Self> {
+        options.check()?;
         let life = Life::current().map_or_else(Life::join, Ok)?;
         let door = Door::open(address.as_ref(), options.mode)?;
         let can_interrupt = options.fences == Fences::Asymmetric && membarrier::register();

@@ -43,10 +43,10 @@ pub struct Sender {
     pub(super) looked: Option<Instant>,
     /// Something waits on the socket that we have too many descriptors open for.
     pub(super) unreadable: bool,
-    /// What the last reader granted that welcomed us; our own cap before there was one.
-    pub(super) granted_before: u64,
-    /// When more room was last asked for.
-    pub(super) wanted: Option<Instant>,
+    /// The cap of the last reader that welcomed us; our own before there was one.
+    pub(super) most_before: u64,
+    /// When more room was last asked for, and how much.
+    pub(super) wanted: Option<(Instant, u64)>,
     /// Since when a message has waited for room that an awake reader may make.
     pub(super) full_since: Option<Instant>,
     /// Told by [`Sender::arm`] that it waits.
@@ -70,8 +70,12 @@ impl Sender {
     /// call.
     ///
     /// # Errors
-    /// [`Error::NoMailbox`] where nobody listens there; [`Error::NotMainThread`] where the process
-    /// has no [`Life`] and this thread cannot give it one.
+    /// [`Error::NoMailbox`] where nobody listens there; [`Error::TimedOut`] where its owner accepts
+    /// nobody within the handshake's deadline; [`Error::Denied`] where it belongs to a user who is
+    /// not allowed; [`Error::BadAddress`] for what cannot be an address; [`Error::WouldBlock`]
+    /// where the socket has no room for the first message; [`Error::NotMainThread`] where the process has
+    /// no [`Life`] and this thread cannot give it one; what the system says where memory or
+    /// descriptors are short.
     pub fn connect(address: impl Into<Address>) -> Result<Self> {
         Options::new().connect(address)
     }
@@ -107,7 +111,7 @@ impl Sender {
             guard: Guard::here()?,
             connection,
             ended: None,
-            granted_before: options.lane_cap,
+            most_before: options.lane_cap,
             options,
             address: None,
             life,
@@ -139,6 +143,9 @@ impl Sender {
     /// Sends a message; waits for room where there is none.
     ///
     /// To a living receiver that is awake this makes no system call.
+    ///
+    /// It may return `Ok` before the receiver has admitted the sender: the message waits in the
+    /// lane then, and that the receiver refuses us shows at a later call.
     ///
     /// # Errors
     /// [`Error::OwnerDied`] where the reader is dead, [`Error::Closed`] where it takes no more, and
@@ -178,7 +185,7 @@ impl Sender {
         if !self.has_room(length) {
             self.make_room(length, &Patience::Endless)?;
         }
-        Ok(Reservation { sender: self, length })
+        Ok(Reservation::new(self, length))
     }
 
     /// As [`Sender::reserve`], without waiting.
@@ -190,7 +197,7 @@ impl Sender {
         if !self.has_room(length) {
             self.make_room(length, &Patience::None)?;
         }
-        Ok(Reservation { sender: self, length })
+        Ok(Reservation::new(self, length))
     }
 
     /// Takes back what a dead or closed reader did not acknowledge, in order; afterwards there is
@@ -385,7 +392,7 @@ impl Sender {
         }
     }
 
-    fn look_at_reader(&mut self) {
+    pub(super) fn look_at_reader(&mut self) {
         let Some(joined) = &self.connection.joined else { return self.look_at_process() };
         if !joined.is_alive() || joined.state() & CLOSED != 0 {
             self.ended = Some(self.connection.end());

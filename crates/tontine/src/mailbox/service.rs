@@ -23,14 +23,20 @@ impl Mailbox {
         let now = Instant::now();
         let after = self.options.give_back_after;
         let before = now.checked_sub(after)?;
-        let mut later = false;
+        let (mut later, mut wanting) = (false, Vec::new());
+        let wanted = self.lanes.wanted.then(|| self.share());
         for lane in self.lanes.all() {
-            later |= lane.ask_back(now, before);
+            later |= lane.ask_back(now, before, wanted);
+            if lane.wants > 0 {
+                wanting.push(lane.id.slot);
+            }
             // Of a sender that called `exec` while a forked child has its connection, nothing else
             // tells.
             lane.ended |= !lane.watch.is_alive();
         }
-        later.then_some(after)
+        self.lanes.wanted = !wanting.is_empty();
+        wanting.into_iter().for_each(|slot| self.lend(slot));
+        (later || self.lanes.wanted).then_some(after)
     }
 
     /// Deals with connections, hang-ups and ends; waits for them up to `timeout`.
@@ -115,11 +121,6 @@ impl Mailbox {
 
     /// Reads a lane's notes.
     pub(super) fn hear(&mut self, slot: u32, generation: u32) {
-        // Never all that is left: whoever else may come finds a place, and a little more.
-        let places = (self.options.max_lanes.saturating_sub(self.lanes.len()) as u64) << LEAST_LOG2;
-        let left = self.options.mailbox_cap.saturating_sub(self.lanes.granted());
-        let left = left.saturating_sub(places) / 2;
-        let lane_cap = self.options.lane_cap;
         self.lanes.wake(slot);
         let Some(lane) = self.lanes.at(slot) else { return };
         if !same_generation(generation, lane.id.generation) {
@@ -148,8 +149,25 @@ impl Mailbox {
         if lane.put_off {
             self.door.try_later();
         }
-        let more = lane.cap.min(lane_cap).saturating_sub(lane.granted).min(left);
-        if std::mem::take(&mut lane.wants) && more > 0 {
+        if lane.wants > 0 {
+            self.lend(slot);
+        }
+    }
+
+    /// Lets a lane have what it asked for, if that is there: all of it, since a part would be of no
+    /// use to it, and missing elsewhere. If not, it waits until others have given back.
+    fn lend(&mut self, slot: u32) {
+        // Whoever else may come finds a place.
+        let places = (self.options.max_lanes.saturating_sub(self.lanes.len()) as u64) << LEAST_LOG2;
+        let left = self.options.mailbox_cap.saturating_sub(self.lanes.granted() + places);
+        let lane_cap = self.options.lane_cap;
+        let Some(lane) = self.lanes.at(slot) else { return };
+        let more = lane.wants.min(lane_cap).saturating_sub(lane.granted);
+        if more > left {
+            return;
+        }
+        lane.wants = 0;
+        if more > 0 {
             self.lanes.grant(slot, more);
         }
     }

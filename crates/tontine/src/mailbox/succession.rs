@@ -117,7 +117,7 @@ impl Sender {
         match self.say_hello() {
             Ok(()) => {
                 if let Some(joined) = &before.joined {
-                    self.granted_before = joined.granted();
+                    self.most_before = joined.most().unwrap_or(self.options.lane_cap);
                 }
                 self.ended = None;
                 self.looked = None;

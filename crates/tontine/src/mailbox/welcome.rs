@@ -137,19 +137,29 @@ impl Mailbox {
         self.begin(socket, peer, &hello, received, granted)
     }
 
-    /// What a newcomer may have: its cap, as long as half of the mailbox's is left by that; then an
-    /// equal share of the rest, so that everybody finds a place.
+    /// What a newcomer may have without asking. Half of the mailbox is for those who come first:
+    /// their whole cap, so that they need not wait for a receiver that is at work. A quarter is
+    /// shared equally. The rest is lent, to those who ask. Where less than that is left, an equal
+    /// share of it, so that everybody finds a place.
     pub(super) fn first_grant(&self, hello: &Hello) -> Result<u64> {
         let brought: u64 = hello.named().map(|log2| 1_u64 << log2.min(MOST_LOG2)).sum();
         let left = self.options.mailbox_cap.saturating_sub(self.lanes.granted());
         let wanted = self.options.lane_cap.min(hello.cap);
         let places = (self.options.max_lanes - self.lanes.len()).max(1) as u64;
-        let granted = if wanted <= left / 2 { wanted } else { wanted.min(left / places) };
         if brought > self.options.lane_cap.min(left) {
             let what = "bytes that a lane may have";
             return Err(Error::Full { what, most: self.options.lane_cap.min(left) });
         }
-        Ok(granted.max(brought))
+        if self.lanes.granted().saturating_add(wanted) <= self.options.mailbox_cap / 2 {
+            return Ok(wanted.max(brought));
+        }
+        let spare = self.share().min((left - brought) / places);
+        Ok(wanted.min(brought + spare).max(brought))
+    }
+
+    /// What every lane may have beside its chunk, whatever others want.
+    pub(super) fn share(&self) -> u64 {
+        self.options.mailbox_cap / 4 / self.options.max_lanes.max(1) as u64
     }
 
     /// What a lane will never be granted more than, even if all others leave: the sender can tell

@@ -18,6 +18,7 @@ const REFUSED: u32 = 3;
 const CHUNK: u32 = 4;
 const WANT: u32 = 5;
 const ROOM: u32 = 6;
+const RETURNED: u32 = 7;
 
 /// How a lane's two ends see each other's stores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +44,8 @@ pub(crate) enum Note {
     Want(u64),
     /// There is room, or nothing left unread.
     Room,
+    /// The sender keeps its newest chunk and has given back what it was asked for.
+    Returned,
 }
 
 /// A sender's first message.
@@ -109,6 +112,7 @@ pub(crate) fn write(note: Note) -> Vec<u8> {
         Note::Chunk(..) => CHUNK,
         Note::Want(_) => WANT,
         Note::Room => ROOM,
+        Note::Returned => RETURNED,
     };
     let mut put = |piece: &[u8]| bytes.extend_from_slice(piece);
     put(&kind.to_le_bytes());
@@ -133,7 +137,7 @@ pub(crate) fn write(note: Note) -> Vec<u8> {
             put(&sequence.to_le_bytes());
         }
         Note::Want(wanted) => put(&wanted.to_le_bytes()),
-        Note::Room => {}
+        Note::Room | Note::Returned => {}
     }
     bytes
 }
@@ -161,6 +165,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Note, Unreadable> {
         }
         WANT => Note::Want(left.u64()?),
         ROOM => Note::Room,
+        RETURNED => Note::Returned,
         _ => return Err(Unreadable::Malformed("a message of unknown kind")),
     };
     if left.0.is_empty() { Ok(note) } else { Err(Unreadable::Malformed("a message too long")) }
@@ -233,6 +238,7 @@ mod tests {
             Note::Chunk(13, u64::MAX),
             Note::Want(1),
             Note::Room,
+            Note::Returned,
         ];
         for note in notes {
             let bytes = write(note);

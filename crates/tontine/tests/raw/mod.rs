@@ -27,6 +27,7 @@ pub const REFUSED: u32 = 3;
 pub const CHUNK: u32 = 4;
 pub const WANT: u32 = 5;
 pub const ROOM: u32 = 6;
+pub const RETURNED: u32 = 7;
 
 /// Where a chunk's ring begins.
 pub const RING: usize = 128;
