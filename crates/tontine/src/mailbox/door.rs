@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use super::address::{Address, Place};
 use crate::error::{Error, Result};
 use crate::life::Claim;
-use crate::sys::socket;
+use crate::sys::socket::{self, Socket};
 
 /// Connections that have not said `HELLO`: beyond this the oldest is dropped.
 const MOST_KNOCKERS: usize = 64;
@@ -87,7 +87,7 @@ pub(super) fn same_generation(event: u32, generation: u32) -> bool {
 /// A connection that has not said who it is.
 pub(super) struct Knocker {
     pub(super) number: u32,
-    pub(super) socket: OwnedFd,
+    pub(super) socket: Socket,
     since: Instant,
 }
 
@@ -208,6 +208,7 @@ impl Door {
             let oldest = self.knockers.remove(0);
             self.unwatch(oldest.socket.as_fd());
         }
+        let socket = Socket::new(socket)?;
         socket::pass_credentials(&socket)?;
         let number = self.next_number;
         self.next_number = self.next_number.wrapping_add(1);
@@ -222,7 +223,7 @@ impl Door {
     }
 
     /// Takes a connection out of those who wait.
-    pub(super) fn take(&mut self, number: u32) -> Option<OwnedFd> {
+    pub(super) fn take(&mut self, number: u32) -> Option<Socket> {
         let place = self.knockers.iter().position(|knocker| knocker.number == number)?;
         let knocker = self.knockers.remove(place);
         self.unwatch(knocker.socket.as_fd());
@@ -253,7 +254,9 @@ impl Door {
         if let Some(path) = self.path.take() {
             let _ = std::fs::remove_file(path);
         }
-        self.listener = None;
+        if let Some(listener) = self.listener.take() {
+            socket::close_listener(listener);
+        }
         self.knockers.clear();
     }
 

@@ -16,7 +16,7 @@ use crate::lane::{Found, Reader};
 use crate::life::Watch;
 use crate::sync::{Ordering, fence};
 use crate::sys::region::{PeerRegion, Unfit};
-use crate::sys::socket::{self, Passed};
+use crate::sys::socket::{self, Passed, Socket};
 use crate::sys::{limits, membarrier};
 
 /// One lane, with everything that the receiver holds for it.
@@ -50,8 +50,8 @@ pub(super) struct Inbound {
     pub(super) granted: u64,
     /// What the sender would take at most.
     pub(super) cap: u64,
-    pub(super) socket: OwnedFd,
-    pub(super) doorbell: OwnedFd,
+    pub(super) socket: Socket,
+    pub(super) doorbell: Socket,
     pub(super) pidfd: Option<OwnedFd>,
     pub(super) watch: Watch,
     pub(super) peer: Peer,
@@ -67,7 +67,7 @@ pub(super) struct Beginning {
     pub(super) fences: FenceMode,
     pub(super) granted: u64,
     pub(super) cap: u64,
-    pub(super) doorbell: OwnedFd,
+    pub(super) doorbell: Socket,
     pub(super) pidfd: Option<OwnedFd>,
     pub(super) watch: Watch,
     pub(super) peer: Peer,
@@ -75,7 +75,7 @@ pub(super) struct Beginning {
 }
 
 impl Inbound {
-    pub(super) fn new(beginning: Beginning, socket: OwnedFd) -> Self {
+    pub(super) fn new(beginning: Beginning, socket: Socket) -> Self {
         let first_size = beginning.reader.size();
         Self {
             reader: beginning.reader,

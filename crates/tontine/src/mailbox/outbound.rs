@@ -8,7 +8,7 @@ use crate::lane::control::Controlled;
 use crate::lane::page::VERSION;
 use crate::life::Watch;
 use crate::sync::{Ordering, fence};
-use crate::sys::socket::{self, Received};
+use crate::sys::socket::{self, Received, Socket};
 use crate::sys::{bell, limits, membarrier, pidfd};
 
 /// What a welcome sender holds of its receiver.
@@ -16,7 +16,7 @@ pub(super) struct Joined {
     watch: Watch,
     desk: u32,
     control: Controlled,
-    doorbell: OwnedFd,
+    doorbell: Socket,
     symmetric: bool,
     pub(super) process: Option<OwnedFd>,
     pub(super) peer: Peer,
@@ -24,7 +24,7 @@ pub(super) struct Joined {
 
 /// A connection, with or without a welcome.
 pub(super) struct Connection {
-    pub(super) socket: OwnedFd,
+    pub(super) socket: Socket,
     pub(super) joined: Option<Joined>,
     /// The process that listens where we connected to, of which we know no more until its welcome.
     owner: Option<OwnedFd>,
@@ -120,7 +120,7 @@ fn separate_fully() {
 }
 
 impl Connection {
-    pub(super) fn new(socket: OwnedFd, owner: Option<OwnedFd>) -> Self {
+    pub(super) fn new(socket: Socket, owner: Option<OwnedFd>) -> Self {
         Self { socket, joined: None, owner }
     }
 
@@ -195,7 +195,7 @@ fn join(welcome: Welcome, received: Received, admits: &dyn Fn(u32) -> bool) -> R
         return Err(wrong("WELCOME with another number of descriptors than three"));
     };
     if !bell::is_button(doorbell) {
-        return Err(wrong("WELCOME with a doorbell that is no Unix socket"));
+        return Err(wrong("WELCOME with a doorbell that is no pair of datagram sockets"));
     }
     let watch = Watch::of_peer(page, peer)?;
     if watch.sleeping(welcome.desk).is_none() {
@@ -203,6 +203,7 @@ fn join(welcome: Welcome, received: Received, admits: &dyn Fn(u32) -> bool) -> R
     }
     let control = Controlled::map(control.as_fd()).map_err(wrong)?;
     let doorbell = passed.pop().ok_or_else(|| wrong("WELCOME without a doorbell"))?;
+    let doorbell = Socket::new(doorbell)?;
     let process = received.pidfd.or_else(|| pidfd::open(peer.pid?).ok());
     let symmetric = welcome.fences == FenceMode::Symmetric;
     Ok(Joined { watch, desk: welcome.desk, control, doorbell, symmetric, process, peer })

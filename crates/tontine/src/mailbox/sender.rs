@@ -17,7 +17,8 @@ use crate::lane::{Room, Writer};
 use crate::life::Life;
 use crate::sys::fork::Guard;
 use crate::sys::region::OwnRegion;
-use crate::sys::{membarrier, pidfd, socket};
+use crate::sys::socket::{self, Socket};
+use crate::sys::{membarrier, pidfd};
 
 /// What the receiver says is taken in so many pieces, before it is the caller's turn again.
 const NOTES_AT_ONCE: usize = 32;
@@ -89,7 +90,7 @@ impl Sender {
 
     pub(super) fn open_over(socket: OwnedFd, options: Options) -> Result<Self> {
         // Whoever made a pair is not who has its other end.
-        Self::begin(Connection::new(socket, None), options)
+        Self::begin(Connection::new(Socket::new(socket)?, None), options)
     }
 
     fn begin(connection: Connection, options: Options) -> Result<Self> {

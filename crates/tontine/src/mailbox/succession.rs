@@ -3,7 +3,7 @@
 //! The sender owns its chunks and still sees how far the dead reader had acknowledged; a successor
 //! gets both with `HELLO`. The steps, and who may die between them: `docs/recovery.md`.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use super::address::{Address, Place};
@@ -13,7 +13,7 @@ use super::sender::Sender;
 use super::wire::{self, Hello, MOST_CHUNKS, Note};
 use crate::error::{Error, Peer, Result};
 use crate::sys::pidfd;
-use crate::sys::socket::{self, Sent};
+use crate::sys::socket::{self, Sent, Socket};
 
 /// A path that nobody owns is tried this often at most.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
@@ -24,7 +24,7 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 /// [`Error::NoMailbox`]; [`Error::TimedOut`] where its owner accepts nobody for so long;
 /// [`Error::Denied`] where it belongs to a user that we do not want to tell anything.
 pub(super) fn connect(address: &Address, options: &Options, wait: Duration) -> Result<Connection> {
-    let socket = socket::seqpacket()?;
+    let socket = Socket::new(socket::seqpacket()?)?;
     let deadline = Instant::now().checked_add(wait);
     let connected = match &address.0 {
         Place::Path(path) => socket::connect_path(&socket, path, deadline),
@@ -49,7 +49,7 @@ pub(super) fn connect(address: &Address, options: &Options, wait: Duration) -> R
 
 /// Whether the listener's owner is somebody whom we want to send anything: messages go into the
 /// first chunk before any word of the owner's.
-fn check_owner(socket: &OwnedFd, options: &Options) -> Result<()> {
+fn check_owner(socket: &Socket, options: &Options) -> Result<()> {
     let owner = socket::owner(socket)?;
     let peer = Peer { pid: Some(owner.pid).filter(|&pid| pid != 0), uid: owner.uid };
     if options.admits(peer.uid) {

@@ -5,7 +5,7 @@
 //! [`super::door`] has the connections, [`super::inbound`] what becomes of them.
 
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 
 use rustix::event::epoll;
 use rustix::io::Errno;
@@ -20,7 +20,7 @@ use crate::lane::control::Control;
 use crate::lane::page::{MOST_LOG2, VERSION};
 use crate::life::Watch;
 use crate::sys::region::PeerRegion;
-use crate::sys::socket::{self, Received, Sent};
+use crate::sys::socket::{self, Received, Sent, Socket};
 use crate::sys::{bell, limits, pidfd};
 
 impl Mailbox {
@@ -75,7 +75,7 @@ impl Mailbox {
 
     pub(super) fn welcome(
         &mut self,
-        socket: &OwnedFd,
+        socket: &Socket,
         note: Result<Note, Unreadable>,
         received: Received,
     ) -> Result<Beginning> {
@@ -125,7 +125,7 @@ impl Mailbox {
 
     pub(super) fn begin(
         &self,
-        socket: &OwnedFd,
+        socket: &Socket,
         peer: Peer,
         hello: &Hello,
         received: Received,
