@@ -71,6 +71,7 @@ fn the_chunk_is_as_documented() {
         ("sequence", (page::SEQUENCE_AT, "u64")),
         ("base", (page::BASE_AT, "u64")),
         ("waiting", (page::WAITING_AT, "u32")),
+        ("handover", (page::HANDOVER_AT, "u32")),
         ("ring", (page::RING_AT, "")),
     ];
     assert_eq!(offsets("### Chunk"), expected.into());
@@ -139,6 +140,7 @@ fn the_messages_are_as_documented() {
     chunks[0] = 0x15;
     let hello = Hello {
         fences: FenceMode::Symmetric,
+        handover: 0x0506_0708,
         cap: 0x1112_1314_1516_1718,
         position: 0x2122_2324_2526_2728,
         base: 0x3132_3334_3536_3738,
@@ -151,7 +153,7 @@ fn the_messages_are_as_documented() {
             Note::Hello(hello),
             &[
                 ("fences", 1),
-                ("unused", 0),
+                ("handover", 0x0506_0708),
                 ("cap", hello.cap),
                 ("position", hello.position),
                 ("base", hello.base),

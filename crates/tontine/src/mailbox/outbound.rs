@@ -28,6 +28,8 @@ pub(super) struct Connection {
     pub(super) joined: Option<Joined>,
     /// The process that listens where we connected to, of which we know no more until its welcome.
     owner: Option<OwnedFd>,
+    /// Who that is.
+    listener: Peer,
 }
 
 /// What came over the socket.
@@ -120,13 +122,19 @@ fn separate_fully() {
 }
 
 impl Connection {
-    pub(super) fn new(socket: Socket, owner: Option<OwnedFd>) -> Self {
-        Self { socket, joined: None, owner }
+    /// To a listener.
+    pub(super) fn new(socket: Socket, owner: Option<OwnedFd>, listener: Peer) -> Self {
+        Self { socket, joined: None, owner, listener }
+    }
+
+    /// Over a socket of which nobody knows who has the other end: whoever made a pair need not.
+    pub(super) fn over(socket: Socket) -> Self {
+        Self::new(socket, None, Peer::UNKNOWN)
     }
 
     /// Who is at the other end, as far as it is known.
     pub(super) fn peer(&self) -> Peer {
-        self.joined.as_ref().map_or(Peer { pid: None, uid: u32::MAX }, |joined| joined.peer)
+        self.joined.as_ref().map_or(self.listener, |joined| joined.peer)
     }
 
     /// Reads one message of the receiver's.
@@ -181,10 +189,9 @@ impl Connection {
 }
 
 fn join(welcome: Welcome, received: Received, admits: &dyn Fn(u32) -> bool) -> Result<Joined> {
-    let from = received.from.ok_or(Error::Protocol {
-        peer: Peer { pid: None, uid: u32::MAX },
-        what: "a WELCOME without credentials",
-    })?;
+    let from = received
+        .from
+        .ok_or(Error::Protocol { peer: Peer::UNKNOWN, what: "a WELCOME without credentials" })?;
     let peer = Peer { pid: Some(from.pid).filter(|&pid| pid != 0), uid: from.uid };
     if !admits(from.uid) {
         return Err(Error::Denied { peer, allowed: rustix::process::geteuid().as_raw() });

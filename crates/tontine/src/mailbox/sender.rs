@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use super::address::Address;
+use super::address::{Address, FileId};
 use super::growth::first_log2;
 use super::options::{Fences, OnDeath, Options};
 use super::outbound::{Connection, Heard, Joined};
@@ -39,6 +39,12 @@ pub struct Sender {
     pub(super) kept: Vec<OwnedFd>,
     /// When a successor was last looked for.
     pub(super) looked: Option<Instant>,
+    /// Since when this has failed for lack of something.
+    pub(super) short_since: Option<Instant>,
+    /// Which of the lane's `HELLO`s counts; 0 is the one that began it.
+    pub(super) handover: u32,
+    /// What the address's path led to just before the connection was made.
+    pub(super) leads_to: Option<FileId>,
     /// Something waits on the socket that we have too many descriptors open for.
     pub(super) unreadable: bool,
     /// When more room was last asked for.
@@ -82,15 +88,16 @@ impl Sender {
     }
 
     pub(super) fn open(address: Address, options: Options) -> Result<Self> {
+        let leads_to = address.leads_to();
         let connection = succession::connect(&address, &options, options.handshake_deadline)?;
         let mut sender = Self::begin(connection, options)?;
+        sender.leads_to = leads_to;
         sender.address = Some(address);
         Ok(sender)
     }
 
     pub(super) fn open_over(socket: OwnedFd, options: Options) -> Result<Self> {
-        // Whoever made a pair is not who has its other end.
-        Self::begin(Connection::new(Socket::new(socket)?, None), options)
+        Self::begin(Connection::over(Socket::new(socket)?), options)
     }
 
     fn begin(connection: Connection, options: Options) -> Result<Self> {
@@ -108,6 +115,9 @@ impl Sender {
             life,
             kept: vec![descriptor],
             looked: None,
+            short_since: None,
+            handover: 0,
+            leads_to: None,
             unreadable: false,
             wanted: None,
             full_since: None,
@@ -348,13 +358,14 @@ impl Sender {
         if self.ended.is_none() {
             self.look_at_reader();
         }
+        if self.ended.is_none() && self.connection.joined.is_none() {
+            self.look_for_another_owner();
+        }
         if self.connection.joined.as_ref().is_some_and(|joined| joined.state() & GIVE_BACK != 0) {
             self.give_back();
         }
         let Some(ended) = &self.ended else { return Ok(()) };
-        if !matches!(ended, Error::OwnerDied { .. })
-            || self.options.on_death != OnDeath::WaitForSuccessor
-        {
+        if !self.is_waited_out(ended) {
             return Err(ended.clone());
         }
         self.look_for_successor()

@@ -17,8 +17,10 @@ use super::wire::{self, FenceMode, Hello, Note, Unreadable, Welcome};
 use crate::error::{Error, Peer, Result};
 use crate::lane::Reader;
 use crate::lane::control::Control;
-use crate::lane::page::{MOST_LOG2, VERSION};
+use crate::lane::mapped::half_of_peer;
+use crate::lane::page::{HANDOVER_AT, MOST_LOG2, VERSION};
 use crate::life::Watch;
+use crate::sync::{Ordering, fence};
 use crate::sys::region::PeerRegion;
 use crate::sys::socket::{self, Received, Sent, Socket};
 use crate::sys::{bell, limits, pidfd};
@@ -64,7 +66,8 @@ impl Mailbox {
         let Some(socket) = self.door.take(number) else { return };
         let note = wire::read_received(&received, &bytes);
         match self.welcome(&socket, note, received) {
-            Ok(beginning) => self.lanes.add(Inbound::new(beginning, socket)),
+            Ok(Some(beginning)) => self.lanes.add(Inbound::new(beginning, socket)),
+            Ok(None) => self.door.unwatch(socket.as_fd()),
             Err(error) => {
                 let refused = wire::write(Note::Refused(error.errno()));
                 let _ = socket::send(&socket, &refused, &[]);
@@ -73,15 +76,18 @@ impl Mailbox {
         }
     }
 
+    /// What a newcomer's lane begins with; none where it has gone elsewhere.
     pub(super) fn welcome(
         &mut self,
         socket: &Socket,
         note: Result<Note, Unreadable>,
         received: Received,
-    ) -> Result<Beginning> {
+    ) -> Result<Option<Beginning>> {
         let Some(from) = received.from else {
-            let peer = Peer { pid: None, uid: u32::MAX };
-            return Err(Error::Protocol { peer, what: "a HELLO without credentials" });
+            return Err(Error::Protocol {
+                peer: Peer::UNKNOWN,
+                what: "a HELLO without credentials",
+            });
         };
         // 0 is what a process of another PID namespace looks like.
         let peer = Peer { pid: Some(from.pid).filter(|&pid| pid != 0), uid: from.uid };
@@ -130,7 +136,7 @@ impl Mailbox {
         hello: &Hello,
         received: Received,
         granted: u64,
-    ) -> Result<Beginning> {
+    ) -> Result<Option<Beginning>> {
         let wrong = |what| Error::Protocol { peer, what };
         let (page, descriptors) =
             received.fds.split_first().ok_or_else(|| wrong("HELLO without a process page"))?;
@@ -166,7 +172,14 @@ impl Mailbox {
             // A lane that was not welcomed would never ring.
             return Err(Error::system("sendmsg of WELCOME", Errno::TOOMANYREFS));
         }
-        Ok(Beginning {
+        // SYNC handover: pairs with `Sender::withdraw`. It withdraws, then looks for our WELCOME; we
+        // send that, then look whether it withdrew. Both have a full fence in between, so that at
+        // least one sees the other: never do two receivers read one lane.
+        fence(Ordering::SeqCst);
+        if half_of_peer(reader.region(), HANDOVER_AT).load(Ordering::Relaxed) != hello.handover {
+            return Ok(None);
+        }
+        Ok(Some(Beginning {
             position: hello.position,
             reader,
             passed: chunks,
@@ -179,6 +192,6 @@ impl Mailbox {
             watch,
             peer,
             id,
-        })
+        }))
     }
 }

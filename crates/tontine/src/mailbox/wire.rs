@@ -50,6 +50,8 @@ pub(crate) enum Note {
 pub(crate) struct Hello {
     /// What the sender can.
     pub(crate) fences: FenceMode,
+    /// Which of its lane's `HELLO`s this is: it counts as long as the first chunk says the same.
+    pub(crate) handover: u32,
     /// Bytes of chunks that it wants at most.
     pub(crate) cap: u64,
     /// Where reading goes on.
@@ -113,7 +115,7 @@ pub(crate) fn write(note: Note) -> Vec<u8> {
     match note {
         Note::Hello(hello) => {
             put(&fences_to_wire(hello.fences).to_le_bytes());
-            put(&0_u32.to_le_bytes());
+            put(&hello.handover.to_le_bytes());
             put(&hello.cap.to_le_bytes());
             put(&hello.position.to_le_bytes());
             put(&hello.base.to_le_bytes());
@@ -165,7 +167,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Note, Unreadable> {
 
 fn hello(left: &mut Left<'_>) -> Result<Hello, Unreadable> {
     let fences = fences_from_wire(left.u32()?)?;
-    left.u32()?;
+    let handover = left.u32()?;
     let (cap, position, base) = (left.u64()?, left.u64()?, left.u64()?);
     let named = std::mem::take(&mut left.0);
     if named.is_empty() || named.len() > MOST_CHUNKS || named.contains(&0) {
@@ -173,7 +175,7 @@ fn hello(left: &mut Left<'_>) -> Result<Hello, Unreadable> {
     }
     let mut chunks = [0; MOST_CHUNKS];
     chunks[..named.len()].copy_from_slice(named);
-    Ok(Hello { fences, cap, position, base, chunks })
+    Ok(Hello { fences, handover, cap, position, base, chunks })
 }
 
 fn fences_to_wire(fences: FenceMode) -> u32 {
@@ -219,8 +221,8 @@ mod tests {
     fn every_note_comes_back_as_it_went() {
         let mut chunks = [0; MOST_CHUNKS];
         chunks[..3].copy_from_slice(&[12, 13, 20]);
-        let hello =
-            Hello { fences: FenceMode::Symmetric, cap: 1 << 40, position: 24, base: 8, chunks };
+        let (fences, cap) = (FenceMode::Symmetric, 1 << 40);
+        let hello = Hello { fences, handover: 7, cap, position: 24, base: 8, chunks };
         let welcome = Welcome { fences: FenceMode::Asymmetric, desk: 61 };
         let notes = [
             Note::Hello(hello),
