@@ -46,7 +46,8 @@ impl Mailbox {
                         && let bell::Heard::Noise = bell::hush(&lane.doorbell)
                         && let Some(lane) = self.lanes.at(slot)
                     {
-                        // It would go on telling of that for ever. What is in it goes with the lane.
+                        // It would go on telling of that for ever. What is in it goes with
+                        // the lane.
                         self.door.unwatch(lane.doorbell.as_fd());
                     }
                 }

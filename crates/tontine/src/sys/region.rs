@@ -214,7 +214,8 @@ fn check(fd: BorrowedFd<'_>, size: usize) -> Result<(), Unfit> {
 /// where the kernel does not tell (before 6.5). It tells of what one may write, so an honest peer's
 /// descriptor will do, and one that was opened anew for reading counts as having none.
 ///
-/// `SEEK_HOLE` would not do: a page that was allocated and not yet written to counts as a hole there
+/// `SEEK_HOLE` would not do: a page that was allocated and not yet written to counts as a hole
+/// there
 /// (`folio_seek_hole_data` in `mm/filemap.c`). Nothing is touched; 16,384 pages take some 0.1 ms.
 /// What it says stays true: `F_SEAL_FUTURE_WRITE` forbids to punch holes, to the maker too
 /// (`shmem_fallocate` in `mm/shmem.c`), `MADV_REMOVE` included, and tests try both.

@@ -159,8 +159,8 @@ fn is_closed_at_once(fd: &OwnedFd) -> bool {
     }
 }
 
-/// A doorbell, the only Unix socket that honest peers pass, and nothing queued in it. What is queued
-/// is not taken out here: it could be another one that is filled, and so on.
+/// A doorbell, the only Unix socket that honest peers pass, and nothing queued in it. What is
+/// queued is not taken out here: it could be another one that is filled, and so on.
 fn is_empty_bell(fd: &OwnedFd) -> bool {
     let _ = rustix::net::shutdown(fd, Shutdown::Both);
     let look = RecvFlags::PEEK | RecvFlags::DONTWAIT;

@@ -19,8 +19,8 @@ const SO_PEERPIDFD: i32 = 77;
 /// Since Linux 6.16; the same on all architectures but PA-RISC and SPARC.
 const SO_PASSRIGHTS: i32 = 83;
 
-/// Has the kernel refuse descriptors that are sent to this socket, where it knows how. `false` where
-/// it does not: an older one answers ENOPROTOOPT.
+/// Has the kernel refuse descriptors that are sent to this socket, where it knows how. `false`
+/// where it does not: an older one answers ENOPROTOOPT.
 pub(crate) fn refuse_descriptors(fd: impl AsFd) -> bool {
     let off = 0_i32;
     // SAFETY: the option's value is one integer, which is readable.
