@@ -9,7 +9,8 @@
 //! process opens each lock file once, never duplicates the descriptor, and looks into a registry
 //! before it opens one; a forked child leaves its parent's descriptors alone. Somebody else in the
 //! process who opens and closes the lock file would drop the lock: nobody has a reason to, but
-//! for a second copy of this crate in the process, whose registry is another. The listener would not tell
+//! for a second copy of this crate in the process, whose
+//! registry is another. The listener would not tell
 //! it either: after an `exec` a worker's copy of it still names this process.
 //!
 //! The file is never unlinked: two processes could then hold locks of two files with one name.
