@@ -173,9 +173,8 @@ impl Mailbox {
             return Err(Error::system("sendmsg of WELCOME", Errno::TOOMANYREFS));
         }
         // SYNC handover: pairs with `Sender::withdraw`. It withdraws, then looks for our WELCOME;
-        // we send
-        // that, then look whether it withdrew. Both have a full fence in between, so that at
-        // least one sees the other: never do two receivers read one lane.
+        // we send that, then look whether it withdrew. Both have a full fence in between, so that
+        // at least one sees the other: never do two receivers read one lane.
         fence(Ordering::SeqCst);
         if half_of_peer(reader.region(), HANDOVER_AT).load(Ordering::Relaxed) != hello.handover {
             return Ok(None);
