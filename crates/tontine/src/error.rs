@@ -21,10 +21,16 @@ pub struct Peer {
     pub uid: u32,
 }
 
+impl Peer {
+    /// Nothing is known of it yet.
+    pub(crate) const UNKNOWN: Self = Self { pid: None, uid: u32::MAX };
+}
+
 impl fmt::Display for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.pid {
             Some(pid) => write!(f, "pid {pid} (uid {})", self.uid),
+            None if *self == Self::UNKNOWN => write!(f, "a process that had not said who it is"),
             None => write!(f, "a process of uid {}", self.uid),
         }
     }
@@ -349,6 +355,7 @@ mod tests {
         let text = Error::NotMainThread.to_string();
         assert!(text.contains("join_thread") && text.contains("with_anchor_thread"), "{text}");
         assert_eq!(Peer { pid: None, uid: 7 }.to_string(), "a process of uid 7");
+        assert_eq!(Peer::UNKNOWN.to_string(), "a process that had not said who it is");
         let error = Error::system("chmod", Errno::PERM).at("/run/a");
         assert!(error.to_string().starts_with("chmod failed at /run/a: "), "{error}");
         assert_eq!(error.errno(), libc::EPERM);

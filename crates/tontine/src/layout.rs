@@ -72,6 +72,7 @@ fn the_chunk_is_as_documented() {
         ("sequence", (page::SEQUENCE_AT, "u64")),
         ("base", (page::BASE_AT, "u64")),
         ("waiting", (page::WAITING_AT, "u32")),
+        ("handover", (page::HANDOVER_AT, "u32")),
         ("ring", (page::RING_AT, "")),
     ];
     assert_eq!(offsets("### Chunk"), expected.into());
@@ -140,10 +141,11 @@ fn the_messages_are_as_documented() {
     chunks[0] = 0x15;
     let hello = Hello {
         fences: FenceMode::Symmetric,
+        handover: 0x0506_0708,
         cap: 0x1112_1314_1516_1718,
         position: 0x2122_2324_2526_2728,
         base: 0x3132_3334_3536_3738,
-        returns_to: 0x3940_4142,
+        returns_to: 0x3941,
         chunks,
     };
     let welcome = Welcome { fences: FenceMode::Symmetric, desk: 0x4142_4344 };
@@ -153,7 +155,8 @@ fn the_messages_are_as_documented() {
             Note::Hello(hello),
             &[
                 ("fences", 1),
-                ("returns_to", 0x3940_4142),
+                ("returns_to", 0x3941),
+                ("handover", 0x0506_0708),
                 ("cap", hello.cap),
                 ("position", hello.position),
                 ("base", hello.base),

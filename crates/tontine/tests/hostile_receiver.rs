@@ -19,9 +19,9 @@ use tontine::mailbox::{Mailbox, OnDeath, Options, Sender};
 
 const SHORT: Duration = Duration::from_millis(100);
 
-fn stream_pair() -> (OwnedFd, OwnedFd) {
+fn bell_pair() -> (OwnedFd, OwnedFd) {
     let flags = SocketFlags::CLOEXEC;
-    rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).expect("a pair")
+    rustix::net::socketpair(AddressFamily::UNIX, SocketType::DGRAM, flags, None).expect("a pair")
 }
 
 /// A sender, and the hostile end of its lane: everything that a receiver holds.
@@ -41,7 +41,7 @@ fn lane(options: &Options) -> Lane {
     let mut sender = options.connect(&place.path).expect("connects");
     let socket = raw::accept(&listener);
     assert_eq!(raw::receive(&socket).0, raw::HELLO);
-    let (page, control, bell) = (raw::process_page(1), raw::control(0, 4096), stream_pair());
+    let (page, control, bell) = (raw::process_page(1), raw::control(0, 4096), bell_pair());
     raw::welcome(&socket, page.fd.as_fd(), &control, bell.1.as_fd());
     sender.service().expect("welcome");
     Lane { sender, socket, page, control, _bell: bell, _place: place }
@@ -76,7 +76,7 @@ fn one_that_never_answers_or_reads_costs_no_more_than_the_deadline() {
 
 #[test]
 fn a_welcome_of_garbage_is_a_broken_protocol() {
-    let (good_page, good, bell) = (raw::process_page(1), raw::control(0, 4096), stream_pair());
+    let (good_page, good, bell) = (raw::process_page(1), raw::control(0, 4096), bell_pair());
     let no_page = Memory::new(4096);
     let stray = raw::process_page(1);
     stray.half(12).store(2000, Ordering::Relaxed);
@@ -246,8 +246,7 @@ fn a_life_word_that_lies_does_not_outlast_the_process_or_the_connection() {
         // In the child it stays open in a grandchild; the pidfd tells.
         let child = fork(|| {
             let socket = raw::accept(&listener);
-            let (page, control, bell) =
-                (raw::process_page(1), raw::control(0, 4096), stream_pair());
+            let (page, control, bell) = (raw::process_page(1), raw::control(0, 4096), bell_pair());
             raw::welcome(&socket, page.fd.as_fd(), &control, bell.1.as_fd());
             if hold_connection {
                 // SAFETY: the grandchild sleeps and leaves.

@@ -39,6 +39,8 @@ pub(crate) const SEQUENCE_AT: usize = 16;
 pub(crate) const BASE_AT: usize = 24;
 /// `waiting: u32`.
 pub(crate) const WAITING_AT: usize = 64;
+/// `handover: u32`: which `HELLO` counts.
+pub(crate) const HANDOVER_AT: usize = 68;
 /// The first record of a chunk.
 pub(crate) const RING_AT: usize = 128;
 

@@ -8,7 +8,10 @@
 //! Record locks have a trap: closing *any* descriptor of the file drops the process's lock. So a
 //! process opens each lock file once, never duplicates the descriptor, and looks into a registry
 //! before it opens one; a forked child leaves its parent's descriptors alone. Somebody else in the
-//! process who opens and closes the lock file would drop the lock: nobody has a reason to.
+//! process who opens and closes the lock file would drop the lock: nobody has a reason to, but
+//! for a second copy of this crate in the process, whose
+//! registry is another. The listener would not tell
+//! it either: after an `exec` a worker's copy of it still names this process.
 //!
 //! The file is never unlinked: two processes could then hold locks of two files with one name.
 //! Neighbours: the mailbox's address takes a claim before it touches the socket. A claim does not

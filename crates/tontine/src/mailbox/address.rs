@@ -35,6 +35,18 @@ impl Address {
     }
 }
 
+/// A file, whatever its names: device and inode.
+pub(crate) type FileId = (u64, u64);
+
+impl Address {
+    /// What the path leads to now; none where there is nothing, or the address is no path.
+    pub(crate) fn leads_to(&self) -> Option<FileId> {
+        use std::os::unix::fs::MetadataExt;
+        let Place::Path(path) = &self.0 else { return None };
+        std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()))
+    }
+}
+
 impl From<&str> for Address {
     fn from(text: &str) -> Self {
         match text.strip_prefix('@') {

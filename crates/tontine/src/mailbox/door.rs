@@ -21,7 +21,7 @@ use super::address::{Address, Place};
 use super::wire::{Note, Unreadable};
 use crate::error::{Error, Result};
 use crate::life::Claim;
-use crate::sys::socket::{self, Received};
+use crate::sys::socket::{self, Received, Socket};
 
 /// Connections that were accepted and have not said `HELLO`: beyond this the oldest is dropped.
 const MOST_KNOCKERS: usize = 64;
@@ -105,7 +105,7 @@ pub(super) fn same_generation(event: u32, generation: u32) -> bool {
 /// A connection that is no lane yet.
 pub(super) struct Knocker {
     number: u32,
-    pub(super) socket: OwnedFd,
+    pub(super) socket: Socket,
     /// The program gave it to us: it may be silent for as long as the program likes.
     adopted: bool,
     /// Since when it has been silent, or put off.
@@ -291,6 +291,7 @@ impl Door {
             let oldest = self.knockers.remove(oldest);
             self.unwatch(oldest.socket.as_fd());
         }
+        let socket = Socket::new(socket)?;
         // Who connected before the listener was told to has not inherited it.
         socket::pass_credentials(&socket)?;
         let number = self.let_knock(socket, false);
@@ -302,6 +303,7 @@ impl Door {
     /// # Errors
     /// It is no socket, or cannot be watched.
     pub(super) fn adopt(&mut self, socket: OwnedFd) -> Result<()> {
+        let socket = Socket::new(socket)?;
         socket::pass_credentials(&socket)?;
         let number = self.let_knock(socket, true);
         match self.knocker(number).and_then(|knocker| knocker.lack.clone()) {
@@ -313,7 +315,7 @@ impl Door {
         }
     }
 
-    fn let_knock(&mut self, socket: OwnedFd, adopted: bool) -> u32 {
+    fn let_knock(&mut self, socket: Socket, adopted: bool) -> u32 {
         let number = self.next_number;
         self.next_number = self.next_number.wrapping_add(1);
         let lack = self.watch(socket.as_fd(), About::Knocker(number)).err();
@@ -429,7 +431,9 @@ impl Door {
         if let Some(path) = self.path.take() {
             let _ = std::fs::remove_file(path);
         }
-        self.listener = None;
+        if let Some(listener) = self.listener.take() {
+            socket::close_listener(listener);
+        }
         self.knockers.clear();
     }
 

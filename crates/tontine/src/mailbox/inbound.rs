@@ -17,7 +17,7 @@ use crate::life::Watch;
 use crate::sync::{Ordering, fence};
 use crate::sys::fork::Guard;
 use crate::sys::region::{PeerRegion, Unfit};
-use crate::sys::socket::{self, Passed};
+use crate::sys::socket::{self, Passed, Socket};
 use crate::sys::{limits, membarrier};
 
 /// What a look found: at a lane, or at all of them.
@@ -77,8 +77,8 @@ pub(super) struct Inbound {
     pub(super) granted: u64,
     /// What the sender would take at most.
     pub(super) cap: u64,
-    pub(super) socket: OwnedFd,
-    pub(super) doorbell: OwnedFd,
+    pub(super) socket: Socket,
+    pub(super) doorbell: Socket,
     pub(super) pidfd: Option<OwnedFd>,
     pub(super) watch: Watch,
     pub(super) peer: Peer,
@@ -96,7 +96,7 @@ pub(super) struct Beginning {
     pub(super) fences: FenceMode,
     pub(super) granted: u64,
     pub(super) cap: u64,
-    pub(super) doorbell: OwnedFd,
+    pub(super) doorbell: Socket,
     pub(super) pidfd: Option<OwnedFd>,
     pub(super) watch: Watch,
     pub(super) peer: Peer,
@@ -104,7 +104,7 @@ pub(super) struct Beginning {
 }
 
 impl Inbound {
-    pub(super) fn new(beginning: Beginning, socket: OwnedFd) -> Self {
+    pub(super) fn new(beginning: Beginning, socket: Socket) -> Self {
         let first_size = beginning.returns_to;
         let brought = beginning.reader.size() as u64 + bytes_of(&beginning.passed);
         Self {

@@ -8,7 +8,7 @@ use crate::lane::control::Controlled;
 use crate::lane::page::{CLOSED, VERSION};
 use crate::life::Watch;
 use crate::sync::{Ordering, fence};
-use crate::sys::socket::{self, Received, Sent};
+use crate::sys::socket::{self, Received, Sent, Socket};
 use crate::sys::{bell, limits, membarrier, pidfd};
 
 /// What a welcome sender holds of its receiver.
@@ -16,7 +16,7 @@ pub(super) struct Joined {
     watch: Watch,
     desk: u32,
     control: Controlled,
-    doorbell: OwnedFd,
+    doorbell: Socket,
     symmetric: bool,
     /// We gave back what we were asked for, and have not seen that the receiver noted it.
     returned: bool,
@@ -26,10 +26,12 @@ pub(super) struct Joined {
 
 /// A connection, with or without a welcome.
 pub(super) struct Connection {
-    pub(super) socket: OwnedFd,
+    pub(super) socket: Socket,
     pub(super) joined: Option<Joined>,
     /// The process that listens where we connected to, of which we know no more until its welcome.
     owner: Option<OwnedFd>,
+    /// Who that is.
+    listener: Peer,
 }
 
 /// What came over the socket.
@@ -129,13 +131,19 @@ fn separate_fully() {
 }
 
 impl Connection {
-    pub(super) fn new(socket: OwnedFd, owner: Option<OwnedFd>) -> Self {
-        Self { socket, joined: None, owner }
+    /// To a listener.
+    pub(super) fn new(socket: Socket, owner: Option<OwnedFd>, listener: Peer) -> Self {
+        Self { socket, joined: None, owner, listener }
+    }
+
+    /// Over a socket of which nobody knows who has the other end: whoever made a pair need not.
+    pub(super) fn over(socket: Socket) -> Self {
+        Self::new(socket, None, Peer::UNKNOWN)
     }
 
     /// Who is at the other end, as far as it is known.
     pub(super) fn peer(&self) -> Peer {
-        self.joined.as_ref().map_or(Peer { pid: None, uid: u32::MAX }, |joined| joined.peer)
+        self.joined.as_ref().map_or(self.listener, |joined| joined.peer)
     }
 
     /// What an end that was noticed was: one that had closed before it ended has closed.
@@ -209,10 +217,9 @@ impl Connection {
 }
 
 fn join(welcome: Welcome, received: Received, admits: &dyn Fn(u32) -> bool) -> Result<Joined> {
-    let from = received.from.ok_or(Error::Protocol {
-        peer: Peer { pid: None, uid: u32::MAX },
-        what: "a WELCOME without credentials",
-    })?;
+    let from = received
+        .from
+        .ok_or(Error::Protocol { peer: Peer::UNKNOWN, what: "a WELCOME without credentials" })?;
     let peer = Peer { pid: Some(from.pid).filter(|&pid| pid != 0), uid: from.uid };
     if !admits(from.uid) {
         return Err(Error::Denied { peer, allowed: rustix::process::geteuid().as_raw() });
@@ -223,7 +230,7 @@ fn join(welcome: Welcome, received: Received, admits: &dyn Fn(u32) -> bool) -> R
         return Err(wrong("WELCOME with another number of descriptors than three"));
     };
     if !bell::is_button(doorbell) {
-        return Err(wrong("WELCOME with a doorbell that is no Unix socket"));
+        return Err(wrong("WELCOME with a doorbell that is no pair of datagram sockets"));
     }
     let watch = Watch::of_peer(page, peer)?;
     if watch.sleeping(welcome.desk).is_none() {
@@ -231,6 +238,7 @@ fn join(welcome: Welcome, received: Received, admits: &dyn Fn(u32) -> bool) -> R
     }
     let control = Controlled::map(control.as_fd()).map_err(wrong)?;
     let doorbell = passed.pop().ok_or_else(|| wrong("WELCOME without a doorbell"))?;
+    let doorbell = Socket::new(doorbell)?;
     let process = received.pidfd.or_else(|| pidfd::open(peer.pid?).ok());
     let symmetric = welcome.fences == FenceMode::Symmetric;
     let (desk, returned) = (welcome.desk, false);

@@ -79,7 +79,7 @@ impl Sender {
         }
         let heirs = self.address.is_some();
         match &self.ended {
-            Some(ended) if heirs && self.options.on_death.outlives(ended) => Ok(()),
+            Some(ended) if heirs && self.is_waited_out(ended) => Ok(()),
             Some(ended) => Err(ended.clone()),
             None => Ok(()),
         }

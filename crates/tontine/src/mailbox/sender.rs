@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use super::address::Address;
+use super::address::{Address, FileId};
 use super::growth::first_log2;
 use super::options::{Fences, Options};
 use super::outbound::{Connection, Heard, Joined};
@@ -17,7 +17,8 @@ use crate::lane::{Room, Writer};
 use crate::life::Life;
 use crate::sys::fork::Guard;
 use crate::sys::region::OwnRegion;
-use crate::sys::{membarrier, pidfd, socket};
+use crate::sys::socket::{self, Socket};
+use crate::sys::{membarrier, pidfd};
 
 /// No chunk takes more.
 const LONGEST_OF_ALL: usize = longest_message(1 << MOST_LOG2);
@@ -41,6 +42,12 @@ pub struct Sender {
     pub(super) kept: Vec<OwnedFd>,
     /// When a successor was last looked for.
     pub(super) looked: Option<Instant>,
+    /// Since when this has failed for lack of something.
+    pub(super) short_since: Option<Instant>,
+    /// Which of the lane's `HELLO`s counts; 0 is the one that began it.
+    pub(super) handover: u32,
+    /// What the address's path led to just before the connection was made.
+    pub(super) leads_to: Option<FileId>,
     /// Something waits on the socket that we have too many descriptors open for.
     pub(super) unreadable: bool,
     /// The cap of the last reader that welcomed us; our own before there was one.
@@ -90,15 +97,16 @@ impl Sender {
     }
 
     pub(super) fn open(address: Address, options: Options) -> Result<Self> {
+        let leads_to = address.leads_to();
         let connection = succession::connect(&address, &options, options.handshake_deadline)?;
         let mut sender = Self::begin(connection, options)?;
+        sender.leads_to = leads_to;
         sender.address = Some(address);
         Ok(sender)
     }
 
     pub(super) fn open_over(socket: OwnedFd, options: Options) -> Result<Self> {
-        // Whoever made a pair is not who has its other end.
-        Self::begin(Connection::new(socket, None), options)
+        Self::begin(Connection::over(Socket::new(socket)?), options)
     }
 
     fn begin(connection: Connection, options: Options) -> Result<Self> {
@@ -117,6 +125,9 @@ impl Sender {
             life,
             kept: vec![descriptor],
             looked: None,
+            short_since: None,
+            handover: 0,
+            leads_to: None,
             unreadable: false,
             wanted: None,
             full_since: None,
@@ -385,9 +396,12 @@ impl Sender {
         if self.ended.is_none() {
             self.look_at_reader();
         }
+        if self.ended.is_none() && self.connection.joined.is_none() {
+            self.look_for_another_owner();
+        }
         match &self.ended {
             None => Ok(()),
-            Some(ended) if self.options.on_death.outlives(ended) => self.look_for_successor(),
+            Some(ended) if self.is_waited_out(ended) => self.look_for_successor(),
             Some(ended) => Err(ended.clone()),
         }
     }

@@ -51,10 +51,11 @@ impl Mailbox {
                 About::Timer => again = true,
                 About::Doorbell(slot, generation) => {
                     if let Some(lane) = self.of_lane(slot, generation)
-                        && let bell::Heard::HungUp = bell::hush(&lane.doorbell)
+                        && let bell::Heard::Noise = bell::hush(&lane.doorbell)
                         && let Some(lane) = self.lanes.at(slot)
                     {
-                        // It would go on telling of that for ever.
+                        // It would go on telling of that for ever. What is in it goes with
+                        // the lane.
                         self.door.unwatch(lane.doorbell.as_fd());
                     }
                 }

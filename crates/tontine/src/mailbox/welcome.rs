@@ -10,7 +10,7 @@
 //! Neighbours: [`super::door`] has the connections, [`super::inbound`] what becomes of them.
 
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::io::Errno;
 
@@ -22,10 +22,12 @@ use super::wire::{self, FenceMode, Hello, Note, Unreadable, Welcome};
 use crate::error::{Error, Peer, Result};
 use crate::lane::Reader;
 use crate::lane::control::Control;
-use crate::lane::page::{LEAST_LOG2, MOST_LOG2, VERSION};
+use crate::lane::mapped::half_of_peer;
+use crate::lane::page::{HANDOVER_AT, LEAST_LOG2, MOST_LOG2, VERSION};
 use crate::life::Watch;
+use crate::sync::{Ordering, fence};
 use crate::sys::region::PeerRegion;
-use crate::sys::socket::{self, Received, Sent};
+use crate::sys::socket::{self, Received, Sent, Socket};
 use crate::sys::{bell, limits, pidfd};
 
 /// Connections taken in one go.
@@ -99,18 +101,21 @@ impl Mailbox {
         if welcome.as_ref().is_err_and(Error::is_shortage) {
             knocker.said = Some((note, received));
         }
-        welcome.map(|lane| Greeting::Welcome(Box::new(lane)))
+        Ok(welcome?.map_or(Greeting::Gone, |lane| Greeting::Welcome(Box::new(lane))))
     }
 
+    /// What a newcomer's lane begins with; none where it has gone elsewhere.
     pub(super) fn welcome(
         &mut self,
-        socket: &OwnedFd,
+        socket: &Socket,
         note: Result<Note, Unreadable>,
         received: &mut Received,
-    ) -> Result<Beginning> {
+    ) -> Result<Option<Beginning>> {
         let Some(from) = received.from else {
-            let peer = Peer { pid: None, uid: u32::MAX };
-            return Err(Error::Protocol { peer, what: "a HELLO without credentials" });
+            return Err(Error::Protocol {
+                peer: Peer::UNKNOWN,
+                what: "a HELLO without credentials",
+            });
         };
         // 0 is what a process of another PID namespace looks like.
         let peer = Peer { pid: Some(from.pid).filter(|&pid| pid != 0), uid: from.uid };
@@ -172,12 +177,12 @@ impl Mailbox {
 
     pub(super) fn begin(
         &self,
-        socket: &OwnedFd,
+        socket: &Socket,
         peer: Peer,
         hello: &Hello,
         received: &mut Received,
         granted: u64,
-    ) -> Result<Beginning> {
+    ) -> Result<Option<Beginning>> {
         let wrong = |what| Error::Protocol { peer, what };
         let (page, descriptors) =
             received.fds.split_first().ok_or_else(|| wrong("HELLO without a process page"))?;
@@ -193,7 +198,7 @@ impl Mailbox {
         let reader = Reader::new(first, log2, hello.base, hello.position)
             .map_err(|broken| wrong(broken.0))?;
         // A lane that is handed over comes as large as it was.
-        let returns_to = chunk_size(hello.returns_to).unwrap_or(reader.size());
+        let returns_to = chunk_size(hello.returns_to.into()).unwrap_or(reader.size());
         let (control, control_fd) = Control::new(hello.position, granted, self.most(granted))?;
         let (doorbell, button) = bell::make()?;
         let fences = match (self.can_interrupt, hello.fences) {
@@ -210,15 +215,22 @@ impl Mailbox {
         };
         let id = self.lanes.next_id();
         let passed = [self.life.descriptor(), control_fd.as_fd(), button.as_fd()];
-        let watched = [Some(&doorbell), process.as_ref()];
+        let watched = [Some(doorbell.as_fd()), process.as_ref().map(AsFd::as_fd)];
+        let unwatch = || watched.into_iter().flatten().for_each(|one| self.door.unwatch(one));
         if let Err(error) = self.announce(socket, watched, &passed, fences, id) {
-            for descriptor in watched.into_iter().flatten() {
-                self.door.unwatch(descriptor.as_fd());
-            }
+            unwatch();
             received.pidfd = process;
             return Err(error);
         }
-        Ok(Beginning {
+        // SYNC handover: pairs with `Sender::withdraw`. It withdraws, then looks for our WELCOME;
+        // we send that, then look whether it withdrew. Both have a full fence in between, so that
+        // at least one sees the other: never do two receivers read one lane.
+        fence(Ordering::SeqCst);
+        if half_of_peer(reader.region(), HANDOVER_AT).load(Ordering::Relaxed) != hello.handover {
+            unwatch();
+            return Ok(None);
+        }
+        Ok(Some(Beginning {
             position: hello.position,
             returns_to,
             reader,
@@ -232,23 +244,23 @@ impl Mailbox {
             watch,
             peer,
             id,
-        })
+        }))
     }
 
     /// Watches all that a lane is told by, and welcomes its sender: nothing can fail after that.
     fn announce(
         &self,
-        socket: &OwnedFd,
-        [doorbell, process]: [Option<&OwnedFd>; 2],
+        socket: &Socket,
+        [doorbell, process]: [Option<BorrowedFd<'_>>; 2],
         passed: &[BorrowedFd<'_>],
         fences: FenceMode,
         SenderId { slot, generation }: SenderId,
     ) -> Result<()> {
         if let Some(doorbell) = doorbell {
-            self.door.watch(doorbell.as_fd(), About::Doorbell(slot, generation))?;
+            self.door.watch(doorbell, About::Doorbell(slot, generation))?;
         }
         if let Some(process) = process {
-            self.door.watch(process.as_fd(), About::Process(slot, generation))?;
+            self.door.watch(process, About::Process(slot, generation))?;
         }
         self.door.watch(socket.as_fd(), About::Socket(slot, generation))?;
         let welcome = wire::write(Note::Welcome(Welcome { fences, desk: self.desk.index }));
@@ -272,7 +284,7 @@ enum Greeting {
 ///
 /// # Errors
 /// We lack something: it stays in the queue.
-fn hear(socket: &OwnedFd) -> Result<Option<Said>> {
+fn hear(socket: &Socket) -> Result<Option<Said>> {
     let mut bytes = [0; wire::LONGEST];
     loop {
         let Some(received) = socket::receive(socket, &mut bytes)? else { return Ok(None) };

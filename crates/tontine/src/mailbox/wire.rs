@@ -53,6 +53,8 @@ pub(crate) enum Note {
 pub(crate) struct Hello {
     /// What the sender can.
     pub(crate) fences: FenceMode,
+    /// Which of its lane's `HELLO`s this is: it counts as long as the first chunk says the same.
+    pub(crate) handover: u32,
     /// Bytes of chunks that it wants at most.
     pub(crate) cap: u64,
     /// Where reading goes on.
@@ -61,7 +63,7 @@ pub(crate) struct Hello {
     pub(crate) base: u64,
     /// Two to this power are the bytes of the chunk to which the lane returns when it has been idle
     /// for a while; 0: those of the first that it brings.
-    pub(crate) returns_to: u32,
+    pub(crate) returns_to: u16,
     /// Two to these powers are the chunks' bytes; 0 behind the last.
     pub(crate) chunks: [u8; MOST_CHUNKS],
 }
@@ -121,13 +123,14 @@ pub(crate) fn write(note: Note) -> Vec<u8> {
         Note::Hello(hello) => {
             put(&fences_to_wire(hello.fences).to_le_bytes());
             put(&hello.returns_to.to_le_bytes());
+            put(&hello.handover.to_le_bytes());
             put(&hello.cap.to_le_bytes());
             put(&hello.position.to_le_bytes());
             put(&hello.base.to_le_bytes());
             put(&hello.chunks[..hello.named().count()]);
         }
         Note::Welcome(welcome) => {
-            put(&fences_to_wire(welcome.fences).to_le_bytes());
+            put(&u32::from(fences_to_wire(welcome.fences)).to_le_bytes());
             put(&welcome.desk.to_le_bytes());
         }
         Note::Refused(errno) => put(&errno.to_le_bytes()),
@@ -172,8 +175,9 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Note, Unreadable> {
 }
 
 fn hello(left: &mut Left<'_>) -> Result<Hello, Unreadable> {
-    let fences = fences_from_wire(left.u32()?)?;
-    let returns_to = left.u32()?;
+    let fences = fences_from_wire(left.u16()?.into())?;
+    let returns_to = left.u16()?;
+    let handover = left.u32()?;
     let (cap, position, base) = (left.u64()?, left.u64()?, left.u64()?);
     let named = std::mem::take(&mut left.0);
     if named.is_empty() || named.len() > MOST_CHUNKS || named.contains(&0) {
@@ -181,10 +185,10 @@ fn hello(left: &mut Left<'_>) -> Result<Hello, Unreadable> {
     }
     let mut chunks = [0; MOST_CHUNKS];
     chunks[..named.len()].copy_from_slice(named);
-    Ok(Hello { fences, cap, position, base, returns_to, chunks })
+    Ok(Hello { fences, handover, cap, position, base, returns_to, chunks })
 }
 
-fn fences_to_wire(fences: FenceMode) -> u32 {
+fn fences_to_wire(fences: FenceMode) -> u16 {
     match fences {
         FenceMode::Asymmetric => 0,
         FenceMode::Symmetric => 1,
@@ -210,6 +214,10 @@ impl Left<'_> {
         Ok(*first)
     }
 
+    fn u16(&mut self) -> Result<u16, Unreadable> {
+        Ok(u16::from_le_bytes(self.take()?))
+    }
+
     fn u32(&mut self) -> Result<u32, Unreadable> {
         Ok(u32::from_le_bytes(self.take()?))
     }
@@ -227,8 +235,9 @@ mod tests {
     fn every_note_comes_back_as_it_went() {
         let mut chunks = [0; MOST_CHUNKS];
         chunks[..3].copy_from_slice(&[12, 13, 20]);
-        let fences = FenceMode::Symmetric;
-        let hello = Hello { fences, cap: 1 << 40, position: 24, base: 8, returns_to: 12, chunks };
+        let (fences, cap) = (FenceMode::Symmetric, 1 << 40);
+        let (handover, position, base, returns_to) = (7, 24, 8, 12);
+        let hello = Hello { fences, handover, cap, position, base, returns_to, chunks };
         let welcome = Welcome { fences: FenceMode::Asymmetric, desk: 61 };
         let notes = [
             Note::Hello(hello),

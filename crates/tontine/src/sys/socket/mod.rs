@@ -31,7 +31,8 @@ mod receive;
 mod tests;
 
 use close::close_hostile;
-pub(crate) use option::{owner, owner_pidfd, pass_credentials};
+pub(crate) use close::{Socket, close_listener};
+pub(crate) use option::{owner, owner_pidfd, pass_credentials, refuse_descriptors};
 pub(crate) use receive::{Credentials, Passed, Received, receive};
 
 /// The most descriptors that the kernel passes with one message (`SCM_MAX_FD`).

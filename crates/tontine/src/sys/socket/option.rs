@@ -16,6 +16,26 @@ const SO_PASSPIDFD: i32 = 76;
 /// As above.
 const SO_PEERPIDFD: i32 = 77;
 
+/// Since Linux 6.16; the same on all architectures but PA-RISC and SPARC.
+const SO_PASSRIGHTS: i32 = 83;
+
+/// Has the kernel refuse descriptors that are sent to this socket, where it knows how. `false`
+/// where it does not: an older one answers ENOPROTOOPT.
+pub(crate) fn refuse_descriptors(fd: impl AsFd) -> bool {
+    let off = 0_i32;
+    // SAFETY: the option's value is one integer, which is readable.
+    let answer = unsafe {
+        libc::setsockopt(
+            fd.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_PASSRIGHTS,
+            (&raw const off).cast(),
+            size_of::<i32>() as libc::socklen_t,
+        )
+    };
+    answer == 0
+}
+
 /// Has the kernel attach the sender's credentials to each message that arrives from now on, and a
 /// pidfd of the sender, where it knows how. A listener hands this down to the connections that it
 /// accepts.

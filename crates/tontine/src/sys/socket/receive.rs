@@ -88,7 +88,9 @@ pub(crate) fn receive(fd: impl AsFd, into: &mut [u8]) -> Result<Option<Received>
         return Ok(Some(received));
     }
     if received.truncated {
-        received.fds = Passed::default();
+        // The queue has the same descriptors still: closing these ends nothing, and nothing must be
+        // done to what they refer to.
+        received.fds.0.clear();
         received.pidfd = None;
         return Ok(Some(received));
     }
@@ -100,12 +102,25 @@ pub(crate) fn receive(fd: impl AsFd, into: &mut [u8]) -> Result<Option<Received>
     }
 }
 
+/// The next message's descriptors, as many as there is room for; none where there is no message.
+/// The others are closed by the kernel, and whoever calls this may wait for that.
+pub(super) fn take_whole(fd: BorrowedFd<'_>) -> Option<Vec<OwnedFd>> {
+    let mut bytes = [0; 4096];
+    let mut taken = message(fd, &mut bytes, Take::Whole).ok().flatten()?;
+    if taken.hung_up {
+        return None;
+    }
+    Some(std::mem::take(&mut taken.fds.0))
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Take {
     /// All of it, and leave it in the queue.
     Look,
     /// Out of the queue, and nothing else.
     Away,
+    /// All of it, out of the queue.
+    Whole,
 }
 
 /// Room for control data, aligned as its headers are.
@@ -138,7 +153,7 @@ fn message(fd: BorrowedFd<'_>, into: &mut [u8], take: Take) -> Result<Option<Rec
         flags |= libc::MSG_PEEK;
     }
     for _ in 0..INTERRUPTIONS {
-        if take == Take::Look {
+        if take != Take::Away {
             header.msg_control = control.as_mut_ptr().cast();
             header.msg_controllen = CONTROL_BYTES as _;
         }
@@ -159,7 +174,7 @@ fn message(fd: BorrowedFd<'_>, into: &mut [u8], take: Take) -> Result<Option<Rec
             truncated: header.msg_flags & libc::MSG_CTRUNC != 0,
             ..Received::default()
         };
-        if take == Take::Look {
+        if take != Take::Away {
             // SAFETY: the kernel has filled in the header and its control data.
             unsafe { read_control(&header, &mut received) };
             // An empty message from somebody would have something with it: his credentials.

@@ -1,0 +1,208 @@
+//! Hostile peers that hide descriptors in a queue which somebody else will close: the last to close
+//! a socket that lingers waits for it, and a Unix socket holds what nobody took out of it.
+
+mod common;
+mod raw;
+
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::place;
+use rustix::net::sockopt;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use tontine::mailbox::{Mailbox, Options, Sender};
+
+/// How long a socket lingers here, and how long a call may take that does not wait for it.
+const LINGER: Duration = Duration::from_secs(60);
+const AT_ONCE: Duration = Duration::from_secs(30);
+
+/// A TCP socket whose last close waits, and its silent other end.
+fn lingering() -> (OwnedFd, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("binds");
+    let mut stream = TcpStream::connect(listener.local_addr().expect("a port")).expect("up");
+    let silent = listener.accept().expect("accepts").0;
+    stream.set_nonblocking(true).expect("set");
+    while stream.write(&[0; 65536]).is_ok() {}
+    stream.set_nonblocking(false).expect("set");
+    sockopt::set_socket_linger(&stream, Some(LINGER)).expect("linger");
+    (stream.into(), silent)
+}
+
+fn pair(kind: SocketType) -> (OwnedFd, OwnedFd) {
+    rustix::net::socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).expect("a pair")
+}
+
+/// A Unix socket in whose queue lies one that lies in ... in whose queue a lingering one lies.
+fn nested(kind: SocketType, depth: usize) -> (OwnedFd, TcpStream) {
+    let (mut inner, silent) = lingering();
+    for _ in 0..depth {
+        let (outer, other) = pair(kind);
+        assert!(raw::send(&other, b"rubbish", &[]));
+        assert!(raw::send(&other, b"in it", &[inner.as_fd()]));
+        inner = outer;
+    }
+    (inner, silent)
+}
+
+fn in_time(what: &str, call: impl FnOnce()) {
+    let started = Instant::now();
+    call();
+    let took = started.elapsed();
+    assert!(took < AT_ONCE, "{what} took {took:?}");
+}
+
+/// The receiver closed a connection at the first wrong message; with it went the second, which
+/// nobody had looked at, and `try_recv` waited as long as the peer liked.
+#[test]
+fn what_lies_behind_a_refused_hello_holds_nobody() {
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    for count in [1, 3] {
+        let (tcp, _silent) = lingering();
+        let socket = raw::dial(&place.path);
+        for _ in 0..count {
+            assert!(raw::send(&socket, b"rubbish", &[]));
+        }
+        assert!(raw::send(&socket, b"", &[tcp.as_fd()]));
+        drop((tcp, socket));
+        in_time("try_recv", || drop(mailbox.try_recv().map(drop)));
+        assert!(!mailbox.faults().is_empty());
+    }
+}
+
+/// The same a level deeper: Unix sockets were taken for harmless.
+#[test]
+fn what_lies_in_a_passed_socket_holds_nobody() {
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    for kind in [SocketType::SEQPACKET, SocketType::STREAM, SocketType::DGRAM] {
+        for depth in [1, 3] {
+            let (outer, _silent) = nested(kind, depth);
+            let socket = raw::dial(&place.path);
+            assert!(raw::send(&socket, b"rubbish", &[outer.as_fd()]));
+            drop((outer, socket));
+            in_time("try_recv", || drop(mailbox.try_recv().map(drop)));
+            assert!(!mailbox.faults().is_empty());
+        }
+    }
+}
+
+/// The same where nobody looks into the connection at all: dropped as one of too many, as a silent
+/// one, and with the mailbox, accepted or not.
+#[test]
+fn connections_that_nobody_reads_hold_nobody() {
+    let place = place();
+    let mailbox = Mailbox::bind(&place.path).expect("binds");
+    let (tcp, _silent) = lingering();
+    let socket = raw::dial(&place.path);
+    assert!(raw::send(&socket, b"rubbish", &[tcp.as_fd()]));
+    drop((tcp, socket));
+    in_time("dropping the mailbox", || drop(mailbox));
+    Mailbox::bind(&place.path).expect("the name is free");
+}
+
+/// The doorbell takes bytes, and took descriptors with them: taking the rings out waited, and so
+/// did dropping the lane.
+#[test]
+fn descriptors_at_the_doorbell_hold_nobody() {
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    for ends in [false, true] {
+        let (socket, _chunk) = raw::lane(&place.path);
+        drop(mailbox.try_recv().map(drop));
+        let (kind, _, passed) = raw::receive(&socket);
+        assert_eq!(kind, raw::WELCOME);
+        let (tcp, _silent) = lingering();
+        // A kernel that lets us refuse them does.
+        if !raw::send(&passed[2], b"1", &[tcp.as_fd()]) {
+            sockopt::set_socket_linger(&tcp, None).expect("set");
+        }
+        drop(tcp);
+        if ends {
+            drop((socket, passed));
+        }
+        in_time("try_recv", || drop(mailbox.try_recv().map(drop)));
+        in_time("try_recv", || drop(mailbox.try_recv().map(drop)));
+    }
+    in_time("dropping the mailbox", || drop(mailbox));
+}
+
+/// Notes behind `WELCOME`, and the button itself, held up the drop of a sender.
+#[test]
+fn a_hostile_receiver_does_not_hold_up_a_senders_drop() {
+    for welcomes in [false, true] {
+        let place = place();
+        let listener = raw::listen(&place.path);
+        let mut sender = Sender::connect(&place.path).expect("connects");
+        let socket = raw::accept(&listener);
+        let (page, control) = (raw::process_page(1), raw::control(0, 4096));
+        let (button, _silent) = if welcomes {
+            let (button, silent) = nested(SocketType::DGRAM, 1);
+            (Some(button), Some(silent))
+        } else {
+            (None, None)
+        };
+        if let Some(button) = &button {
+            raw::welcome(&socket, page.fd.as_fd(), &control, button.as_fd());
+            sender.service().expect("welcome");
+            assert!(sender.peer().is_some());
+        }
+        let (tcp, _silent_too) = lingering();
+        assert!(raw::send(&socket, b"rubbish", &[tcp.as_fd()]));
+        drop((tcp, button, socket, listener));
+        in_time("dropping the sender", || drop(sender));
+    }
+}
+
+/// A child's copies are closed and not shut down: the connections are its parent's.
+#[test]
+fn a_forked_child_ends_none_of_its_parents_connections() {
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let mut sender = Sender::connect(&place.path).expect("connects");
+    sender.send(b"before").expect("sent");
+    assert_eq!(&*mailbox.recv().expect("a message"), b"before");
+    let mut handles = Some((mailbox, sender));
+    let child = common::fork(|| drop(handles.take()));
+    assert_eq!(common::reap(child), 0);
+    let (mut mailbox, mut sender) = handles.take().expect("the parent's");
+    sender.send(b"after").expect("sent");
+    assert_eq!(&*mailbox.recv_timeout(common::AMPLE).expect("a message"), b"after");
+    sender.wait_read(Some(Duration::ZERO)).expect_err("not acknowledged");
+    Options::new().connect(&place.path).expect("the listener is there");
+}
+
+/// Honest programs start no thread, however they end a lane.
+#[test]
+fn honest_ends_need_no_thread() {
+    let closers = || {
+        let tasks = std::fs::read_dir("/proc/self/task").expect("a folder");
+        let name = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm"));
+        let names = tasks.flatten().filter_map(|task| name(task).ok());
+        names.filter(|name| name.contains("closer")).count()
+    };
+    // Alone in a process: other tests do start some.
+    let place = place();
+    let path = place.path.clone();
+    let child = common::fork(move || {
+        let mut mailbox = Mailbox::bind(&path).expect("binds");
+        let unread = Sender::connect(&path).expect("connects");
+        drop(mailbox.try_recv().map(drop));
+        // With its WELCOME unread.
+        drop(unread);
+        let mut sender = Sender::connect(&path).expect("connects");
+        for _ in 0..10 {
+            sender.send(&[1; 500]).expect("sent");
+            mailbox.recv().expect("a message");
+        }
+        let late = Sender::connect(&path).expect("connects");
+        drop(mailbox);
+        drop((sender, late));
+        thread::sleep(Duration::from_millis(1));
+        assert_eq!(closers(), 0);
+    });
+    assert_eq!(common::reap(child), 0);
+}
