@@ -35,13 +35,14 @@ impl<'a> Reservation<'a> {
     /// Sends what stands in it.
     ///
     /// Where the reader has died since, and the sender waits for its successor
-    /// ([`OnDeath::WaitForSuccessor`](super::OnDeath::WaitForSuccessor)), the message stays in the lane and is handed over with the
-    /// rest, at the sender's next call.
+    /// ([`OnDeath::WaitForSuccessor`](super::OnDeath::WaitForSuccessor)), the message stays in the
+    /// lane and is handed over with the rest, at the sender's next call.
     ///
     /// # Errors
     /// [`Error::OwnerDied`](crate::Error::OwnerDied) where the reader died meanwhile,
     /// [`Error::Closed`](crate::Error::Closed) where it closed;
-    /// [`Error::Forked`](crate::Error::Forked); what else [`Sender::send`] says. Nothing was sent then.
+    /// [`Error::Forked`](crate::Error::Forked); what else [`Sender::send`] says. Nothing was sent
+    /// then.
     #[inline]
     pub fn commit(self) -> Result<()> {
         self.sender.check()?;
