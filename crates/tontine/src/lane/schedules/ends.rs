@@ -166,7 +166,8 @@ impl Sender {
     }
 
     /// Writes it where it will stand, then looks at the receiver, which may have asked for the
-    /// chunk or died since, and publishes it where it stands; `false` where the receiver has closed.
+    /// chunk or died since, and publishes it where it stands; `false` where the receiver has
+    /// closed.
     fn reserve_and_commit(&mut self, message: &[u8]) -> bool {
         let (place, at) = (self.writer.place(), self.writer.payload_at());
         self.writer.region().copy_in(at, message);
