@@ -43,6 +43,7 @@ mod reservation;
 mod sender;
 mod service;
 mod succession;
+mod waiting;
 mod welcome;
 pub(crate) mod wire;
 

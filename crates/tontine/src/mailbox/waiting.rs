@@ -1,0 +1,212 @@
+//! How a mailbox waits: it looks again and again for a moment, then sleeps in the kernel.
+//!
+//! The mirror of a sender that waits for room ([`super::patience`]). What wakes it is dealt with in
+//! [`super::service`].
+
+use std::time::{Duration, Instant};
+
+use super::inbound::Look;
+use super::lanes::Taken;
+use super::options::Waiting;
+use super::receiver::Mailbox;
+use super::wire::MOST_CHUNKS;
+use crate::error::Error;
+use crate::error::Result;
+use crate::sync::{Ordering, fence};
+use crate::sys::membarrier;
+
+/// Turns, or passes without a message, between two looks at connections and hang-ups.
+const SERVICE_AFTER: u32 = 1024;
+
+/// Passes without a message between two looks at the clock.
+const CLOCK_AFTER: u32 = 64;
+
+/// How long a sleep may be that nobody is sure to interrupt.
+const UNSURE_SLEEP: Duration = Duration::from_millis(1);
+
+impl Mailbox {
+    /// Prepares for waiting on the descriptor. `true`: nothing is there, wait; `false`: call
+    /// [`Mailbox::try_recv`] until it says [`Error::WouldBlock`], then arm again. It stays `false`
+    /// while the system keeps us from reading what is there, or from being woken: for lack of
+    /// memory, for instance.
+    ///
+    /// # Errors
+    /// [`Error::Forked`].
+    pub fn arm(&mut self) -> Result<bool> {
+        self.check()?;
+        self.acknowledge();
+        if !self.announce_sleep() {
+            // Nobody could be sure to ring: the caller has to look again and again.
+            return Ok(false);
+        }
+        self.armed = true;
+        if self.look_everywhere() != Look::Nothing {
+            self.disarm();
+            return Ok(false);
+        }
+        self.wait_for_what_lanes_lack();
+        Ok(true)
+    }
+
+    /// The next message that is there.
+    pub(super) fn next(&mut self) -> Result<Option<Taken>> {
+        self.check()?;
+        self.acknowledge_own();
+        self.since_service += 1;
+        self.taken = self.next_of_all();
+        Ok(self.taken)
+    }
+
+    #[inline(never)]
+    fn next_of_all(&mut self) -> Option<Taken> {
+        if self.lanes.count() {
+            self.look_at_clock();
+        }
+        if self.since_service > SERVICE_AFTER {
+            // An error here comes again when there is nothing to do but to wait.
+            let _ = self.service(Some(Duration::ZERO));
+        }
+        self.lanes.pass()
+    }
+
+    /// Between turns: after some time, whoever waits outside is heard, and the sender whose turn it
+    /// was need not wait any longer for word of room.
+    #[cold]
+    fn look_at_clock(&mut self) {
+        if self.lanes.pace.look(Instant::now()) {
+            self.lanes.tell_if_waiting();
+            self.since_service = SERVICE_AFTER + 1;
+        }
+    }
+
+    /// The look without which nobody sleeps: at every lane, and through as many empty chunks as an
+    /// honest sender leaves behind.
+    pub(super) fn look_everywhere(&mut self) -> Look<Taken> {
+        for _ in 0..MOST_CHUNKS {
+            let found = self.lanes.sweep();
+            if found != Look::Again {
+                return found;
+            }
+        }
+        Look::Again
+    }
+
+    /// The next message, found at once or after a look at connections.
+    pub(super) fn next_or_service(&mut self) -> Result<Option<Taken>> {
+        self.check()?;
+        self.disarm();
+        if let Some(taken) = self.next()? {
+            return Ok(Some(taken));
+        }
+        self.service(Some(Duration::ZERO))?;
+        self.taken = self.look_everywhere().message();
+        Ok(self.taken)
+    }
+
+    /// The next message, once there is one.
+    #[inline]
+    pub(super) fn wait(&mut self, deadline: Option<Instant>) -> Result<Taken> {
+        self.check()?;
+        self.disarm();
+        match self.next()? {
+            Some(taken) => Ok(taken),
+            None => self.wait_longer(deadline),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wait_longer(&mut self, deadline: Option<Instant>) -> Result<Taken> {
+        let mut now = Instant::now();
+        let spin_until = match self.options.waiting {
+            Waiting::Spin => None,
+            Waiting::Sleep => Some(now),
+            Waiting::SpinThenSleep(time) => now.checked_add(time),
+        };
+        if self.lanes.pace.is_due(now) {
+            self.since_service = SERVICE_AFTER + 1;
+        }
+        loop {
+            self.lanes.pace.waited(now);
+            if self.options.waiting != Waiting::Sleep
+                && let Some(taken) = self.spin(CLOCK_AFTER)
+            {
+                return Ok(taken);
+            }
+            now = Instant::now();
+            let is_over = |at: Option<Instant>| at.is_some_and(|at| now >= at);
+            if is_over(deadline) {
+                self.service(Some(Duration::ZERO))?;
+                self.taken = self.look_everywhere().message();
+                return self.taken.ok_or(Error::TimedOut);
+            }
+            if is_over(spin_until)
+                && let Some(taken) = self.sleep(deadline)?
+            {
+                return Ok(taken);
+            }
+            if self.since_service > SERVICE_AFTER {
+                self.service(Some(Duration::ZERO))?;
+            }
+        }
+    }
+
+    /// Looks again and again, so many passes.
+    #[inline]
+    fn spin(&mut self, passes: u32) -> Option<Taken> {
+        for _ in 0..passes {
+            self.lanes.wait_for_turn();
+            self.taken = self.lanes.pass();
+            if self.taken.is_some() {
+                return self.taken;
+            }
+        }
+        self.since_service += passes;
+        None
+    }
+
+    /// Sleeps until something happens, or the deadline.
+    fn sleep(&mut self, deadline: Option<Instant>) -> Result<Option<Taken>> {
+        let left = |at: Instant| at.saturating_duration_since(Instant::now());
+        let nudge = self.nudge();
+        let unsure = (!self.announce_sleep()).then_some(UNSURE_SLEEP);
+        let timeout = [deadline.map(left), nudge, unsure].into_iter().flatten().min();
+        let found = self.look_everywhere();
+        let happened = match found {
+            Look::Message(_) => Ok(()),
+            Look::Again => self.service(Some(Duration::ZERO)),
+            Look::Nothing => {
+                self.wait_for_what_lanes_lack();
+                self.service(timeout)
+            }
+        };
+        self.desk.sleeping().store(0, Ordering::Relaxed);
+        self.taken = found.message();
+        happened?;
+        self.lanes.pace.waited(Instant::now());
+        if self.taken.is_none() {
+            self.taken = self.look_everywhere().message();
+        }
+        Ok(self.taken)
+    }
+
+    /// Says that we are about to sleep, so that every sender either sees it or has its message seen
+    /// by the look that must follow. `false` where the kernel forbids by now what makes that sure.
+    fn announce_sleep(&self) -> bool {
+        self.desk.sleeping().store(1, Ordering::Relaxed);
+        // SYNC doorbell: pairs with the barrier between header store and `sleeping` load in
+        // `Sender`. Symmetric: both sides have a full fence between their store and their load, so
+        // at least one load sees the other's store. Asymmetric: `heavy` puts a full fence between
+        // the same two instructions of every running sender; one that does not run passed one when
+        // it was switched away.
+        fence(Ordering::SeqCst);
+        !self.lanes.any_asymmetric() || membarrier::heavy()
+    }
+
+    pub(super) fn disarm(&mut self) {
+        if self.armed {
+            self.desk.sleeping().store(0, Ordering::Relaxed);
+            self.armed = false;
+        }
+    }
+}
