@@ -86,28 +86,27 @@ fn what_is_given_back_is_granted_to_others() {
 #[test]
 fn what_is_granted_and_not_used_is_given_up_where_others_want_it() {
     let place = place();
-    // Two chunks of 2 MiB, one for such a message, do not fit beside the small ones and the shares.
-    let options = Options::new().mailbox_cap((4 << 20) + (64 << 10)).max_lanes(2);
+    // A message takes a chunk of 2 MiB, and three of those do not fit.
+    let options = Options::new().mailbox_cap(5 << 20).max_lanes(3);
     let mut mailbox = options.bind(&place.path).expect("binds");
-    let mut senders = senders(2, &Options::new(), &mut mailbox, &place);
+    let mut senders = senders(3, &Options::new(), &mut mailbox, &place);
     let large = vec![1; LARGE - 4096];
-    assert_eq!(senders[0].try_send(&large), Err(Error::WouldBlock));
-    assert_eq!(mailbox.try_recv().expect_err("it only grants"), Error::WouldBlock);
-    until("the other can have it", || {
-        let sent = senders[1].try_send(&large);
-        senders[0].service().expect("alive");
-        let received = mailbox.try_recv().is_ok();
-        assert_eq!(mailbox.faults(), []);
-        sent.is_ok() || received
-    });
+    for sender in &mut senders[..2] {
+        assert_eq!(sender.try_send(&large), Err(Error::WouldBlock));
+        assert_eq!(mailbox.try_recv().expect_err("it only grants"), Error::WouldBlock);
+    }
+    let mut idle_but = |last: usize| {
+        until("it has what the others did not use", || {
+            let sent = senders[last].try_send(&large);
+            senders.iter_mut().for_each(|sender| sender.service().expect("alive"));
+            while mailbox.try_recv().is_ok() {}
+            assert_eq!(mailbox.faults(), []);
+            sent.is_ok()
+        });
+    };
+    idle_but(2);
     // And it comes back.
-    until("the first can have it again", || {
-        let sent = senders[0].try_send(&large);
-        senders[1].service().expect("alive");
-        while mailbox.try_recv().is_ok() {}
-        assert_eq!(mailbox.faults(), []);
-        sent.is_ok()
-    });
+    idle_but(0);
 }
 
 /// Both ends at their own pace, in every order of growing, asking, giving back and lowering that
