@@ -85,6 +85,38 @@ fn a_gibibyte_comes_and_the_memory_goes() {
     kill(child);
 }
 
+/// The copy that `recv` hands out was kept for ever at the length of the longest message so far.
+#[test]
+fn a_long_message_leaves_no_copy_behind() {
+    const LONG: usize = 8 << 20;
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let place = place();
+    let path = place.path.clone();
+    let reader = fork(|| {
+        let options = Options::new().give_back_after(Duration::from_millis(10));
+        let mut mailbox = options.bind(&path).expect("binds");
+        loop {
+            mailbox.recv().expect("a message");
+        }
+    });
+    let mut sender = connect(&Options::new(), &place.path);
+    let mut round = |message: &[u8]| {
+        sender.send(message).expect("sent");
+        sender.wait_read(Some(AMPLE)).expect("read");
+    };
+    round(b"small");
+    let before = resident(reader, "");
+    round(&vec![5; LONG]);
+    let with = resident(reader, "");
+    assert!(with > before + LONG as u64, "{before} bytes before, {with} with it");
+    until("its memory is given back", || {
+        round(b"small");
+        thread::sleep(Duration::from_millis(30));
+        resident(reader, "") <= before + (1 << 20)
+    });
+    kill(reader);
+}
+
 #[test]
 fn an_idle_lane_costs_three_pages_and_few_descriptors() {
     const LANES: u64 = 100;

@@ -24,7 +24,9 @@ pub struct Mailbox {
     pub(super) lanes: Lanes,
     /// Found and handed out; acknowledged by the next call.
     pub(super) taken: Option<Taken>,
-    copied: Vec<u8>,
+    pub(super) copied: Vec<u8>,
+    /// Since when a long copy has been of no use.
+    pub(super) copy_idle_since: Option<Instant>,
     /// Passes and turns since connections were looked at.
     pub(super) since_service: u32,
     pub(super) armed: bool,
@@ -74,6 +76,7 @@ impl Mailbox {
             lanes: Lanes::default(),
             taken: None,
             copied: Vec::new(),
+            copy_idle_since: None,
             since_service: 0,
             armed: false,
             door,

@@ -274,7 +274,8 @@ impl Sender {
     }
 
     /// Readable when [`Sender::service`] has something to do: the reader's end, or, once armed,
-    /// room.
+    /// room. Another one after each hand-over to a successor: register it anew when a call returned
+    /// after the reader's end.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.connection.socket.as_fd()
     }

@@ -11,6 +11,9 @@ use crate::error::{Error, Result};
 use crate::lane::page::LEAST_LOG2;
 use crate::sys::bell;
 
+/// Bytes for the copy of a message that a mailbox keeps for the next one.
+const LONGEST_KEPT: usize = 64 << 10;
+
 impl Mailbox {
     /// How long a wait may last until there is something to do that no descriptor tells of.
     pub(super) fn nudge(&mut self) -> Option<Duration> {
@@ -23,7 +26,7 @@ impl Mailbox {
         let now = Instant::now();
         let after = self.options.give_back_after;
         let before = now.checked_sub(after)?;
-        let (mut later, mut wanting) = (false, Vec::new());
+        let (mut later, mut wanting) = (self.give_up_copy(now, before), Vec::new());
         let wanted = self.lanes.wanted.then(|| self.share());
         for lane in self.lanes.all() {
             later |= lane.ask_back(now, before, wanted);
@@ -37,6 +40,23 @@ impl Mailbox {
         self.lanes.wanted = !wanting.is_empty();
         wanting.into_iter().for_each(|slot| self.lend(slot));
         (later || self.lanes.wanted).then_some(after)
+    }
+
+    /// Frees the copy of a long message, when none that long has come since `before`. Returns
+    /// whether to look again.
+    fn give_up_copy(&mut self, now: Instant, before: Instant) -> bool {
+        if self.copied.capacity() <= LONGEST_KEPT {
+            return false;
+        }
+        // Nobody reads it any more: we were called again. Empty, it shows whether it is used.
+        if !self.copied.is_empty() {
+            self.copied.clear();
+            self.copy_idle_since = Some(now);
+        } else if self.copy_idle_since.is_some_and(|since| since <= before) {
+            self.copied = Vec::new();
+            return false;
+        }
+        true
     }
 
     /// Deals with connections, hang-ups and ends; waits for them up to `timeout`.
