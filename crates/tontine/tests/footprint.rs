@@ -108,7 +108,7 @@ fn a_long_message_leaves_no_copy_behind() {
     let before = resident(reader, "");
     round(&vec![5; LONG]);
     let with = resident(reader, "");
-    assert!(with > before + LONG as u64, "{before} bytes before, {with} with it");
+    assert!(with > before + LONG as u64 / 2, "{before} bytes before, {with} with it");
     until("its memory is given back", || {
         round(b"small");
         thread::sleep(Duration::from_millis(30));
