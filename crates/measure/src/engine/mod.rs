@@ -18,6 +18,7 @@ pub mod plan;
 pub mod repetitions;
 pub mod stop;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -69,6 +70,7 @@ pub fn run(
     let mut collector = Collector::new(plan);
     let mut failed_blocks = vec![0; plan.tasks.len()];
     let mut closed = vec![false; plan.tasks.len()];
+    let mut ledger = BTreeMap::new();
 
     clean_up();
     progress.began(plan.tasks.len() * plan.blocks);
@@ -80,9 +82,11 @@ pub fn run(
             let task = &plan.tasks[index];
             progress.invoking(task, block);
             let order = Order { task: task.clone(), block, samples: samples.cloned() };
+            let invoked = Instant::now();
             let Some((reply, earlier)) = invoke(launcher, &order, stop) else {
                 break 'run;
             };
+            *ledger.entry(task.experiment.clone()).or_default() += invoked.elapsed().as_secs_f64();
             match &reply.outcome {
                 Outcome::Skipped(_) => closed[index] = true,
                 Outcome::Failed(_) => {
@@ -110,6 +114,7 @@ pub fn run(
         order_seed: plan.seed,
         started: started.map_or_else(|_| String::new(), |stamp| stamp.to_string()),
         seconds: began.elapsed().as_secs_f64(),
+        ledger,
         size: plan.size,
         complete: !stop.requested(),
         cells,

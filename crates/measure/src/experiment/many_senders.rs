@@ -20,6 +20,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tontine::Error;
 use tontine::mailbox::{Options, Sender, Waiting};
 
+use super::explanation::Topic;
 use super::round_trip::{self, Stamps};
 use super::{Experiment, Params, Task, Variant};
 use crate::clock::Clock;
@@ -54,6 +55,10 @@ impl Experiment for ManySenders {
 
     fn summary(&self) -> &'static str {
         "What does the number of a mailbox's senders cost, and a send to a dead reader?"
+    }
+
+    fn topic(&self) -> Topic {
+        Topic::Messages
     }
 
     fn variants(&self) -> &'static [Variant] {

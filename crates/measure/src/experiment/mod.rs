@@ -7,6 +7,7 @@
 //! sources found.
 
 pub mod death_notice;
+pub mod explanation;
 pub mod liveness_check;
 pub mod many_senders;
 pub mod queue_with_check;
@@ -24,6 +25,7 @@ use crate::machine::topology::Topology;
 use crate::observe::Observed;
 use crate::size::Size;
 use crate::trouble::Result;
+use explanation::{Explanation, Topic};
 
 /// One thing that can be measured in several ways.
 pub trait Experiment: Sync {
@@ -31,6 +33,12 @@ pub trait Experiment: Sync {
     fn name(&self) -> &'static str;
     /// One line: the question that it answers.
     fn summary(&self) -> &'static str;
+    /// The page of the report that it belongs to.
+    fn topic(&self) -> Topic;
+    /// What it is, for somebody who meets the topic for the first time.
+    fn explanation(&self) -> &'static Explanation {
+        &explanation::NOT_YET
+    }
     /// The ways in which it is measured.
     fn variants(&self) -> &'static [Variant];
     /// What `variant` is asked on this machine in a run of this size: one parameter set a cell. A

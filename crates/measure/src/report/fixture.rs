@@ -80,6 +80,7 @@ fn made() -> Results {
         order_seed: 4_242,
         started: "2026-01-02T03:04:05Z".into(),
         seconds: 431.7,
+        ledger: std::collections::BTreeMap::new(),
         size: Size::Default,
         complete: true,
         cells,

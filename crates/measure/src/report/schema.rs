@@ -22,6 +22,9 @@ pub struct Results {
     pub started: String,
     /// Seconds that the run took.
     pub seconds: f64,
+    /// Seconds that the invocations of each experiment took; empty in files of older builds.
+    #[serde(default)]
+    pub ledger: BTreeMap<String, f64>,
     /// `quick`, `default` or `full`.
     pub size: crate::size::Size,
     /// False where the run was interrupted.

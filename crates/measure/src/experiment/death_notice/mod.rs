@@ -17,6 +17,7 @@ mod doomed;
 mod mailbox;
 mod spinning;
 
+use super::explanation::Topic;
 use super::{Experiment, Params, Task, Variant};
 use crate::clock::Clock;
 use crate::clock::offset::Band;
@@ -38,6 +39,10 @@ impl Experiment for DeathNotice {
 
     fn summary(&self) -> &'static str {
         "How long after a process's death does each mechanism tell?"
+    }
+
+    fn topic(&self) -> Topic {
+        Topic::Death
     }
 
     fn variants(&self) -> &'static [Variant] {

@@ -18,6 +18,7 @@ pub mod tried;
 pub mod ways;
 pub mod word;
 
+use super::explanation::Topic;
 use super::{Experiment, Params, Task, Variant};
 use crate::clock::Clock;
 use crate::machine::topology::Topology;
@@ -45,6 +46,10 @@ impl Experiment for LivenessCheck {
 
     fn summary(&self) -> &'static str {
         "What does it cost to ask whether a process is alive, and when is the answer wrong?"
+    }
+
+    fn topic(&self) -> Topic {
+        Topic::Death
     }
 
     fn variants(&self) -> &'static [Variant] {

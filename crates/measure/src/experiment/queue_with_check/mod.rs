@@ -11,6 +11,7 @@ pub mod ring;
 
 use std::time::{Duration, Instant};
 
+use super::explanation::Topic;
 use super::liveness_check::check::{Check, Nothing, means_of};
 use super::liveness_check::monitored::{Home, Monitored};
 use super::liveness_check::ways;
@@ -69,6 +70,10 @@ impl Experiment for QueueWithCheck {
 
     fn summary(&self) -> &'static str {
         "How much of a queue's throughput does a liveness check inside every send cost?"
+    }
+
+    fn topic(&self) -> Topic {
+        Topic::Death
     }
 
     fn variants(&self) -> &'static [Variant] {

@@ -6,6 +6,7 @@
 //! It times one message at a time, hot: neither throughput nor waking after a pause.
 
 use crate::clock::Clock;
+use crate::experiment::explanation::Topic;
 use crate::experiment::{Experiment, Params, Task, Variant};
 use crate::machine::topology::{Placement, Topology};
 use crate::mechanism;
@@ -57,6 +58,10 @@ impl Experiment for RoundTrip {
 
     fn summary(&self) -> &'static str {
         "How long is one message under way, by each mechanism between threads and processes?"
+    }
+
+    fn topic(&self) -> Topic {
+        Topic::Messages
     }
 
     fn variants(&self) -> &'static [Variant] {

@@ -26,6 +26,7 @@ use self::handler::Waiting;
 use self::sender::Call;
 use self::stamps::Stamps;
 use self::tally::Tally;
+use super::explanation::Topic;
 use super::{Experiment, Params, Task, Variant};
 use crate::clock::Clock;
 use crate::clock::offset::Band;
@@ -70,6 +71,10 @@ impl Experiment for SignalDelivery {
 
     fn summary(&self) -> &'static str {
         "Has a signal arrived when kill returns, and how long does it take?"
+    }
+
+    fn topic(&self) -> Topic {
+        Topic::Signals
     }
 
     fn variants(&self) -> &'static [Variant] {

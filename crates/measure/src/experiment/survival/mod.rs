@@ -40,6 +40,7 @@ mod zeromq;
 
 use std::time::Duration;
 
+use super::explanation::Topic;
 use super::{Experiment, Params, Task, Variant};
 use crate::clock::Clock;
 use crate::machine::topology::Topology;
@@ -64,6 +65,10 @@ impl Experiment for Survival {
 
     fn summary(&self) -> &'static str {
         "Of N random kills of either end: is the survivor wedged, what is torn, what is lost?"
+    }
+
+    fn topic(&self) -> Topic {
+        Topic::Death
     }
 
     fn variants(&self) -> &'static [Variant] {

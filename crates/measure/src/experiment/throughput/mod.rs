@@ -28,6 +28,7 @@ mod zeromq;
 
 use std::time::Duration;
 
+use super::explanation::Topic;
 use super::{Experiment, Params, Task, Variant};
 use crate::clock::Clock;
 use crate::machine::topology::Topology;
@@ -55,6 +56,10 @@ impl Experiment for Throughput {
 
     fn summary(&self) -> &'static str {
         "How many messages and bytes a second stream from senders to one receiver?"
+    }
+
+    fn topic(&self) -> Topic {
+        Topic::Messages
     }
 
     fn variants(&self) -> &'static [Variant] {
