@@ -8,10 +8,11 @@ mod coverage;
 mod crash;
 mod header;
 mod invocation;
+mod ledger;
 mod tidy;
 mod twins;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -49,6 +50,14 @@ enum Chore {
     },
     /// Compare round trips and liveness checks with plain C programs that do the same
     Twins,
+    /// Write the seconds of a run of everything into docs/ledger.md
+    Ledger {
+        /// The run's results.json
+        results: PathBuf,
+        /// Write nothing; fail where the page and the run disagree
+        #[arg(long)]
+        check: bool,
+    },
     /// Explore what a kill leaves of the peers, and write the table of docs/survival.md
     Crash {
         /// Kill at every instruction, not once a class
@@ -74,6 +83,7 @@ fn main() -> ExitCode {
         Chore::Coverage { check } => coverage::run(check),
         Chore::Aa { comparisons } => aa::run(comparisons),
         Chore::Twins => twins::run(),
+        Chore::Ledger { results, check } => ledger::run(Path::new("."), &results, check),
         Chore::Crash { full, minutes, afresh } => {
             crash::run(full, minutes.map(|minutes| Duration::from_secs(60 * minutes)), afresh)
         }

@@ -6,6 +6,7 @@
 //! proper, with intervals, are in [`crate::experiment`]; a reproduction feeds no report.
 
 pub mod seed_000;
+pub mod seed_001;
 pub mod seed_002;
 pub mod seed_004;
 
@@ -48,7 +49,7 @@ const SEEDS: &[Seed] = &[
         number: "001",
         title: "Parallelizing signal handling and process management in OSF/1",
         file: "001_eea79c693d64053d.txt",
-        how: How::Later("the user-space Unix (`tontine unix`)"),
+        how: How::Run(seed_001::reproduce),
     },
     Seed {
         number: "002",
