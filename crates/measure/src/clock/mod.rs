@@ -15,9 +15,10 @@
 
 pub mod offset;
 
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// How long a calibration watches both clocks.
+/// How long a calibration watches both clocks at least.
 const CALIBRATION: Duration = Duration::from_millis(10);
 /// Looks at both clocks at each end of a calibration; the tightest counts.
 const BRACKETS: usize = 16;
@@ -38,10 +39,26 @@ pub enum Source {
     Monotonic,
 }
 
+/// The system's time and the counter at the same moment.
+#[derive(Debug, Clone, Copy)]
+struct Moment {
+    time: Instant,
+    ticks: u64,
+}
+
+/// This process's calibration, and when it began.
+static CALIBRATED: OnceLock<(Clock, Moment)> = OnceLock::new();
+
 impl Clock {
-    /// The best source that this machine has, calibrated now (10 ms).
+    /// The best source that this machine has, calibrated once in a process (10 ms).
     pub fn calibrated() -> Self {
-        if counter_is_invariant() { Self::counter() } else { Self::monotonic() }
+        let calibrate = || {
+            let mut clock = Self { source: Source::Counter, ns_per_tick: 1.0 };
+            let began = clock.moment();
+            clock.ns_per_tick = clock.ns_per_tick_since(began);
+            (clock, began)
+        };
+        if counter_is_invariant() { CALIBRATED.get_or_init(calibrate).0 } else { Self::monotonic() }
     }
 
     /// `CLOCK_MONOTONIC`.
@@ -49,22 +66,19 @@ impl Clock {
         Self { source: Source::Monotonic, ns_per_tick: 1.0 }
     }
 
-    fn counter() -> Self {
-        let mut clock = Self { source: Source::Counter, ns_per_tick: 1.0 };
-        let (began, from) = clock.bracketed();
-        while began.elapsed() < CALIBRATION {
+    /// Length of a tick from `began` until now, or until [`CALIBRATION`] has passed.
+    fn ns_per_tick_since(&self, began: Moment) -> f64 {
+        while began.time.elapsed() < CALIBRATION {
             std::hint::spin_loop();
         }
-        let (ended, to) = clock.bracketed();
-        let ticks = to.wrapping_sub(from) as f64;
-        clock.ns_per_tick = ended.duration_since(began).as_nanos() as f64 / ticks;
-        clock
+        let now = self.moment();
+        let ticks = now.ticks.wrapping_sub(began.ticks) as f64;
+        now.time.duration_since(began.time).as_nanos() as f64 / ticks
     }
 
-    /// The system's time and the counter at the same moment: the middle of the tightest of
-    /// [`BRACKETS`] pairs of stamps around a look at the time. A preemption between the two would
-    /// spoil every conversion; it is not in all brackets.
-    fn bracketed(&self) -> (Instant, u64) {
+    /// Now: the middle of the tightest of [`BRACKETS`] pairs of stamps around a look at the time. A
+    /// preemption between the two would spoil every conversion; it is not in all brackets.
+    fn moment(&self) -> Moment {
         let bracket = || {
             let before = self.start();
             let time = Instant::now();
@@ -78,7 +92,7 @@ impl Clock {
             }
         }
         let (width, time, before) = tightest;
-        (time, before.wrapping_add(width / 2))
+        Moment { time, ticks: before.wrapping_add(width / 2) }
     }
 
     /// What is read.
@@ -131,12 +145,15 @@ impl Clock {
         self.ns(pairs[500].cast_signed())
     }
 
-    /// How much the length of a tick has changed since this calibration, as a share. Where the
-    /// system's own clock *is* the counter this checks the conversion and no more.
+    /// How much longer a tick was on average, from the calibration until now, than the calibration
+    /// says, as a share. Where the system's own clock *is* the counter this checks the conversion
+    /// and no more.
     pub fn drift(&self) -> f64 {
-        match self.source {
-            Source::Counter => Self::counter().ns_per_tick / self.ns_per_tick - 1.0,
-            Source::Monotonic => 0.0,
+        match (self.source, CALIBRATED.get()) {
+            (Source::Counter, Some(&(clock, began))) => {
+                self.ns_per_tick_since(began) / clock.ns_per_tick - 1.0
+            }
+            _ => 0.0,
         }
     }
 }
