@@ -86,11 +86,12 @@ pub(crate) struct Measure {
     #[arg(value_name = "NAME", conflicts_with = "as_published")]
     pub(crate) names: Vec<String>,
 
-    /// A look, in under 4 minutes: 6 invocations a cell.
+    /// A look, in under 4 minutes: 6 invocations a cell, 2 where one takes seconds.
     #[arg(long, conflicts_with = "full")]
     pub(crate) quick: bool,
 
-    /// Everything at full size: 20 invocations a cell; says in advance how long.
+    /// Everything at full size: 20 invocations a cell, 6 where one takes seconds; says in advance
+    /// how long.
     #[arg(long)]
     pub(crate) full: bool,
 

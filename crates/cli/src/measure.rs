@@ -34,7 +34,7 @@ pub(crate) fn measure(asked: &Measure) -> Result<ExitCode, Refusal> {
     let mut plan =
         Plan::new(tasks, size, asked.order_seed.unwrap_or_else(engine::plan::fresh_seed));
     if let Some(invocations) = asked.invocations {
-        plan.blocks = invocations.into();
+        plan = plan.with_invocations(invocations.into());
     }
     writable(&asked.out)?;
     let samples = asked.samples.as_deref().map(samples_folder).transpose()?;
@@ -43,7 +43,7 @@ pub(crate) fn measure(asked: &Measure) -> Result<ExitCode, Refusal> {
     if size == Size::Full {
         announce(&plan, &launcher, &stop);
     }
-    let mut show = Show::new(plan.blocks);
+    let mut show = Show::new();
     let results = engine::run(&plan, &launcher, samples.as_ref(), &stop, &mut show);
     publish(&results, asked)?;
     Ok(status(&results, &stop))

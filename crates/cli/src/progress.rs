@@ -6,26 +6,26 @@ use std::io::{self, IsTerminal, Write};
 use indicatif::{ProgressBar, ProgressStyle};
 use tontine_measure::engine::Progress;
 use tontine_measure::engine::invoked::Outcome;
+use tontine_measure::engine::plan::Plan;
 use tontine_measure::experiment::Task;
 
 /// A bar on a terminal, a line a cell elsewhere.
 pub(crate) struct Show {
     bar: ProgressBar,
     terminal: bool,
-    /// Invocations of each cell that are still to come.
+    /// Invocations of each task that are still to come.
     left: HashMap<String, usize>,
-    blocks: usize,
 }
 
 impl Show {
-    /// For a run of `blocks` invocations a cell.
-    pub(crate) fn new(blocks: usize) -> Self {
+    /// For a run that has not begun.
+    pub(crate) fn new() -> Self {
         let bar = ProgressBar::no_length();
         let style = "{bar:32} {pos}/{len} invocations, {eta} left  {wide_msg}";
         if let Ok(style) = ProgressStyle::with_template(style) {
             bar.set_style(style);
         }
-        Self { bar, terminal: io::stderr().is_terminal(), left: HashMap::new(), blocks }
+        Self { bar, terminal: io::stderr().is_terminal(), left: HashMap::new() }
     }
 
     fn say(&self, line: &str) {
@@ -39,9 +39,15 @@ impl Show {
 }
 
 impl Progress for Show {
-    fn began(&mut self, invocations: usize) {
-        self.bar.set_length(invocations as u64);
-        self.say(&format!("{invocations} invocations, {} a cell", self.blocks));
+    fn began(&mut self, plan: &Plan) {
+        let each: Vec<usize> = (0..plan.tasks.len()).map(|task| plan.invocations(task)).collect();
+        self.left = plan.tasks.iter().map(ToString::to_string).zip(each.iter().copied()).collect();
+        self.bar.set_length(plan.in_all() as u64);
+        let a_cell = match (each.iter().min(), each.iter().max()) {
+            (Some(fewest), Some(most)) if fewest < most => format!("{fewest} to {most}"),
+            (_, most) => most.copied().unwrap_or(0).to_string(),
+        };
+        self.say(&format!("{} invocations, {a_cell} a cell", plan.in_all()));
     }
 
     fn invoking(&mut self, task: &Task, _block: usize) {
@@ -51,7 +57,7 @@ impl Progress for Show {
     fn invoked(&mut self, task: &Task, outcome: &Outcome, left_out: usize) {
         self.bar.inc(1 + left_out as u64);
         let name = task.to_string();
-        let left = self.left.entry(name.clone()).or_insert(self.blocks);
+        let left = self.left.entry(name.clone()).or_default();
         *left = left.saturating_sub(1 + left_out);
         let left = *left;
         match outcome {

@@ -16,9 +16,14 @@ pub enum Size {
 }
 
 impl Size {
-    /// Invocations of each cell.
+    /// Invocations of each cell, unless its experiment wants another number.
     pub fn invocations(self) -> usize {
         self.pick(6, 10, 20)
+    }
+
+    /// Invocations of each cell whose invocation takes seconds: whole builds, sessions, containers.
+    pub fn macro_invocations(self) -> usize {
+        self.pick(2, 3, 6)
     }
 
     /// Round trips timed in one invocation, where nobody sleeps.

@@ -13,6 +13,9 @@ use crate::stats::interval::{CONFIDENCE, Interval};
 use crate::stats::summary::Summary;
 use crate::stats::{diagnose, mean, order, ratio};
 
+/// From so many invocations their smallest and largest hold the median with 95 % at least.
+const FEWEST_FOR_ORDER: usize = 6;
+
 /// Change of a tick's length over an invocation, as a share, from which figures are doubtful.
 const CLOCK_DRIFT: f64 = 0.001;
 
@@ -218,15 +221,18 @@ impl Gathered {
         let standing: Vec<f64> =
             invocations.iter().map(|one| standing(&figure, &one.summary)).collect();
         let main = order::median_interval(&standing);
+        // Fewer than six have no exact interval of their median; of their mean they have Student's.
+        let shown = main.or_else(|| mean::kalibera_jones(&standing));
         let mut cell = blank(task);
         cell.published = published(&task.experiment, &task.variant, &figure.metric, &task.params);
         cell.metric = figure.metric;
         cell.unit = figure.unit;
         cell.status = Status::Ok;
         cell.statistic = figure.statistic;
-        cell.estimate = main.map(|interval| interval.estimate).or_else(|| order::median(&standing));
-        cell.low = main.map(|interval| interval.low);
-        cell.high = main.map(|interval| interval.high);
+        cell.estimate =
+            shown.map(|interval| interval.estimate).or_else(|| order::median(&standing));
+        cell.low = shown.map(|interval| interval.low);
+        cell.high = shown.map(|interval| interval.high);
         cell.achieved = main.map(|interval| interval.achieved);
         cell.mean = mean::kalibera_jones(&of(|summary| summary.mean)).map(estimate);
         cell.trimmed_mean = mean::kalibera_jones(&of(|summary| summary.trimmed_mean)).map(estimate);
@@ -272,11 +278,9 @@ impl Gathered {
         }
         notes.extend(spoilt(invocations));
         if let Some(why) = &self.skipped {
-            notes.push(format!("no interval: skipped after {all} invocations: {why}"));
-        } else if standing.len() < 6 {
-            let count = standing.len();
-            notes.push(format!("no interval: {count} invocations, at least 6 are needed"));
+            notes.push(format!("skipped after {all} invocations: {why}"));
         }
+        notes.extend(few(standing.len()));
         let (failed, repeated) = (self.failures.len(), self.repeated.len());
         if failed > 0 {
             notes.push(format!("{failed} invocations failed: {}", self.failures[0]));
@@ -286,6 +290,22 @@ impl Gathered {
             notes.push(format!("{repeated} invocations succeeded only when repeated: {why}"));
         }
         notes
+    }
+}
+
+/// What has to be said of a figure from so few invocations that its interval is no exact one.
+fn few(invocations: usize) -> Option<String> {
+    match invocations {
+        0 | 1 => Some("no interval: 1 invocation".into()),
+        2..FEWEST_FOR_ORDER => {
+            // All lie on one side of the middle with probability 2 · ½ⁿ.
+            let held = 100.0 * (1.0 - 0.5_f64.powi(invocations as i32 - 1));
+            Some(format!(
+                "few invocations: {invocations}; mean with Student's interval, which takes them as \
+                 normally distributed (from the smallest to the largest: {held:.0} % for the median)"
+            ))
+        }
+        _ => None,
     }
 }
 
@@ -414,6 +434,30 @@ mod tests {
         let (cells, _, _) = collector.finish();
         assert_eq!((cells[0].status, cells[0].low), (Status::Ok, None));
         assert!(cells[0].notes.iter().any(|note| note.ends_with("fork: EAGAIN")), "{cells:?}");
+    }
+
+    #[test]
+    fn few_invocations_have_students_interval_and_say_so() {
+        let plan = plan();
+        let mut collector = Collector::new(&plan);
+        for (block, figure) in [1.0, 2.0, 6.0].into_iter().enumerate() {
+            collector.add(0, block, None, reply(figure, "dead", ""));
+        }
+        let (cells, _, _) = collector.finish();
+        let cell = &cells[0];
+        assert_eq!(cell.estimate, Some(3.0), "the mean: its interval is the mean's");
+        // t(0.975, 2) · s/√n = 4.302653 · √7/√3.
+        let half = 4.302_653 * 7.0_f64.sqrt() / 3.0_f64.sqrt();
+        assert!((cell.high.expect("an interval") - 3.0 - half).abs() < 1e-4, "{cell:?}");
+        assert!((cell.low.expect("an interval") - 3.0 + half).abs() < 1e-4, "{cell:?}");
+        assert_eq!(cell.achieved, None, "no order statistics have it");
+        assert!(
+            cell.notes.iter().any(|note| note.starts_with("few invocations: 3")
+                && note.contains("Student")
+                && note.contains("75 %")),
+            "{:?}",
+            cell.notes
+        );
     }
 
     #[test]

@@ -22,9 +22,9 @@ const AROUND_SECONDS: f64 = 1.0;
 /// Tasks that are skipped or fail in the pilot count as nothing: the run will leave them out.
 pub fn seconds(plan: &Plan, pilot: Pilot<'_>) -> Option<f64> {
     let mut total = AROUND_SECONDS;
-    for task in &plan.tasks {
+    for (index, task) in plan.tasks.iter().enumerate() {
         match invocation(task, plan.size, pilot) {
-            Ok(seconds) => total += seconds * plan.blocks as f64,
+            Ok(seconds) => total += seconds * plan.invocations(index) as f64,
             Err(Without::Unmeasurable(_)) => {}
             Err(Without::Stopped) => return None,
         }

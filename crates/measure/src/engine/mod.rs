@@ -2,7 +2,7 @@
 //!
 //! [`plan::Plan`] is what was asked for: tasks, size, order. [`run`] goes through it block by
 //! block; a block is every task once, in random order, so that a machine that drifts spoils all
-//! cells alike. Each invocation is a new process ([`launch`]) that receives a task, runs it
+//! cells alike. A task whose invocations take seconds has fewer, spread evenly over the blocks. Each invocation is a new process ([`launch`]) that receives a task, runs it
 //! ([`invoked`]) and replies with summaries. [`collect`] turns the replies into cells. [`stop`]
 //! lets Ctrl-C end it all cleanly.
 //!
@@ -37,8 +37,8 @@ const FAILED_BLOCKS: usize = 2;
 
 /// Told what the engine is doing. All methods have a default that ignores it.
 pub trait Progress {
-    /// The run begins; `invocations` will be made at most.
-    fn began(&mut self, _invocations: usize) {}
+    /// The run begins: what `plan` says will be done at most.
+    fn began(&mut self, _plan: &Plan) {}
     /// `task` begins, as invocation number `done` of the run.
     fn invoking(&mut self, _task: &Task, _block: usize) {}
     /// An invocation of `task` ended; `left_out` more of it will not be made.
@@ -73,8 +73,8 @@ pub fn run(
     let mut ledger = BTreeMap::new();
 
     clean_up();
-    progress.began(plan.tasks.len() * plan.blocks);
-    'run: for block in 0..plan.blocks {
+    progress.began(plan);
+    'run: for block in 0..plan.blocks() {
         for index in plan.order(block) {
             if closed[index] {
                 continue;
@@ -95,7 +95,7 @@ pub fn run(
                 }
                 Outcome::Measured(_) => {}
             }
-            let left_out = if closed[index] { plan.blocks - block - 1 } else { 0 };
+            let left_out = if closed[index] { plan.left_after(index, block) } else { 0 };
             progress.invoked(task, &reply.outcome, left_out);
             collector.add(index, block, earlier, reply);
         }

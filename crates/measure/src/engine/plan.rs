@@ -13,10 +13,10 @@ use crate::size::Size;
 /// Tasks, how often, and in which order.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// What to run, each once a block.
+    /// What to run, each at most once a block.
     pub tasks: Vec<Task>,
-    /// How many blocks: the invocations of each cell.
-    pub blocks: usize,
+    /// How often to run each task, in their order.
+    invocations: Vec<usize>,
     /// How much an invocation measures.
     pub size: Size,
     /// Seed of the order.
@@ -24,9 +24,35 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// A plan for `tasks` with as many blocks as `size` wants.
+    /// A plan for `tasks` with as many invocations of each as its experiment wants at `size`.
     pub fn new(tasks: Vec<Task>, size: Size, seed: u64) -> Self {
-        Self { tasks, blocks: size.invocations(), size, seed }
+        let wanted = |task: &Task| {
+            experiment::find(&task.experiment)
+                .map_or(size.invocations(), |experiment| experiment.invocations(size))
+        };
+        let invocations = tasks.iter().map(wanted).collect();
+        Self { tasks, invocations, size, seed }
+    }
+
+    /// The same with `invocations` of every task.
+    #[must_use]
+    pub fn with_invocations(self, invocations: usize) -> Self {
+        Self { invocations: vec![invocations; self.tasks.len()], ..self }
+    }
+
+    /// How many blocks there are: as many as the task with most invocations has.
+    pub fn blocks(&self) -> usize {
+        self.invocations.iter().copied().max().unwrap_or(0)
+    }
+
+    /// How often task number `index` is run.
+    pub fn invocations(&self, index: usize) -> usize {
+        self.invocations[index]
+    }
+
+    /// All invocations of all tasks.
+    pub fn in_all(&self) -> usize {
+        self.invocations.iter().sum()
     }
 
     /// The order of the tasks in one block, as indices: the same for the same seed.
@@ -35,7 +61,21 @@ impl Plan {
         random.set_stream(block as u64);
         let mut order: Vec<usize> = (0..self.tasks.len()).collect();
         order.shuffle(&mut random);
+        order.retain(|&index| self.takes_part(index, block));
         order
+    }
+
+    /// How often task number `index` would still run after `block`.
+    pub fn left_after(&self, index: usize, block: usize) -> usize {
+        (block + 1..self.blocks()).filter(|&later| self.takes_part(index, later)).count()
+    }
+
+    /// A task with fewer invocations than there are blocks is spread over the run: each of its
+    /// invocations stands in the middle of an equal share of the blocks, so that a machine that
+    /// drifts spoils it like any other.
+    fn takes_part(&self, index: usize, block: usize) -> bool {
+        let (all, own) = (self.blocks(), self.invocations[index]);
+        (0..own).any(|number| (2 * number + 1) * all / (2 * own) == block)
     }
 }
 
@@ -185,13 +225,34 @@ mod tests {
 
     #[test]
     fn every_block_holds_every_task_once_and_the_seed_fixes_the_order() {
-        let plan = Plan::new(chosen(&[]).expect("all"), Size::Quick, 7);
-        for block in 0..plan.blocks {
+        let plan = Plan::new(chosen(&[]).expect("all"), Size::Quick, 7).with_invocations(6);
+        for block in 0..plan.blocks() {
             let mut order = plan.order(block);
             assert_eq!(order, plan.order(block));
             order.sort_unstable();
             assert_eq!(order, (0..plan.tasks.len()).collect::<Vec<_>>());
         }
         assert_ne!(plan.order(0), plan.order(1), "blocks are shuffled independently");
+    }
+
+    #[test]
+    fn a_task_with_fewer_invocations_is_spread_over_the_blocks() {
+        let mut plan = Plan::new(chosen(&["round-trip/pipe"]).expect("exists"), Size::Quick, 7);
+        plan.tasks = vec![plan.tasks[0].clone(); 4];
+        plan.invocations = vec![10, 3, 2, 1];
+        assert_eq!((plan.blocks(), plan.in_all()), (10, 16));
+        let blocks_of = |index: usize| -> Vec<usize> {
+            (0..plan.blocks()).filter(|&block| plan.order(block).contains(&index)).collect()
+        };
+        assert_eq!(blocks_of(0), (0..10).collect::<Vec<_>>());
+        assert_eq!(blocks_of(1), [1, 5, 8]);
+        assert_eq!(blocks_of(2), [2, 7]);
+        assert_eq!(blocks_of(3), [5]);
+        assert_eq!([0, 1, 5, 8].map(|block| plan.left_after(1, block)), [3, 2, 1, 0]);
+        for (own, all) in (1..=20).flat_map(|own| (own..=20).map(move |all| (own, all))) {
+            plan.invocations = vec![all, own, all, all];
+            let parts = (0..all).filter(|&block| plan.takes_part(1, block)).count();
+            assert_eq!(parts, own, "of {all} blocks");
+        }
     }
 }

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::engine::invoked::{Figure, STRETCHES};
 use crate::engine::pilot::{Pilot, Trial, Without};
-use crate::experiment::Task;
+use crate::experiment::{self, Task};
 use crate::size::Size;
 use crate::stats::order;
 use crate::stats::plan::{Components, Costs, Plan};
@@ -91,9 +91,13 @@ fn judge(task: &Task, precision: f64, small: &[Trial], large: &[Trial]) -> Optio
     let iterations = plan.iterations as f64 * stretch;
     let each = line.invocation + iterations * line.iteration;
     let share = |variance: f64| variance.sqrt() / components.mean.abs();
+    let invocations = |size: Size| {
+        experiment::find(&task.experiment)
+            .map_or(size.invocations(), |experiment| experiment.invocations(size))
+    };
     let reached = |size: Size, operations: f64| {
         components
-            .half_width(operations / stretch, size.invocations())
+            .half_width(operations / stretch, invocations(size))
             .map_or(f64::NAN, |width| width / components.mean.abs())
     };
     Some(Advice {

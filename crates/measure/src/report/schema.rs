@@ -66,7 +66,7 @@ pub struct Cell {
     pub status: Status,
     /// The reason, where it is not `ok`.
     pub why: Option<String>,
-    /// Middle of the invocations' figures.
+    /// Middle of the invocations' figures; of two to five their mean.
     pub estimate: Option<f64>,
     /// Lower end of the interval.
     pub low: Option<f64>,
@@ -74,9 +74,11 @@ pub struct Cell {
     pub high: Option<f64>,
     /// Which figure of an invocation stands for it.
     pub statistic: Statistic,
-    /// Confidence that the interval has at least; the exact one is in `achieved`.
+    /// Confidence that the interval has at least; for order statistics, the exact one is in
+    /// `achieved`.
     pub confidence: f64,
-    /// Coverage that the order statistics achieve with this many invocations.
+    /// Coverage that the order statistics achieve with this many invocations; `None` where there
+    /// are fewer than six, and the interval is Student's for the mean.
     pub achieved: Option<f64>,
     /// Mean with the interval of Kalibera and Jones.
     pub mean: Option<Estimate>,

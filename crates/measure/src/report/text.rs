@@ -102,7 +102,9 @@ pub(super) fn notes(cell: &Cell) -> String {
 /// The doubts among the notes.
 fn doubts(cell: &Cell) -> String {
     let doubtful = |note: &&String| {
-        ["unstable:", "no interval:"].iter().any(|start| note.starts_with(start))
+        ["unstable:", "skipped after", "no interval:", "few invocations:"]
+            .iter()
+            .any(|start| note.starts_with(start))
             || note.contains("invocations failed")
             || note.contains("only when repeated")
     };

@@ -62,7 +62,9 @@ fn median() -> Markup {
             "and "
             "fifteenth (95.9 %). p99 is treated in the same way: it is the median of the "
             "invocations' 99th "
-            "percentiles, which is not the 99th percentile of all samples."
+            "percentiles, which is not the 99th percentile of all samples. Where an invocation takes "
+            "seconds there are fewer than six, of which no two hold the middle so often: their row "
+            "shows the mean with the interval below, and says so."
         }
     }
 }
