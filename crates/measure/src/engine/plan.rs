@@ -27,8 +27,9 @@ impl Plan {
     /// A plan for `tasks` with as many invocations of each as its experiment wants at `size`.
     pub fn new(tasks: Vec<Task>, size: Size, seed: u64) -> Self {
         let wanted = |task: &Task| {
-            experiment::find(&task.experiment)
-                .map_or(size.invocations(), |experiment| experiment.invocations(size))
+            experiment::find(&task.experiment).map_or(size.invocations(), |experiment| {
+                experiment.invocations(&task.variant, size)
+            })
         };
         let invocations = tasks.iter().map(wanted).collect();
         Self { tasks, invocations, size, seed }

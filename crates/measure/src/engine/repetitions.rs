@@ -93,7 +93,7 @@ fn judge(task: &Task, precision: f64, small: &[Trial], large: &[Trial]) -> Optio
     let share = |variance: f64| variance.sqrt() / components.mean.abs();
     let invocations = |size: Size| {
         experiment::find(&task.experiment)
-            .map_or(size.invocations(), |experiment| experiment.invocations(size))
+            .map_or(size.invocations(), |experiment| experiment.invocations(&task.variant, size))
     };
     let reached = |size: Size, operations: f64| {
         components

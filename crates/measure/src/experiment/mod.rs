@@ -53,8 +53,8 @@ pub trait Experiment: Sync {
     /// How many operations one invocation of `variant` makes at `size`; its time grows linearly
     /// with them.
     fn operations(&self, variant: &str, size: Size) -> usize;
-    /// How many invocations a cell gets at `size`, where the user names no number.
-    fn invocations(&self, size: Size) -> usize {
+    /// How many invocations a cell of `variant` gets at `size`, where the user names no number.
+    fn invocations(&self, _variant: &str, size: Size) -> usize {
         size.invocations()
     }
     /// Removes what invocations that were killed left in the file system. Called before and after a
