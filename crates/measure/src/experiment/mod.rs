@@ -9,6 +9,7 @@
 pub mod death_notice;
 pub mod explanation;
 pub mod liveness_check;
+pub mod lost_signals;
 pub mod many_senders;
 pub mod queue_with_check;
 pub mod round_trip;
@@ -116,6 +117,7 @@ pub fn all() -> &'static [&'static dyn Experiment] {
         &liveness_check::LivenessCheck,
         &queue_with_check::QueueWithCheck,
         &signal_delivery::SignalDelivery,
+        &lost_signals::LostSignals,
     ]
 }
 
