@@ -12,6 +12,7 @@ pub mod liveness_check;
 pub mod lost_signals;
 pub mod many_senders;
 pub mod queue_with_check;
+pub mod reentrancy;
 pub mod round_trip;
 pub mod signal_delivery;
 pub mod survival;
@@ -118,6 +119,7 @@ pub fn all() -> &'static [&'static dyn Experiment] {
         &queue_with_check::QueueWithCheck,
         &signal_delivery::SignalDelivery,
         &lost_signals::LostSignals,
+        &reentrancy::Reentrancy,
     ]
 }
 
