@@ -176,8 +176,8 @@ impl Scene {
             Peer::Child(self.child.pid()).check()?;
             if since.elapsed() > PATIENCE {
                 return Err(Trouble::fail(format!(
-                    "expected the receiver's threads to handle {handled} signals and to rest within \
-                     {PATIENCE:?}; they did not: is the machine overloaded?"
+                    "expected the receiver's threads to handle {handled} signals and to rest \
+                     within {PATIENCE:?}; they did not: is the machine overloaded?"
                 )));
             }
             std::thread::sleep(BETWEEN_LOOKS);

@@ -37,8 +37,8 @@ pub(super) const EXPLANATION: Explanation = Explanation {
          one may spin instead of sleeping). Each handler writes down which thread it ran in. \
          thread-directed: the same, and tgkill names the four threads in turn.",
     ],
-    timing: "Nothing is timed; events are counted. Sender and receiver are pinned to the processors \
-             of the placement, except the four threads, which run where the kernel puts them. No \
+    timing: "Nothing is timed; events are counted. Sender and receiver are pinned to the \
+             processors of the placement, except the four threads, which run where the kernel puts them. No \
              count rests on a deadline: a thread that neither answers nor sleeps for five seconds \
              fails the row.",
     found: "The source (003) says of its first program, a handler and a loop over pause, that a \
@@ -52,8 +52,8 @@ pub(super) const EXPLANATION: Explanation = Explanation {
               Acknowledged, a lost signal is a missed wake-up. In bursts almost all loss is \
               merging: merged is the share that reached nobody because the same signal was pending \
               already. lost beyond merged are handler runs that the loop did not tell apart: the \
-              handler ran twice before the loop looked once. A share of 0 of handler-pause as it is \
-              does not say that the program is right, only that the gap, some tens of nanoseconds, \
+              handler ran twice before the loop looked once. A share of 0 of handler-pause as it \
+              is does not say that the program is right, only that the gap, some tens of nanoseconds, \
               was not hit: the signal takes longer to arrive than the thread to reach pause. \
               main_thread: share of signals that the main thread took; same_thread: share taken by \
               the thread that took the one before; own_thread: share taken by the thread that \

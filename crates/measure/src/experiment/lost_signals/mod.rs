@@ -2,8 +2,8 @@
 //! sleep on though one had come? [`LostSignals`].
 //!
 //! [`receiver`] is a process whose second thread waits for signals in one of four ways; [`sender`]
-//! sends them, one after the other as each is acknowledged, or many at once. [`directed`] asks which
-//! of several threads gets a signal that is sent to the process.
+//! sends them, one after the other as each is acknowledged, or many at once. [`directed`] asks
+//! which of several threads gets a signal that is sent to the process.
 //!
 //! What it does not do: time a delivery (`signal-delivery`), or count signals a second
 //! (`signal-throughput`).

@@ -82,7 +82,7 @@ impl Desk {
         let at = self.told.load(Ordering::Relaxed) as usize;
         if let Some(verdict) = self.verdicts.get(at) {
             verdict.store(if right { 1 } else { 2 }, Ordering::Relaxed);
-            // SYNC reentrancy-told: pairs with `Desk::corrupted`; the verdict comes before.
+            // SYNC reentrancy-told: pairs with `Desk::told`; the verdict comes before.
             self.told.store(at as u32 + 1, Ordering::Release);
         }
     }
