@@ -9,8 +9,10 @@
 pub mod death_notice;
 pub mod explanation;
 pub mod liveness_check;
+pub mod lost_signals;
 pub mod many_senders;
 pub mod queue_with_check;
+pub mod reentrancy;
 pub mod round_trip;
 pub mod signal_delivery;
 pub mod survival;
@@ -120,6 +122,8 @@ pub fn all() -> &'static [&'static dyn Experiment] {
         &liveness_check::LivenessCheck,
         &queue_with_check::QueueWithCheck,
         &signal_delivery::SignalDelivery,
+        &lost_signals::LostSignals,
+        &reentrancy::Reentrancy,
     ]
 }
 

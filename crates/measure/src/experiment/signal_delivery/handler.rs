@@ -6,8 +6,6 @@
 
 #![allow(unsafe_code, reason = "installs a signal handler")]
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use rustix::process::Signal;
@@ -21,6 +19,7 @@ use crate::machine::topology::Placement;
 use crate::os::child::Child;
 use crate::os::pin;
 use crate::os::shared::Shared;
+use crate::os::state::State;
 use crate::trouble::{During, Result};
 
 /// What the receiver does when the signal comes.
@@ -63,15 +62,15 @@ pub(super) fn serve(
     let site = Site { clock, entered: &raw const words[ENTERED] };
     let mut child = Child::fork(|| receive(waiting, signal, placement.there, &site, &words[BEAT]))?;
     let sender = Sender::to(&child, Call::Kill)?;
-    let state =
-        File::open(format!("/proc/{}/stat", child.pid())).setting_up("open /proc/…/stat")?;
+    let pid = child.pid().as_raw_nonzero().get().cast_unsigned();
+    let state = State::of(pid, pid)?;
     let pass = if placement.here == placement.there { Pass::Yield } else { Pass::Spin };
 
     for delivery in 0..deliveries as u64 {
         let mut beats = Beats::from(&words[BEAT]);
         wait_until(&mut child, pass, "the receiver to wait for a signal", || match waiting {
             Waiting::Spinning => beats.moved(),
-            Waiting::Sleeping => beats.now() > delivery && sleeps(&state),
+            Waiting::Sleeping => beats.now() > delivery && state.asleep(),
         })?;
         words[ENTERED].store(0, Ordering::Relaxed);
         let before = clock.start();
@@ -111,15 +110,6 @@ impl<'a> Beats<'a> {
         self.seen = now;
         self.moves >= 2
     }
-}
-
-/// Whether the process behind an open `/proc/…/stat` sleeps interruptibly (state `S`).
-fn sleeps(stat: &File) -> bool {
-    let mut text = [0; 256];
-    let length = stat.read_at(&mut text, 0).unwrap_or(0);
-    // The name in parentheses may hold anything, a parenthesis too: the state follows the last one.
-    let end_of_name = text[..length].iter().rposition(|&byte| byte == b')');
-    end_of_name.is_some_and(|at| text[..length].get(at + 2) == Some(&b'S'))
 }
 
 /// What the handler needs.

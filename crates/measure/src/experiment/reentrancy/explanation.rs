@@ -1,0 +1,69 @@
+//! `reentrancy` in words.
+
+use crate::experiment::explanation::Explanation;
+
+pub(super) const EXPLANATION: Explanation = Explanation {
+    about: &[
+        "A function is reentrant if it may be called again before an earlier call has returned: by \
+         another thread that runs at the same time, or by a signal handler that interrupts the \
+         call in its own thread. It is thread-safe if the first is allowed, and async-signal-safe \
+         if the second is. A reentrant function is both; the two are not the same.",
+        "strtok takes a text apart word by word and remembers in a static variable where it was. \
+         Whoever else calls it moves that place. strtok_r does the same work, but its caller lends \
+         the variable, so that nothing is shared.",
+        "The functions of stdio share the buffer of their FILE and are thread-safe because each \
+         call takes a lock that belongs to the FILE. One call is whole; a line printed in several \
+         calls is not, unless flockfile holds the lock over all of them. That works because the \
+         lock is recursive: its owner may take it again.",
+        "A lock makes nothing async-signal-safe. The handler runs in the thread that it \
+         interrupted; if that one holds a plain lock, the handler waits for a thread that waits \
+         for the handler: a deadlock. A recursive lock lets the handler in, and so shows it what \
+         is half made. Blocking the signal while the lock is held avoids both, for two system \
+         calls.",
+    ],
+    steps: &[
+        "From two threads: a child process runs two threads on the two processors of the \
+         placement. For strtok each takes a text of its own apart and compares the words with what \
+         they should be. For stdio each prints numbered lines of seven calls of fputs into one \
+         file; afterwards the parent looks for each line.",
+        "From a handler: a child repeats one operation; the parent sends it SIGUSR1 after pauses \
+         of random length, up to 4 µs after the end of the handler before. The handler does the same \
+         operation once more: another text, a line of its own, or taking the lock and comparing \
+         two words that belong together. Half of the child's time passes between the change of \
+         the first word and that of the second.",
+        "An operation that a handler interrupted is checked: were the words right, does the line \
+         stand whole in the file? With the locks it is the handler that checks.",
+        "A handler that has begun and has been asleep at every look for a millisecond is counted \
+         as deadlocked; the child is killed and a new one takes its place. All that is undefined or \
+         may hang happens in such children; the parent reads their counters and nothing else.",
+        "Last, the price of an operation that nobody disturbs is taken, a hundred at a time, in \
+         the presence of a sleeping second thread: in a process of one thread the C library leaves \
+         locks out.",
+    ],
+    timing: "Only operation is timed: fenced stamps around a hundred operations, divided by a \
+             hundred. For strtok an operation is a text of eight words copied, taken apart and \
+             compared; for stdio a line of seven fputs to /dev/null; for the locks a change of \
+             both words without work between, with its lock and, masked, its two changes of the mask.",
+    found: "The source (003) names strtok and strtok_r as a function that is not reentrant and its \
+            reentrant version; says that stdio is thread-safe by a recursive lock, which flockfile \
+            exposes, and for that reason does not deadlock in a handler, but is not \
+            async-signal-safe because of its static buffers; that a handler which takes a plain \
+            lock deadlocks; and that blocking the signals makes a function async-signal-safe. It \
+            gives no figures.",
+    reading: "corrupted: from two threads, the share of all operations that came out wrong; from a \
+              handler, the share of interrupted ones, or with locks, of the handlers that got in. \
+              deadlocked: share of signals whose handler never returned. What did not occur stands \
+              as 0 of N, which is no promise: undefined behaviour owes nobody the same result \
+              elsewhere, and a window that is narrow is hit seldom. How often a plain lock \
+              deadlocks is how much of the time it is held, here by design about half. glibc's \
+              recursive lock of a FILE is no exception to the rule: between taking it and writing \
+              down who took it there are a few instructions, and a handler that arrives there and \
+              prints deadlocks too. A line under flockfile is safe from other threads and not from \
+              a handler in its own.",
+    calls: &[
+        ("strtok, strtok-r", "none"),
+        ("stdio, stdio-flockfile", "write, once a buffer of output, about 100 lines"),
+        ("handler-plain-lock, handler-recursive-lock", "none: the lock is free"),
+        ("handler-masked", "rt_sigprocmask twice an operation"),
+    ],
+};

@@ -1,0 +1,291 @@
+//! A child that works while signals interrupt it at random moments: [`interrupt`].
+//!
+//! The child repeats one operation of a [`Victim`]; its handler does the same thing once more. The
+//! child is expendable: it may break, or stop for ever. The parent reads counters alone, waits for
+//! each handler no longer than a deadline, and kills a child whose handler sleeps past it.
+
+#![allow(unsafe_code, reason = "a signal handler finds what the child works on")]
+
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering, compiler_fence};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::experiment::signal_delivery::patience::{Pass, has_ended, wait_until};
+use crate::machine::topology::Placement;
+use crate::os::child::Child;
+use crate::os::pin::{self, Pinned};
+use crate::os::shared::{Shareable, Shared};
+use crate::os::signal::{Only, handle};
+use crate::os::state::State;
+use crate::trouble::{During, Result, Trouble};
+
+/// Most verdicts that one child leaves.
+pub(super) const MOST: usize = 4_096;
+/// How long a handler must be seen asleep, at every look, to count as deadlocked.
+const DEADLINE: Duration = Duration::from_millis(1);
+/// Time between two such looks.
+const BETWEEN_LOOKS: Duration = Duration::from_micros(100);
+/// Longest wait for a handler that neither ends nor sleeps.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Longest pause before a signal; shorter ones are as likely, so that no phase is spared.
+const PAUSE_NS: u64 = 4_000;
+/// Status of a child that could not set itself up.
+const NO_SET_UP: i32 = 5;
+
+/// When a signal comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Arrival {
+    /// From the parent, at a random moment.
+    Random,
+    /// From the child itself, in the middle of each operation: for tests.
+    #[cfg_attr(not(test), allow(dead_code, reason = "tests alone force the worst moment"))]
+    Inside,
+}
+
+/// What a child works on. Whatever its handler needs is a static of its module.
+pub(super) trait Victim {
+    /// Makes everything ready, before the handler is installed.
+    fn prepare(&mut self) -> bool;
+    /// One operation; `midway` is called in its middle. Whether it came out right.
+    fn operation(&mut self, midway: &mut dyn FnMut()) -> bool;
+    /// What the handler does. Whether what it found was right.
+    fn in_handler() -> bool;
+    /// After each operation. Whether what it left outside the process is right, where that can be
+    /// told; asked of interrupted ones.
+    fn settle(&mut self, _interrupted: bool) -> bool {
+        true
+    }
+    /// Whose verdict counts: the handler's, or the interrupted operation's.
+    const HANDLER_JUDGES: bool;
+}
+
+/// What parent and child share.
+#[derive(Debug)]
+#[repr(C)]
+struct Desk {
+    ready: AtomicU32,
+    stop: AtomicU32,
+    /// Handlers that began, and that ended.
+    begun: AtomicU32,
+    ended: AtomicU32,
+    /// Verdicts told: 1 right, 2 wrong.
+    told: AtomicU32,
+    verdicts: [AtomicU32; MOST],
+}
+
+// SAFETY: only atomics; zero is valid.
+unsafe impl Shareable for Desk {}
+
+impl Desk {
+    fn tell(&self, right: bool) {
+        let at = self.told.load(Ordering::Relaxed) as usize;
+        if let Some(verdict) = self.verdicts.get(at) {
+            verdict.store(if right { 1 } else { 2 }, Ordering::Relaxed);
+            // SYNC reentrancy-told: pairs with `Desk::told`; the verdict comes before.
+            self.told.store(at as u32 + 1, Ordering::Release);
+        }
+    }
+
+    fn told(&self) -> usize {
+        // SYNC reentrancy-told: pairs with `Desk::tell`.
+        (self.told.load(Ordering::Acquire) as usize).min(MOST)
+    }
+
+    fn corrupted(&self) -> impl Iterator<Item = bool> {
+        self.verdicts[..self.told()].iter().map(|verdict| verdict.load(Ordering::Relaxed) != 1)
+    }
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Outcome {
+    /// Of each verdict, whether it was "wrong".
+    pub(super) corrupted: Vec<bool>,
+    /// Of each signal whose end is known, whether its handler slept for ever.
+    pub(super) deadlocked: Vec<bool>,
+    /// Children that a signal other than ours ended.
+    pub(super) crashed: usize,
+}
+
+/// Interrupts children that work on `victim` until the ends of `wanted` signals are known. A child
+/// whose handler deadlocks is killed, and the next one takes its place.
+///
+/// # Errors
+/// Skipped, where the system refuses a part of it; failed, where a child is neither working nor
+/// asleep in its handler for five seconds.
+pub(super) fn interrupt<V: Victim + Clone>(
+    victim: &V,
+    arrival: Arrival,
+    placement: Placement,
+    wanted: usize,
+) -> Result<Outcome> {
+    let mut outcome = Outcome::default();
+    let mut dice = Dice(u64::from(std::process::id()) | 1 << 40);
+    while outcome.deadlocked.len() < wanted {
+        let desk = Shared::<Desk>::anonymous()?;
+        let mut child = Child::fork(|| work(victim.clone(), arrival, placement.there, &desk))?;
+        let pinned = Pinned::to(placement.here)?;
+        let mut parent = Parent { child: &mut child, desk: &desk, placement, dice: &mut dice };
+        parent.bombard(arrival, wanted.min(MOST), &mut outcome)?;
+        drop(pinned);
+        outcome.corrupted.extend(desk.corrupted());
+    }
+    Ok(outcome)
+}
+
+/// How a signal ended.
+enum End {
+    Handled,
+    Deadlocked,
+    Crashed,
+}
+
+/// The parent's side of one child.
+struct Parent<'a> {
+    child: &'a mut Child,
+    desk: &'a Desk,
+    placement: Placement,
+    dice: &'a mut Dice,
+}
+
+impl Parent<'_> {
+    /// Sees signals to their end, until there are enough or the child is lost.
+    fn bombard(&mut self, arrival: Arrival, wanted: usize, outcome: &mut Outcome) -> Result<()> {
+        let desk = self.desk;
+        wait_until(self.child, Pass::Yield, "the child to begin its work", || {
+            // SYNC reentrancy-ready: pairs with `work`; the handler is installed by now.
+            desk.ready.load(Ordering::Acquire) != 0
+        })?;
+        let pid = self.child.pid().as_raw_nonzero().get().cast_unsigned();
+        let state = State::of(pid, pid)?;
+        let mut seen = 0;
+        while outcome.deadlocked.len() < wanted {
+            if arrival == Arrival::Random {
+                self.dice.pause();
+                self.child.signal(Signal::USR1).during("kill")?;
+            }
+            seen += 1;
+            match self.end_of(seen, &state)? {
+                End::Handled => outcome.deadlocked.push(false),
+                End::Deadlocked => {
+                    outcome.deadlocked.push(true);
+                    return self.child.kill().map(drop);
+                }
+                End::Crashed => {
+                    outcome.deadlocked.push(false);
+                    outcome.corrupted.push(true);
+                    outcome.crashed += 1;
+                    return self.child.wait().map(drop);
+                }
+            }
+        }
+        desk.stop.store(1, Ordering::Relaxed);
+        wait_until(self.child, Pass::Yield, "the child to end its work", || {
+            desk.ready.load(Ordering::Relaxed) == 2
+        })
+    }
+
+    /// Waits for the end of handler number `number`.
+    fn end_of(&self, number: u32, state: &State) -> Result<End> {
+        let since = Instant::now();
+        let mut asleep_since: Option<Instant> = None;
+        loop {
+            for _ in 0..256 {
+                if self.desk.ended.load(Ordering::Relaxed) >= number {
+                    return Ok(End::Handled);
+                }
+                std::hint::spin_loop();
+            }
+            if self.placement.here == self.placement.there {
+                std::thread::yield_now();
+            }
+            if since.elapsed() < BETWEEN_LOOKS {
+                continue;
+            }
+            let inside = self.desk.begun.load(Ordering::Relaxed) >= number;
+            if inside && state.asleep() {
+                let asleep_for = asleep_since.get_or_insert_with(Instant::now).elapsed();
+                if asleep_for > DEADLINE {
+                    return Ok(End::Deadlocked);
+                }
+            } else {
+                asleep_since = None;
+            }
+            if has_ended(self.child) {
+                return Ok(End::Crashed);
+            }
+            if since.elapsed() > PATIENCE {
+                return Err(Trouble::fail(format!(
+                    "expected a handler to end or to sleep within {PATIENCE:?}; it did neither: is \
+                     the machine overloaded?"
+                )));
+            }
+            std::thread::sleep(BETWEEN_LOOKS);
+        }
+    }
+}
+
+/// Pauses of random length (xorshift).
+struct Dice(u64);
+
+impl Dice {
+    fn pause(&mut self) {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        let pause = Duration::from_nanos(self.0 % PAUSE_NS);
+        let since = Instant::now();
+        while since.elapsed() < pause {
+            std::hint::spin_loop();
+        }
+    }
+}
+
+/// Where the handler counts.
+static DESK: AtomicPtr<Desk> = AtomicPtr::new(std::ptr::null_mut());
+
+extern "C" fn on_signal<V: Victim>(_: libc::c_int) {
+    // SAFETY: `work` stored the address before it installed this handler; the mapping lives as long
+    // as this process.
+    let desk = unsafe { &*DESK.load(Ordering::Relaxed) };
+    desk.begun.fetch_add(1, Ordering::Relaxed);
+    let right = V::in_handler();
+    if V::HANDLER_JUDGES {
+        desk.tell(right);
+    }
+    desk.ended.fetch_add(1, Ordering::Relaxed);
+}
+
+/// The child's part: works until it is told to stop, killed, or stuck.
+fn work<V: Victim>(mut victim: V, arrival: Arrival, processor: usize, desk: &Desk) -> i32 {
+    let only = Only::new();
+    // Before `prepare`, which may start a thread: that one keeps the signal blocked.
+    only.block();
+    DESK.store(std::ptr::from_ref(desk).cast_mut(), Ordering::Relaxed);
+    if pin::pin_to(processor).is_err() || !victim.prepare() || handle(on_signal::<V>).is_err() {
+        return NO_SET_UP;
+    }
+    only.unblock();
+    // SYNC reentrancy-ready: pairs with `Parent::bombard`.
+    desk.ready.store(1, Ordering::Release);
+    while desk.stop.load(Ordering::Relaxed) == 0 {
+        let before = desk.begun.load(Ordering::Relaxed);
+        // The handler runs in this thread: only the compiler must keep the order.
+        compiler_fence(Ordering::SeqCst);
+        let right = victim.operation(&mut || {
+            if arrival == Arrival::Inside {
+                // SAFETY: takes a number; the handler is installed.
+                unsafe { libc::raise(libc::SIGUSR1) };
+            }
+        });
+        compiler_fence(Ordering::SeqCst);
+        let interrupted = desk.begun.load(Ordering::Relaxed) != before;
+        let whole = victim.settle(interrupted);
+        if interrupted && !V::HANDLER_JUDGES {
+            desk.tell(right && whole);
+        }
+    }
+    desk.ready.store(2, Ordering::Relaxed);
+    0
+}

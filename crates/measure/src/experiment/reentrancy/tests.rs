@@ -1,0 +1,147 @@
+//! What must break when a signal arrives at the worst moment, and what must not. Each runs in a
+//! process of its own, which forks while it has one thread.
+
+use super::interrupted::Victim;
+use super::*;
+use crate::mechanism::peer::in_a_process_of_its_own;
+
+/// Signals, each in the middle of an operation.
+const SIGNALS: usize = 10;
+
+/// The placement that a run uses.
+fn usual() -> Placement {
+    Topology::of_this_machine().placements()[0]
+}
+
+fn inside<V: Victim + Clone>(victim: &V) -> std::result::Result<Outcome, String> {
+    let outcome = interrupt(victim, Arrival::Inside, usual(), SIGNALS);
+    let outcome = outcome.map_err(|trouble| trouble.to_string())?;
+    if outcome.deadlocked.len() < SIGNALS || outcome.crashed > 0 {
+        return Err(format!("expected {SIGNALS} ends and no crash: {outcome:?}"));
+    }
+    Ok(outcome)
+}
+
+fn guarded(lock: Lock) -> std::result::Result<Outcome, String> {
+    inside(&Guarded { lock, only: Only::new() })
+}
+
+/// Whether there is something, and all of it is as wanted.
+fn all(of: &[bool], wanted: bool) -> bool {
+    !of.is_empty() && of.iter().all(|&one| one == wanted)
+}
+
+fn holds(so: bool, outcome: &Outcome) -> std::result::Result<(), String> {
+    if so { Ok(()) } else { Err(format!("{outcome:?}")) }
+}
+
+#[test]
+fn strtok_entered_again_by_a_handler_loses_its_place() {
+    in_a_process_of_its_own(|| {
+        let outcome = inside(&Tokens::<false>)?;
+        holds(all(&outcome.corrupted, true) && all(&outcome.deadlocked, false), &outcome)
+    });
+}
+
+#[test]
+fn strtok_r_entered_again_by_a_handler_keeps_it() {
+    in_a_process_of_its_own(|| {
+        let outcome = inside(&Tokens::<true>)?;
+        holds(all(&outcome.corrupted, false) && all(&outcome.deadlocked, false), &outcome)
+    });
+}
+
+#[test]
+fn a_line_is_broken_by_a_handler_that_prints_even_under_the_lock() {
+    in_a_process_of_its_own(|| {
+        let free = inside(&Lines::<false>::new().map_err(|trouble| trouble.to_string())?)?;
+        holds(all(&free.corrupted, true) && all(&free.deadlocked, false), &free)?;
+        let locked = inside(&Lines::<true>::new().map_err(|trouble| trouble.to_string())?)?;
+        holds(all(&locked.corrupted, true) && all(&locked.deadlocked, false), &locked)
+    });
+}
+
+#[test]
+fn a_handler_that_takes_a_plain_lock_inside_of_it_never_returns() {
+    in_a_process_of_its_own(|| {
+        let outcome = guarded(Lock::Plain)?;
+        holds(all(&outcome.deadlocked, true) && outcome.corrupted.is_empty(), &outcome)
+    });
+}
+
+#[test]
+fn a_recursive_lock_lets_the_handler_see_what_is_half_made() {
+    in_a_process_of_its_own(|| {
+        let outcome = guarded(Lock::Recursive)?;
+        holds(all(&outcome.deadlocked, false) && all(&outcome.corrupted, true), &outcome)
+    });
+}
+
+#[test]
+fn a_masked_signal_waits_until_all_is_whole() {
+    in_a_process_of_its_own(|| {
+        let outcome = guarded(Lock::Masked)?;
+        holds(all(&outcome.deadlocked, false) && all(&outcome.corrupted, false), &outcome)
+    });
+}
+
+#[test]
+fn two_threads_keep_apart_where_nothing_is_shared_or_all_is_locked() {
+    in_a_process_of_its_own(|| {
+        let tokens = tokenised(Function::Reentrant, usual(), 5);
+        let lines = printed(true, usual(), 5);
+        for wrong in [tokens, lines] {
+            let wrong = wrong.map_err(|trouble| trouble.to_string())?;
+            if wrong != [0; 10] {
+                return Err(format!("{wrong:?}"));
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn every_cell_of_a_default_run_yields_shares_and_a_price() {
+    in_a_process_of_its_own(|| {
+        let topology = Topology::of_this_machine();
+        let count = Count { batches: 2, interrupted: 5, guarded: 5, timed: 2 };
+        for variant in VARIANTS {
+            for params in Reentrancy.params(variant.name, &topology, Size::Default) {
+                // A fresh process each, as in a run: the price leaves a thread behind.
+                let one = || measure(variant.name, &params, count, Arrival::Random);
+                let mut child = crate::os::child::Child::fork(|| match one() {
+                    Ok(observed) => {
+                        let priced = observed.series.last().is_some_and(|series| {
+                            series.metric == "operation"
+                                && series.samples.iter().all(|&ns| ns > 0.0)
+                        });
+                        let share = |series: &Series| {
+                            series.unit != "share"
+                                || series.samples.iter().all(|share| (0.0..=1.0).contains(share))
+                        };
+                        let enough = observed.series.len() >= 2;
+                        i32::from(!(priced && enough && observed.series.iter().all(share)))
+                    }
+                    Err(_) => 2,
+                })
+                .map_err(|trouble| trouble.to_string())?;
+                let status = child.wait().map_err(|trouble| trouble.to_string())?;
+                if status.exit_status() != Some(0) {
+                    return Err(format!("{} {params:?}: {status:?}", variant.name));
+                }
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn what_it_does_not_know_fails() {
+    let params = Params::from([
+        ("placement".to_owned(), usual().name.to_owned()),
+        ("from".to_owned(), HANDLER.to_owned()),
+    ]);
+    let found = measure("pigeon", &params, Count::of(Size::Quick), Arrival::Random);
+    let found = found.expect_err("there are no pigeons");
+    assert!(found.why().contains("pigeon"), "{found}");
+}
