@@ -15,6 +15,7 @@ pub mod round_trip;
 pub mod signal_delivery;
 pub mod survival;
 pub mod throughput;
+pub mod wake_up;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -116,6 +117,7 @@ pub fn all() -> &'static [&'static dyn Experiment] {
         &liveness_check::LivenessCheck,
         &queue_with_check::QueueWithCheck,
         &signal_delivery::SignalDelivery,
+        &wake_up::WakeUp,
     ]
 }
 
