@@ -8,6 +8,7 @@
 
 pub mod death_notice;
 pub mod explanation;
+pub mod false_sharing;
 pub mod liveness_check;
 pub mod many_senders;
 pub mod queue_with_check;
@@ -118,6 +119,7 @@ pub fn all() -> &'static [&'static dyn Experiment] {
         &queue_with_check::QueueWithCheck,
         &signal_delivery::SignalDelivery,
         &wake_up::WakeUp,
+        &false_sharing::FalseSharing,
     ]
 }
 
