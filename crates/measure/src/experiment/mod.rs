@@ -6,6 +6,7 @@
 //! Neighbours: [`crate::engine`] runs tasks in fresh processes; [`crate::published`] knows what the
 //! sources found.
 
+pub mod allocators;
 pub mod death_notice;
 pub mod explanation;
 pub mod false_sharing;
@@ -120,6 +121,7 @@ pub fn all() -> &'static [&'static dyn Experiment] {
         &signal_delivery::SignalDelivery,
         &wake_up::WakeUp,
         &false_sharing::FalseSharing,
+        &allocators::Allocators,
     ]
 }
 
