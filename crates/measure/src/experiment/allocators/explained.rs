@@ -21,7 +21,10 @@ pub(super) const EXPLANATION: Explanation = Explanation {
     steps: &[
         "`glibc-one-arena` calls mallopt(M_ARENA_MAX, 1) before the first thread is started. The \
          peers are called by the names of their own functions (mi_malloc, _rjem_malloc, \
-         sn_malloc); the process's own malloc stays glibc's.",
+         sn_malloc); the process's own malloc stays glibc's. mimalloc \
+         and jemalloc are there only in a program built with the feature `allocators`: they set \
+         themselves up before main, and a program that merely contains them pays for it in every \
+         fork.",
         "`pair`: every thread is pinned, number i to processor i and so round, and holds 1,024 \
          blocks. Again and again it draws one of them at random, frees it, allocates another in \
          its place, of 16, 32, 48 … 512 bytes, evenly drawn, and writes the first word: about \

@@ -139,9 +139,9 @@ macro_rules! peer {
     };
 }
 
-#[cfg(feature = "peers")]
+#[cfg(feature = "allocators")]
 peer!(Mimalloc, libmimalloc_sys::mi_malloc, libmimalloc_sys::mi_free, "mimalloc.");
-#[cfg(feature = "peers")]
+#[cfg(feature = "allocators")]
 peer!(Jemalloc, tikv_jemalloc_sys::malloc, tikv_jemalloc_sys::free, "jemalloc, with its prefix.");
 #[cfg(feature = "peers")]
 peer!(Snmalloc, snmalloc_sys::sn_malloc, snmalloc_sys::sn_free, "snmalloc.");
@@ -150,14 +150,14 @@ peer!(Snmalloc, snmalloc_sys::sn_malloc, snmalloc_sys::sn_free, "snmalloc.");
 mod tests {
     use super::*;
 
-    #[cfg(feature = "peers")]
+    #[cfg(feature = "allocators")]
     unsafe extern "C" {
         // The crate declares it with a feature that pulls in another crate.
         fn mi_usable_size(block: *const c_void) -> usize;
     }
 
     /// A row named after one allocator must not measure another one.
-    #[cfg(feature = "peers")]
+    #[cfg(feature = "allocators")]
     #[test]
     fn each_block_is_known_to_its_own_allocator() {
         let [mi, je, sn] = [

@@ -112,22 +112,23 @@ fn measure(variant: &str, threads: usize, time: Duration) -> Result<Observed> {
     }
 }
 
-#[cfg(feature = "peers")]
 fn peers(variant: &str, threads: usize, time: Duration) -> Result<Observed> {
     match variant {
+        #[cfg(feature = "allocators")]
         "mimalloc" => measure_heap::<heap::Mimalloc>(threads, time),
+        #[cfg(feature = "allocators")]
         "jemalloc" => measure_heap::<heap::Jemalloc>(threads, time),
+        #[cfg(feature = "peers")]
         "snmalloc" => measure_heap::<heap::Snmalloc>(threads, time),
+        #[cfg(not(feature = "peers"))]
+        "snmalloc" => Err(Trouble::skip("built without the feature `peers`")),
+        #[cfg(not(feature = "allocators"))]
+        "mimalloc" | "jemalloc" => Err(Trouble::skip(format!(
+            "built without the feature `allocators`, because linked in it makes every fork of this \
+             program dearer; cargo run --release --features allocators -- measure \
+             allocators/{variant}"
+        ))),
         other => Err(Trouble::fail(format!("allocators has no variant {other}"))),
-    }
-}
-
-#[cfg(not(feature = "peers"))]
-fn peers(variant: &str, _: usize, _: Duration) -> Result<Observed> {
-    if VARIANTS.iter().any(|known| known.name == variant) {
-        Err(Trouble::skip("built without the feature `peers`"))
-    } else {
-        Err(Trouble::fail(format!("allocators has no variant {variant}")))
     }
 }
 

@@ -60,14 +60,14 @@ pub(super) const EXPLANATION: Explanation = Explanation {
         ("signal", "tgkill; the end of rt_sigtimedwait"),
         (
             "zmq-ipc",
-            "between the application and the library's own thread at each end a write to an \
-             eventfd, poll and read; between the two threads sendto, epoll_wait and recvfrom: two \
-             more threads are woken",
+            "between the application and the library's own thread at each end sendto, poll and \
+             recvfrom on a pair of sockets; between the two threads epoll_ctl, sendto, \
+             epoll_wait and recvfrom: two more threads are woken",
         ),
         (
             "mailbox-sleep",
-            "sendto of one byte to the doorbell; the end of the receiver's epoll_wait and what it \
-             calls before it looks at the lane",
+            "sendto of one byte to the doorbell; the end of the receiver's epoll_pwait, and \
+             recvfrom until the doorbell is empty",
         ),
         ("all, on one processor", "sched_yield by the sender, besides"),
     ],
