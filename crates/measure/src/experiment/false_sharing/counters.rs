@@ -4,7 +4,7 @@
 //! it, `inc` on memory without a lock prefix (a test reads it), Arm makes three. Nobody else
 //! writes the word, so nothing is lost; what passes between the processors is the line.
 
-#![cfg_attr(test, allow(unsafe_code, reason = "reads the machine code of the loop"))]
+#![allow(unsafe_code, reason = "a test reads the machine code of the loop")]
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
