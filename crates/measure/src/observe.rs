@@ -5,6 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::experiment::Params;
+
 /// Everything that one invocation of one task observed.
 #[derive(Debug, Clone, Default)]
 pub struct Observed {
@@ -23,6 +25,9 @@ pub struct Observed {
 pub struct Series {
     /// Name of the metric: `one_way`, `check`, `parent_after`, …
     pub metric: String,
+    /// Parameters beyond the task's, where one invocation measures several points of a curve: each
+    /// point is a cell of its own.
+    pub at: Params,
     /// Unit of the samples: `ns`, `cycles`, `share`, `messages/s`.
     pub unit: String,
     /// The samples. A sample may be the mean of a batch: see `batch`.
@@ -68,6 +73,7 @@ impl Series {
     pub fn ns(metric: &str, samples: Vec<f64>) -> Self {
         Self {
             metric: metric.into(),
+            at: Params::new(),
             unit: "ns".into(),
             samples,
             batch: 1,
@@ -79,6 +85,13 @@ impl Series {
     #[must_use]
     pub fn batched(mut self, batch: usize) -> Self {
         self.batch = batch;
+        self
+    }
+
+    /// Makes it a point of a curve.
+    #[must_use]
+    pub fn at(mut self, name: &str, value: impl ToString) -> Self {
+        self.at.insert(name.into(), value.to_string());
         self
     }
 

@@ -66,6 +66,17 @@ impl Size {
         self.pick(30, 100, 1_000)
     }
 
+    /// Increments of each counter in one pass.
+    pub fn increments(self) -> usize {
+        self.pick(1_000_000, 10_000_000, 10_000_000)
+    }
+
+    /// Milliseconds for which blocks are allocated and freed in one invocation, for each kind of
+    /// work.
+    pub fn allocating_ms(self) -> usize {
+        self.pick(10, 20, 500)
+    }
+
     fn pick(self, quick: usize, default: usize, full: usize) -> usize {
         match self {
             Self::Quick => quick,

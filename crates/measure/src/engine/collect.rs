@@ -29,7 +29,7 @@ pub struct Collector<'a> {
 /// What came of one task so far.
 #[derive(Debug, Default)]
 struct Gathered {
-    /// By metric, in the order in which the experiment names them.
+    /// By metric and point of its curve, in the order in which the experiment names them.
     metrics: Vec<(Figure, Vec<Invocation>)>,
     /// Ratios by name, one value an invocation.
     ratios: BTreeMap<String, Vec<f64>>,
@@ -114,13 +114,20 @@ impl<'a> Collector<'a> {
         rows
     }
 
-    /// The ratios of two variants in each block that has both, for each set of parameters.
+    /// The ratios of two variants in each block that has both, for each set of parameters; of the
+    /// first metric, at all its points.
     fn block_by_block(&self, experiment: &str, over: &str, under: &str) -> Vec<(Params, Vec<f64>)> {
-        let of = |variant: &str| -> Vec<(&Params, &(Figure, Vec<Invocation>))> {
+        let of = |variant: &str| -> Vec<(Params, &(Figure, Vec<Invocation>))> {
             let tasks = self.plan.tasks.iter().zip(&self.gathered);
             tasks
                 .filter(|(task, _)| task.experiment == experiment && task.variant == variant)
-                .filter_map(|(task, one)| Some((&task.params, one.metrics.first()?)))
+                .flat_map(|(task, one)| {
+                    let first = one.metrics.first().map(|(figure, _)| &figure.metric);
+                    let points = one.metrics.iter();
+                    points
+                        .filter(move |(figure, _)| Some(&figure.metric) == first)
+                        .map(|point| (params_of(task, &point.0), point))
+                })
                 .collect()
         };
         let unders = of(under);
@@ -134,7 +141,7 @@ impl<'a> Collector<'a> {
                 let [over, under] = [over, under].map(|one| standing(figure, &one.summary));
                 Some(over / under)
             });
-            found.push((params.clone(), values.collect()));
+            found.push((params, values.collect()));
         }
         found
     }
@@ -154,7 +161,8 @@ impl<'a> Collector<'a> {
 
 impl Gathered {
     fn metric(&mut self, figure: Figure) -> &mut Vec<Invocation> {
-        let known = self.metrics.iter().position(|(known, _)| known.metric == figure.metric);
+        let name = |figure: &Figure| (figure.metric.clone(), figure.at.clone());
+        let known = self.metrics.iter().position(|(known, _)| name(known) == name(&figure));
         let at = known.unwrap_or_else(|| {
             self.metrics.push((figure, Vec::new()));
             self.metrics.len() - 1
@@ -224,7 +232,8 @@ impl Gathered {
         // Fewer than six have no exact interval of their median; of their mean they have Student's.
         let shown = main.or_else(|| mean::kalibera_jones(&standing));
         let mut cell = blank(task);
-        cell.published = published(&task.experiment, &task.variant, &figure.metric, &task.params);
+        cell.params = params_of(task, &figure);
+        cell.published = published(&task.experiment, &task.variant, &figure.metric, &cell.params);
         cell.metric = figure.metric;
         cell.unit = figure.unit;
         cell.status = Status::Ok;
@@ -334,6 +343,11 @@ fn standing(figure: &Figure, summary: &Summary) -> f64 {
     }
 }
 
+/// The parameters of a cell: the task's, and those of the point of the curve.
+fn params_of(task: &Task, figure: &Figure) -> Params {
+    task.params.clone().into_iter().chain(figure.at.clone()).collect()
+}
+
 fn blank(task: &Task) -> Cell {
     Cell {
         experiment: task.experiment.clone(),
@@ -399,6 +413,7 @@ mod tests {
         let tried = Tried { event: "zombie".into(), truth: "dead".into(), says: says.into() };
         let figure = Figure {
             metric: series.metric.clone(),
+            at: series.at.clone(),
             unit: series.unit.clone(),
             statistic: series.statistic,
             summary: summarise(&series),
@@ -421,6 +436,29 @@ mod tests {
         let (_, _, tried) = collector.finish();
         assert_eq!(tried.len(), 1);
         assert_eq!(tried[0].tried.says, "alive 1×, dead 2×");
+    }
+
+    #[test]
+    fn the_points_of_a_curve_are_cells_with_parameters_of_their_own() {
+        let plan = plan();
+        let mut collector = Collector::new(&plan);
+        for block in 0..6 {
+            let mut both = reply(1.0, "dead", "");
+            let Outcome::Measured(measured) = &mut both.outcome else { panic!("measured") };
+            measured.figures[0].at = Params::from([("pause_us".into(), "1".into())]);
+            let mut later = measured.figures[0].clone();
+            later.at = Params::from([("pause_us".into(), "10".into())]);
+            later.summary.median = 16.0;
+            measured.figures.push(later);
+            collector.add(0, block, None, both);
+        }
+        let ratios = collector.block_by_block("liveness-check", "kill-0", "kill-0");
+        assert_eq!(ratios.len(), 2, "each point with itself");
+        assert!(ratios.iter().all(|(_, values)| values == &[1.0; 6]), "{ratios:?}");
+        let (cells, _, _) = collector.finish();
+        let found: Vec<_> =
+            cells.iter().map(|cell| (cell.params["pause_us"].as_str(), cell.estimate)).collect();
+        assert_eq!(found, [("1", Some(1.0)), ("10", Some(16.0))]);
     }
 
     #[test]

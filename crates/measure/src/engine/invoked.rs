@@ -13,7 +13,7 @@ use rustix::stdio::{dup2_stdout, stderr, stdout};
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Clock;
-use crate::experiment::{self, Task};
+use crate::experiment::{self, Params, Task};
 use crate::machine::stolen_ms;
 use crate::observe::{Observed, PairedRatio, Series, Statistic, Tried};
 use crate::stats::summary::{Summary, summarise};
@@ -72,6 +72,9 @@ pub struct Measured {
 pub struct Figure {
     /// Name of the metric.
     pub metric: String,
+    /// Parameters beyond the task's.
+    #[serde(default)]
+    pub at: Params,
     /// Its unit.
     pub unit: String,
     /// Which figure stands for the invocation.
@@ -155,6 +158,7 @@ fn sum_up(order: &Order, observed: Observed) -> Result<Measured, Trouble> {
         .iter()
         .map(|series| Figure {
             metric: series.metric.clone(),
+            at: series.at.clone(),
             unit: series.unit.clone(),
             statistic: series.statistic,
             summary: summarise(series),
@@ -178,7 +182,7 @@ fn stretches(samples: &[f64]) -> Vec<f64> {
 fn write_samples(folder: &Path, order: &Order, series: &Series) -> io::Result<()> {
     let task = &order.task;
     let mut name = format!("{}-{}", task.experiment, task.variant);
-    for word in experiment::short(&task.params) {
+    for word in experiment::short(&task.params).chain(experiment::short(&series.at)) {
         name = format!("{name}-{}", word.replace(' ', "-"));
     }
     let name = format!("{name}-{}-{:02}.txt", series.metric, order.block);

@@ -151,6 +151,7 @@ mod tests {
         let series = Series::ns("one_way", vec![level; samples]);
         let figure = Figure {
             metric: series.metric.clone(),
+            at: series.at.clone(),
             unit: series.unit.clone(),
             statistic: series.statistic,
             summary: summarise(&series),

@@ -6,8 +6,10 @@
 //! Neighbours: [`crate::engine`] runs tasks in fresh processes; [`crate::published`] knows what the
 //! sources found.
 
+pub mod allocators;
 pub mod death_notice;
 pub mod explanation;
+pub mod false_sharing;
 pub mod liveness_check;
 pub mod lost_signals;
 pub mod many_senders;
@@ -17,6 +19,7 @@ pub mod round_trip;
 pub mod signal_delivery;
 pub mod survival;
 pub mod throughput;
+pub mod wake_up;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -124,6 +127,9 @@ pub fn all() -> &'static [&'static dyn Experiment] {
         &signal_delivery::SignalDelivery,
         &lost_signals::LostSignals,
         &reentrancy::Reentrancy,
+        &wake_up::WakeUp,
+        &false_sharing::FalseSharing,
+        &allocators::Allocators,
     ]
 }
 

@@ -70,6 +70,13 @@ impl End for Turn<'_> {
         }
         self.monitor.unlock()
     }
+
+    #[inline(always)]
+    fn forget(&mut self) -> Result<()> {
+        self.lock()?;
+        self.monitor.guarded.store(1 - self.mine, Ordering::Relaxed);
+        self.monitor.unlock()
+    }
 }
 
 /// A second from now by `CLOCK_REALTIME`, the only clock that both calls take.

@@ -48,4 +48,10 @@ impl End for Turn<'_> {
         }
         Ok(())
     }
+
+    #[inline(always)]
+    fn forget(&mut self) -> Result<()> {
+        self.word.store(1 - self.mine, Ordering::Relaxed);
+        Ok(())
+    }
 }

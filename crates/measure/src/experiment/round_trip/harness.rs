@@ -13,6 +13,8 @@
 //! nanoseconds. So spinning rounds are stamped once a batch, and a tenth as many are stamped singly
 //! besides, for the spread that batches hide.
 //!
+//! A plan with pauses ([`super::paced`]) times messages one way instead of rounds.
+//!
 //! It knows no mechanism; the files beside it do.
 
 use std::sync::OnceLock;
@@ -20,6 +22,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::paced::Paced;
 use crate::clock::{self, Clock, Source};
 use crate::machine::topology::Placement;
 use crate::mechanism::peer::{LastWords, Nudge, Peer, TellEnd};
@@ -46,7 +49,7 @@ pub(crate) enum Stamps {
 
 /// What to time.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Plan {
+pub(super) struct Plan<'a> {
     /// Rounds timed.
     pub(super) rounds: usize,
     /// Rounds before them.
@@ -57,9 +60,11 @@ pub(super) struct Plan {
     pub(super) placement: Placement,
     /// What stamps.
     pub(super) clock: Clock,
+    /// Messages one way with pauses, in place of rounds; between processes only.
+    pub(super) paced: Option<Paced<'a>>,
 }
 
-impl Plan {
+impl Plan<'_> {
     /// Rounds that the echo answers in all.
     pub(super) fn answers(&self) -> usize {
         self.warm_up + self.batches() * self.batch() + self.singles()
@@ -90,6 +95,11 @@ pub(super) trait End {
     fn send(&mut self) -> Result<()>;
     /// Waits for one message.
     fn wait(&mut self) -> Result<()>;
+    /// Makes ready for the next message where this one is not answered: whatever `send` would have
+    /// done besides waking the other end.
+    fn forget(&mut self) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// What a run of rounds showed.
@@ -188,8 +198,11 @@ pub(super) fn between_threads<T>(
     })
 }
 
-/// Answers as many rounds as the plan has.
+/// Answers as many rounds as the plan has; where it has pauses, receives its messages.
 pub(super) fn answer(plan: &Plan, end: &mut impl End) -> Result<()> {
+    if let Some(paced) = &plan.paced {
+        return paced.receive(plan, end);
+    }
     answer_rounds(plan.answers(), end)
 }
 
@@ -203,8 +216,11 @@ pub(super) fn answer_rounds(rounds: usize, end: &mut impl End) -> Result<()> {
     Ok(())
 }
 
-/// Warms up, then times the rounds of the plan.
+/// Warms up, then times the rounds of the plan, or its messages.
 pub(super) fn time(plan: &Plan, end: &mut impl End) -> Result<Timed> {
+    if let Some(paced) = &plan.paced {
+        return paced.send(plan, end);
+    }
     bare(plan.warm_up, end)?;
     let batch = plan.batch();
     Ok(Timed {

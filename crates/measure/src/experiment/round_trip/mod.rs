@@ -3,14 +3,17 @@
 //! [`RoundTrip`] is the experiment. The protocol is in `harness`, each family of mechanisms in a
 //! file of its own, and what they share with other experiments in `crate::mechanism`.
 //!
-//! It times one message at a time, hot: neither throughput nor waking after a pause.
+//! It times one message at a time, hot: neither throughput nor, but for `wake-up` ([`paced`]),
+//! waking after a pause.
 
 use crate::clock::Clock;
+use crate::clock::offset::Band;
 use crate::experiment::explanation::Topic;
 use crate::experiment::{Experiment, Params, Task, Variant};
 use crate::machine::topology::{Placement, Topology};
 use crate::mechanism;
 use crate::observe::{Observed, Series};
+use crate::os::shared::Shared;
 use crate::size::Size;
 use crate::stats::order;
 use crate::trouble::{Result, Trouble};
@@ -18,6 +21,8 @@ use crate::trouble::{Result, Trouble};
 use harness::Plan;
 pub(crate) use harness::Stamps;
 pub(crate) use harness::Timed;
+pub(crate) use paced::Step;
+use paced::{Board, Paced};
 
 #[cfg(feature = "peers")]
 mod channel;
@@ -30,6 +35,7 @@ mod harness;
 mod iceoryx;
 mod mailbox;
 mod message_queue;
+mod paced;
 mod semaphore;
 mod signal;
 mod spinlock;
@@ -141,50 +147,87 @@ pub(crate) fn measure(
         return Err(Trouble::skip("needs two processors; two ends that spin on one only wait"));
     }
     let stamps = if spinning { stamps } else { Stamps::EveryRound };
-    let plan = Plan { rounds, warm_up, stamps, placement, clock: Clock::calibrated() };
+    let clock = Clock::calibrated();
+    let plan = Plan { rounds, warm_up, stamps, placement, clock, paced: None };
     let mut observed = Observed::default();
-    let mut lock = |(timed, skipped): (Timed, spinlock::Skipped)| {
-        let share = skipped.skipped as f64 / skipped.rounds as f64;
-        let series = Series::ns("skipped", vec![share]).in_unit("rounds/round").by_mean();
-        observed.series.push(series.batched(skipped.rounds as usize));
-        timed
-    };
-    let timed = match variant {
-        "flag" => {
-            let (timed, note) = flag::run(&plan)?;
-            observed.notes.push(note);
-            timed
-        }
-        "spinlock-tas" => lock(spinlock::run::<false>(&plan, true)?),
-        "spinlock-ttas" => lock(spinlock::run::<true>(&plan, true)?),
-        "spinlock-tas-process" => lock(spinlock::run::<false>(&plan, false)?),
-        "spinlock-ttas-process" => lock(spinlock::run::<true>(&plan, false)?),
-        "semaphore" => semaphore::run(&plan, true)?,
-        "semaphore-process" => semaphore::run(&plan, false)?,
-        "futex" => futex::run(&plan)?,
-        "condvar" => condvar::run(&plan)?,
-        "eventfd" => descriptor::eventfds(&plan)?,
-        "pipe" => descriptor::pipes(&plan)?,
-        "unix-stream" => descriptor::unix(&plan, rustix::net::SocketType::STREAM)?,
-        "unix-seqpacket" => descriptor::unix(&plan, rustix::net::SocketType::SEQPACKET)?,
-        "tcp-loopback" => descriptor::tcp(&plan)?,
-        "posix-mq" => message_queue::run(&plan)?,
-        "signal" => signal::run(&plan)?,
-        "mailbox-spin" => mailbox::spinning(&plan)?,
-        "mailbox-sleep" => {
-            let (timed, note) = mailbox::sleeping(&plan)?;
-            observed.notes.push(note);
-            timed
-        }
-        other => peers(other, &plan)?,
-    };
-    let Timed { one_way, batch, single } = timed;
+    let Timed { one_way, batch, single } = time(variant, &plan, &mut observed)?;
     if !single.is_empty() {
         observed.notes.extend(cost_of_stamps(&one_way, &single));
         observed.series.insert(0, Series::ns("one_way_single", single));
     }
     observed.series.insert(0, Series::ns("one_way", one_way).batched(batch));
     Ok(observed)
+}
+
+/// Times messages of a mechanism between two processes one way, each after a pause; a series for
+/// each step, and what has to be said of them.
+///
+/// # Errors
+/// As [`Experiment::run`].
+pub(crate) fn one_way_after(
+    variant: &str,
+    steps: &[Step],
+    warm_up: usize,
+    placement: Placement,
+) -> Result<(Vec<Vec<f64>>, Vec<String>)> {
+    let board = Shared::<Board>::anonymous()?;
+    let clock = Clock::calibrated();
+    let mut observed = Observed::default();
+    let mut offset = 0;
+    if placement.here != placement.there {
+        // Before the fork: the threads that it starts have ended again.
+        let Band { low, high } = Band::between(clock, placement.here, placement.there)?;
+        offset = low.midpoint(high);
+        let within = clock.ns(high - low) / 2.0;
+        observed.notes.push(format!(
+            "offset band: the receiver's counter is {low} to {high} ticks ahead of the sender's; \
+             the middle is subtracted, so each figure is sure to ± {within:.0} ns"
+        ));
+    }
+    let paced = Some(Paced { steps, board: &board, offset });
+    let plan = Plan { rounds: 0, warm_up, stamps: Stamps::EveryRound, placement, clock, paced };
+    let mut one_way = time(variant, &plan, &mut observed)?.one_way.into_iter();
+    let of_step = |step: &Step| one_way.by_ref().take(step.messages).collect();
+    Ok((steps.iter().map(of_step).collect(), observed.notes))
+}
+
+/// Times one mechanism; what it has to say or to count besides goes into `observed`.
+fn time(variant: &str, plan: &Plan, observed: &mut Observed) -> Result<Timed> {
+    let mut lock = |(timed, skipped): (Timed, spinlock::Skipped)| {
+        let share = skipped.skipped as f64 / skipped.rounds as f64;
+        let series = Series::ns("skipped", vec![share]).in_unit("rounds/round").by_mean();
+        observed.series.push(series.batched(skipped.rounds as usize));
+        timed
+    };
+    Ok(match variant {
+        "flag" => {
+            let (timed, note) = flag::run(plan)?;
+            observed.notes.push(note);
+            timed
+        }
+        "spinlock-tas" => lock(spinlock::run::<false>(plan, true)?),
+        "spinlock-ttas" => lock(spinlock::run::<true>(plan, true)?),
+        "spinlock-tas-process" => lock(spinlock::run::<false>(plan, false)?),
+        "spinlock-ttas-process" => lock(spinlock::run::<true>(plan, false)?),
+        "semaphore" => semaphore::run(plan, true)?,
+        "semaphore-process" => semaphore::run(plan, false)?,
+        "futex" => futex::run(plan)?,
+        "condvar" => condvar::run(plan)?,
+        "eventfd" => descriptor::eventfds(plan)?,
+        "pipe" => descriptor::pipes(plan)?,
+        "unix-stream" => descriptor::unix(plan, rustix::net::SocketType::STREAM)?,
+        "unix-seqpacket" => descriptor::unix(plan, rustix::net::SocketType::SEQPACKET)?,
+        "tcp-loopback" => descriptor::tcp(plan)?,
+        "posix-mq" => message_queue::run(plan)?,
+        "signal" => signal::run(plan)?,
+        "mailbox-spin" => mailbox::spinning(plan)?,
+        "mailbox-sleep" => {
+            let (timed, note) = mailbox::sleeping(plan)?;
+            observed.notes.push(note);
+            timed
+        }
+        other => peers(other, plan)?,
+    })
 }
 
 /// Times a mailbox alone, then one with so many idle senders at each end.
@@ -199,7 +242,7 @@ pub(crate) fn beside_idle(
     stamps: Stamps,
 ) -> Result<(Timed, Timed)> {
     mailbox::beside_idle(
-        &Plan { rounds, warm_up, stamps, placement, clock: Clock::calibrated() },
+        &Plan { rounds, warm_up, stamps, placement, clock: Clock::calibrated(), paced: None },
         idle,
     )
 }

@@ -125,13 +125,14 @@ impl End for Deaf<'_> {
     }
 }
 
-fn plan() -> Plan {
+fn plan() -> Plan<'static> {
     Plan {
         rounds: 100,
         warm_up: 10,
         stamps: Stamps::EveryRound,
         placement: here().1,
         clock: Clock::calibrated(),
+        paced: None,
     }
 }
 

@@ -87,6 +87,9 @@ fn title(metric: &str) -> &str {
         "parent_after_by" | "parent_after_by_cycles" => {
             "How long kill took beyond the child's last stamp"
         }
+        "both" => "Time until both counters are counted",
+        "pair" => "Time of a free and a malloc",
+        "remote_free" => "Time of a block that another thread frees",
         "send" => "Time to send",
         "receive" => "Time to receive",
         other => other,
