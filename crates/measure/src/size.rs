@@ -61,6 +61,11 @@ impl Size {
         self.pick(30, 100, 1_000)
     }
 
+    /// Increments that each thread makes in one invocation.
+    pub fn increments(self) -> usize {
+        self.pick(1_000_000, 10_000_000, 10_000_000)
+    }
+
     fn pick(self, quick: usize, default: usize, full: usize) -> usize {
         match self {
             Self::Quick => quick,

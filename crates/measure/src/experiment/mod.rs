@@ -14,6 +14,8 @@ pub mod queue_with_check;
 pub mod round_trip;
 pub mod signal_delivery;
 pub mod survival;
+pub mod thread_local;
+pub mod thread_vs_process;
 pub mod throughput;
 
 use std::collections::BTreeMap;
@@ -116,6 +118,8 @@ pub fn all() -> &'static [&'static dyn Experiment] {
         &liveness_check::LivenessCheck,
         &queue_with_check::QueueWithCheck,
         &signal_delivery::SignalDelivery,
+        &thread_vs_process::ThreadVsProcess,
+        &thread_local::ThreadLocal,
     ]
 }
 
