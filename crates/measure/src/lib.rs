@@ -12,7 +12,8 @@
 //! 5. [`report`] writes what came out: `results.json` ([`report::schema`]), a page, tables.
 //!
 //! [`clock`] stamps time, [`os`] wraps the few system calls that the experiments share, `mechanism`
-//! makes what they send over, [`machine`] finds out what spoils a measurement here,
+//! makes what they send over, [`machine`] finds out what spoils a measurement here, [`trace`] which
+//! system calls something makes,
 //! [`as_published`] repeats the seeds as they were.
 //!
 //! What it does not do: parse a command line or draw a progress bar (`tontine-cli` does), and
@@ -30,4 +31,5 @@ pub mod published;
 pub mod report;
 pub mod size;
 pub mod stats;
+pub mod trace;
 pub mod trouble;

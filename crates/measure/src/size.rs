@@ -66,7 +66,7 @@ impl Size {
         self.pick(30, 100, 1_000)
     }
 
-    /// Increments of each counter in one pass.
+    /// Increments that each thread makes in one invocation.
     pub fn increments(self) -> usize {
         self.pick(1_000_000, 10_000_000, 10_000_000)
     }

@@ -18,6 +18,8 @@ pub mod reentrancy;
 pub mod round_trip;
 pub mod signal_delivery;
 pub mod survival;
+pub mod thread_local;
+pub mod thread_vs_process;
 pub mod throughput;
 pub mod wake_up;
 
@@ -130,6 +132,8 @@ pub fn all() -> &'static [&'static dyn Experiment] {
         &wake_up::WakeUp,
         &false_sharing::FalseSharing,
         &allocators::Allocators,
+        &thread_vs_process::ThreadVsProcess,
+        &thread_local::ThreadLocal,
     ]
 }
 

@@ -82,6 +82,11 @@ impl Child {
         }
     }
 
+    /// Says that it was reaped already, by a wait for any child.
+    pub(crate) fn was_reaped(&mut self) {
+        self.reaped = true;
+    }
+
     /// Kills it with SIGKILL and reaps it.
     ///
     /// # Errors

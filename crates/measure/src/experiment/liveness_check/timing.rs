@@ -131,7 +131,7 @@ pub fn repeat<C: Check>(check: &C, checks: u64) -> u64 {
 /// Puts what follows at the start of a cache line. Passing the loop's variables through keeps their
 /// preparation in front.
 #[inline(always)]
-fn align(made: &mut u64, checks: &mut u64) {
+pub(crate) fn align(made: &mut u64, checks: &mut u64) {
     // SAFETY: a directive and no instruction but padding; the registers keep their values.
     unsafe {
         asm!(
@@ -146,7 +146,7 @@ fn align(made: &mut u64, checks: &mut u64) {
 
 /// Returns the counter, which the compiler can no longer compute in advance.
 #[inline(always)]
-fn counted(mut made: u64) -> u64 {
+pub(crate) fn counted(mut made: u64) -> u64 {
     // SAFETY: no instruction at all; the register keeps its value.
     unsafe { asm!("/* {0} */", inout(reg) made, options(nomem, nostack, preserves_flags)) };
     made
@@ -162,7 +162,7 @@ pub fn used(value: u32) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::sync::atomic::AtomicU32;
 
     use super::super::check::{LifeWord, Load, Nothing, Word};
@@ -240,7 +240,7 @@ mod tests {
 
     /// The instructions of a function's loop.
     #[cfg(target_arch = "x86_64")]
-    fn only_loop(start: *const u8) -> Vec<iced_x86::Instruction> {
+    pub(crate) fn only_loop(start: *const u8) -> Vec<iced_x86::Instruction> {
         // SAFETY: the bytes of a function in the executable's text, which is longer than that.
         let code = unsafe { std::slice::from_raw_parts(start, 256) };
         let decoder =

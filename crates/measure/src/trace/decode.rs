@@ -1,0 +1,210 @@
+//! Arguments of a system call as strace would print them: [`on_entry`], and what is only known
+//! afterwards: [`on_exit`].
+//!
+//! [`shape`] has one row a call. A call without a row shows its six registers.
+
+use super::clone::{self, Creation};
+use super::requests::Traced;
+use super::{Call, words};
+
+/// How an argument is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// A signed number of 32 bits: a descriptor, a pid.
+    Number,
+    /// An unsigned number.
+    Count,
+    /// An address.
+    Address,
+    /// Bits with names, and the name of none.
+    Bits(words::Flags, &'static str),
+    /// One of several numbers.
+    OneOf(words::Flags),
+    /// A set of signals, given.
+    Signals,
+    /// A set of signals, filled in.
+    OldSignals,
+    /// Bytes, filled in; the result says how many.
+    Filled,
+    /// A futex operation.
+    Futex,
+    /// A signal.
+    Signal,
+    /// How a child ended, filled in.
+    Status,
+    /// The structure of `clone3`; its size is the next argument.
+    Creation,
+}
+
+/// Most bytes that are shown of what was filled in.
+const SHOWN: usize = 32;
+
+/// What the arguments of a call are.
+fn shape(name: &str) -> Option<&'static [Kind]> {
+    use Kind::{
+        Address, Bits, Count, Creation, Filled, Futex, Number, OldSignals, OneOf, Signal, Signals,
+        Status,
+    };
+    const PROT: Kind = Bits(words::PROT, "PROT_NONE");
+    Some(match name {
+        "brk" | "exit" | "exit_group" | "close" | "dup" | "epoll_create1" => match name {
+            "brk" => &[Address],
+            _ => &[Number],
+        },
+        "getpid" | "gettid" | "getppid" | "getuid" | "geteuid" | "getgid" | "getegid" | "fork"
+        | "vfork" | "sched_yield" | "rt_sigreturn" | "pause" => &[],
+        "mmap" => &[Address, Count, PROT, Bits(words::MAP, "0"), Number, Count],
+        "mprotect" => &[Address, Count, PROT],
+        "munmap" => &[Address, Count],
+        "madvise" => &[Address, Count, OneOf(words::ADVICE)],
+        "rt_sigprocmask" => &[OneOf(words::HOW), Signals, OldSignals, Count],
+        "getrandom" => &[Filled, Count, Bits(words::RANDOM, "0")],
+        "read" => &[Number, Filled, Count],
+        "write" => &[Number, Address, Count],
+        "futex" => &[Address, Futex, Count, Address, Address, OneOf(words::MATCH)],
+        "wait4" => &[Number, Status, Bits(words::WAIT, "0"), Address],
+        "set_robust_list" => &[Address, Count],
+        "rseq" => &[Address, Count, Count, Address],
+        "set_tid_address" => &[Address],
+        "clone3" => &[Creation, Count],
+        "kill" => &[Number, Signal],
+        "tgkill" => &[Number, Number, Signal],
+        "rt_sigaction" => &[Signal, Address, Address, Count],
+        "sigaltstack" => &[Address, Address],
+        "sched_getaffinity" | "sched_setaffinity" => &[Number, Count, Address],
+        "pidfd_open" => &[Number, Count],
+        "execve" => &[Address, Address, Address],
+        _ => return None,
+    })
+}
+
+/// What a creation asks for, where the call is one.
+pub(super) fn creation(
+    traced: Traced,
+    name: Option<&str>,
+    arguments: [u64; 6],
+) -> Option<Creation> {
+    match name? {
+        "clone" => Some(Creation::of_clone(arguments)),
+        "clone3" => {
+            let mut bytes = [0; size_of::<Creation>()];
+            let size = bytes.len().min(arguments[1] as usize);
+            traced.read(arguments[0], &mut bytes[..size]).ok()?;
+            Some(Creation::of_clone3(bytes))
+        }
+        "vfork" => Some(Creation::of_vfork()),
+        "fork" => Some(Creation::of_fork()),
+        _ => None,
+    }
+}
+
+/// The arguments of a call on its way in; what it fills in is an address yet.
+pub(super) fn on_entry(traced: Traced, name: Option<&str>, arguments: [u64; 6]) -> Vec<String> {
+    if name == Some("clone") {
+        return Creation::of_clone(arguments).as_arguments();
+    }
+    match name.and_then(shape) {
+        Some(kinds) => {
+            kinds.iter().zip(arguments).map(|(kind, value)| text(traced, *kind, value)).collect()
+        }
+        None => arguments.map(|value| format!("{value:#x}")).to_vec(),
+    }
+}
+
+/// Puts what a call has filled in in place of where.
+pub(super) fn on_exit(traced: Traced, call: &mut Call, arguments: [u64; 6]) {
+    let Some(returned) = call.returned.filter(|value| *value >= 0) else { return };
+    let kinds = call.name.and_then(shape).unwrap_or_default();
+    for (at, (kind, value)) in kinds.iter().zip(arguments).enumerate() {
+        let filled = match kind {
+            Kind::OldSignals => set(traced, value),
+            Kind::Filled => bytes(traced, value, returned),
+            Kind::Status if returned > 0 => status(traced, value),
+            Kind::Creation => {
+                let told = call.creates.and_then(|creation| told(traced, creation));
+                told.map(|told| format!("{} => {told}", call.arguments[at]))
+            }
+            _ => None,
+        };
+        if let Some(filled) = filled {
+            call.arguments[at] = filled;
+        }
+    }
+}
+
+fn text(traced: Traced, kind: Kind, value: u64) -> String {
+    match kind {
+        Kind::Number => (value as i32).to_string(),
+        Kind::Count => value.to_string(),
+        Kind::Address | Kind::OldSignals | Kind::Filled | Kind::Status => address(value),
+        Kind::Bits(known, none) => words::bits(value, known, none),
+        Kind::OneOf(known) => words::one_of(value, known),
+        Kind::Signals => set(traced, value).unwrap_or_else(|| address(value)),
+        Kind::Futex => futex(value),
+        Kind::Signal => words::signal(value as i32),
+        Kind::Creation => creation(traced, Some("clone3"), [value, u64::MAX, 0, 0, 0, 0])
+            .map_or_else(|| address(value), |creation| creation.to_string()),
+    }
+}
+
+/// An address; 0 is NULL.
+pub(super) fn address(value: u64) -> String {
+    if value == 0 { "NULL".to_owned() } else { format!("{value:#x}") }
+}
+
+fn set(traced: Traced, at: u64) -> Option<String> {
+    let mut set = [0; 8];
+    if at == 0 {
+        return None;
+    }
+    traced.read(at, &mut set).ok()?;
+    Some(words::signals(u64::from_ne_bytes(set)))
+}
+
+fn bytes(traced: Traced, at: u64, length: i64) -> Option<String> {
+    let length = usize::try_from(length).ok()?;
+    let mut bytes = vec![0; length.min(SHOWN)];
+    traced.read(at, &mut bytes).ok()?;
+    let text: String = bytes.iter().map(|byte| format!("\\x{byte:02x}")).collect();
+    Some(format!("\"{text}\"{}", if length > SHOWN { "..." } else { "" }))
+}
+
+fn status(traced: Traced, at: u64) -> Option<String> {
+    let mut status = [0; 4];
+    if at == 0 {
+        return None;
+    }
+    traced.read(at, &mut status).ok()?;
+    let status = i32::from_ne_bytes(status);
+    Some(if libc::WIFEXITED(status) {
+        format!("[{{WIFEXITED(s) && WEXITSTATUS(s) == {}}}]", libc::WEXITSTATUS(status))
+    } else if libc::WIFSIGNALED(status) {
+        let signal = words::signal(libc::WTERMSIG(status));
+        format!("[{{WIFSIGNALED(s) && WTERMSIG(s) == {signal}}}]")
+    } else {
+        format!("[{status:#x}]")
+    })
+}
+
+fn futex(operation: u64) -> String {
+    let beside: u64 = words::FUTEX_BITS.iter().map(|(bit, _)| bit).sum();
+    let operation_name = words::one_of(operation & !beside, words::FUTEX);
+    match words::bits(operation & beside, words::FUTEX_BITS, "").replace("_FLAG", "") {
+        none if none.is_empty() => operation_name,
+        // As strace has it, in one word.
+        bits => match bits.strip_prefix("FUTEX_PRIVATE") {
+            Some(rest) => format!("{operation_name}_PRIVATE{rest}"),
+            None => format!("{operation_name}|{bits}"),
+        },
+    }
+}
+
+/// What the kernel told the creator in its memory.
+fn told(traced: Traced, creation: Creation) -> Option<String> {
+    if creation.flags & clone::PARENT_SETTID == 0 {
+        return None;
+    }
+    let mut id = [0; 4];
+    traced.read(creation.parent_tid, &mut id).ok()?;
+    Some(format!("{{parent_tid=[{}]}}", i32::from_ne_bytes(id)))
+}

@@ -1,0 +1,152 @@
+//! The `ptrace` requests that a tracer needs, each a function: [`Traced`], [`wait_for_any`].
+
+#![allow(unsafe_code, reason = "ptrace and waitpid")]
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::ptr;
+
+/// A stopped thread that this thread traces.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Traced(pub(super) libc::pid_t);
+
+/// Where a system call is seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// On its way in, with number and arguments.
+    Entry(u64, [u64; 6]),
+    /// On its way out, with what it returns: a negative `errno` where it failed.
+    Exit(i64),
+    /// Neither: a filter's.
+    Other,
+}
+
+/// What is asked of the kernel for every traced thread: that calls are told from signals, that
+/// whoever is created is traced too, and that all die with the tracer.
+const OPTIONS: libc::c_int = libc::PTRACE_O_TRACESYSGOOD
+    | libc::PTRACE_O_TRACECLONE
+    | libc::PTRACE_O_TRACEFORK
+    | libc::PTRACE_O_TRACEVFORK
+    | libc::PTRACE_O_TRACEEXEC
+    | libc::PTRACE_O_EXITKILL;
+
+/// Lets the thread that forked us trace us.
+pub(super) fn trace_me() -> io::Result<()> {
+    // SAFETY: changes nothing but who is told of our stops.
+    check(unsafe { libc::ptrace(libc::PTRACE_TRACEME, 0, 0_usize, 0_usize) }).map(|_| ())
+}
+
+/// Stops the calling process of one thread until its tracer lets it go on.
+pub(super) fn stop_here() -> io::Result<()> {
+    // SAFETY: a signal to ourselves.
+    check(unsafe { libc::kill(libc::getpid(), libc::SIGSTOP) }.into()).map(|_| ())
+}
+
+/// Makes every signal arrive, and SIGCHLD do nothing: as in a program that has just been started.
+pub(super) fn as_in_a_fresh_program() -> io::Result<()> {
+    // SAFETY: the set is filled before it is used; both calls only read what they are given.
+    unsafe {
+        if libc::signal(libc::SIGCHLD, libc::SIG_DFL) == libc::SIG_ERR {
+            return Err(io::Error::last_os_error());
+        }
+        let mut none = MaybeUninit::<libc::sigset_t>::uninit();
+        libc::sigemptyset(none.as_mut_ptr());
+        check(libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), ptr::null_mut()).into())?;
+    }
+    Ok(())
+}
+
+/// Waits for a change of any child or traced thread of the calling thread; says whose, and its
+/// status. Children of other threads are left to these.
+pub(super) fn wait_for_any() -> io::Result<(libc::pid_t, libc::c_int)> {
+    let mut status = 0;
+    // SAFETY: the pointer is to a live local.
+    let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::__WALL | libc::__WNOTHREAD) };
+    check(pid.into()).map(|_| (pid, status))
+}
+
+impl Traced {
+    /// Sets [`OPTIONS`].
+    pub(super) fn set_options(self) -> io::Result<()> {
+        // SAFETY: touches no memory of ours.
+        let set =
+            unsafe { libc::ptrace(libc::PTRACE_SETOPTIONS, self.0, 0_usize, OPTIONS as usize) };
+        check(set).map(|_| ())
+    }
+
+    /// Lets it go on to its next call, with a signal delivered where `signal` is not 0. One that
+    /// was killed meanwhile is no error: its end is what is seen next.
+    pub(super) fn resume(self, signal: libc::c_int) -> io::Result<()> {
+        let signal = signal.unsigned_abs() as usize;
+        // SAFETY: touches no memory of ours.
+        match check(unsafe { libc::ptrace(libc::PTRACE_SYSCALL, self.0, 0_usize, signal) }) {
+            Err(error) if error.raw_os_error() != Some(libc::ESRCH) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether it belongs to process `group`.
+    pub(super) fn is_thread_of(self, group: libc::pid_t) -> bool {
+        // SAFETY: signal 0 only asks.
+        unsafe { libc::syscall(libc::SYS_tgkill, group, self.0, 0) == 0 }
+    }
+
+    /// Kills its process.
+    pub(super) fn kill(self) {
+        // SAFETY: the number is not given to anybody else before its tracer, we, has reaped it.
+        unsafe { libc::kill(self.0, libc::SIGKILL) };
+    }
+
+    /// What it is doing at a stop that a system call made.
+    pub(super) fn system_call(self) -> io::Result<Stop> {
+        let mut info = MaybeUninit::<libc::ptrace_syscall_info>::zeroed();
+        let size = size_of::<libc::ptrace_syscall_info>();
+        let place = info.as_mut_ptr();
+        // SAFETY: the kernel writes at most `size` bytes to the live local.
+        let got = unsafe { libc::ptrace(libc::PTRACE_GET_SYSCALL_INFO, self.0, size, place) };
+        check(got)?;
+        // SAFETY: zeroed at first, then filled by the kernel; its fields are plain integers, and
+        // `op` says which part of the union was filled.
+        unsafe {
+            let info = info.assume_init();
+            Ok(match info.op {
+                libc::PTRACE_SYSCALL_INFO_ENTRY => Stop::Entry(info.u.entry.nr, info.u.entry.args),
+                libc::PTRACE_SYSCALL_INFO_EXIT => Stop::Exit(info.u.exit.sval),
+                _ => Stop::Other,
+            })
+        }
+    }
+
+    /// What comes with the signal that it is about to get; `None` where it is stopped otherwise.
+    pub(super) fn signal(self) -> Option<libc::siginfo_t> {
+        let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+        // SAFETY: the kernel fills the structure, which is what this request wants.
+        let got =
+            unsafe { libc::ptrace(libc::PTRACE_GETSIGINFO, self.0, 0_usize, info.as_mut_ptr()) };
+        // SAFETY: zeroed, then filled; any bytes are a valid value.
+        check(got).ok().map(|_| unsafe { info.assume_init() })
+    }
+
+    /// Copies memory of the stopped thread, a word at a time: permitted wherever tracing is.
+    pub(super) fn read(self, at: u64, into: &mut [u8]) -> io::Result<()> {
+        const WORD: u64 = size_of::<u64>() as u64;
+        for (place, at) in into.iter_mut().zip(at..) {
+            let offset = at % WORD;
+            *place = self.word(at - offset)?.to_ne_bytes()[offset as usize];
+        }
+        Ok(())
+    }
+
+    fn word(self, at: u64) -> io::Result<u64> {
+        let mut word = 0_u64;
+        let request = libc::c_long::from(libc::PTRACE_PEEKDATA);
+        // SAFETY: the system call, unlike its wrapper, stores the word where the last argument
+        // points: to a live local. The address is the other process's, and checked by the kernel.
+        let got = unsafe { libc::syscall(libc::SYS_ptrace, request, self.0, at, &raw mut word) };
+        check(got).map(|_| word)
+    }
+}
+
+fn check(returned: libc::c_long) -> io::Result<libc::c_long> {
+    if returned == -1 { Err(io::Error::last_os_error()) } else { Ok(returned) }
+}

@@ -1,0 +1,46 @@
+//! The two creations that source 003 shows, made by the C library and traced: [`pthread_create`],
+//! [`fork`].
+
+#![allow(unsafe_code, reason = "pthread_create and fork of the C library")]
+
+use std::ptr;
+
+use super::{Event, events};
+use crate::os::child::exit_at_once;
+use crate::trouble::Result;
+
+/// A C `pthread_create` of a function that does nothing, and its `pthread_join`.
+///
+/// # Errors
+/// As [`events`].
+pub fn pthread_create() -> Result<Vec<Event>> {
+    extern "C" fn nothing(_: *mut libc::c_void) -> *mut libc::c_void {
+        ptr::null_mut()
+    }
+    events(|| {
+        let mut thread = 0;
+        // SAFETY: the attributes are the defaults; the function touches nothing; the thread is
+        // joined once, where there is one.
+        unsafe {
+            if libc::pthread_create(&raw mut thread, ptr::null(), nothing, ptr::null_mut()) == 0 {
+                libc::pthread_join(thread, ptr::null_mut());
+            }
+        }
+    })
+}
+
+/// A C `fork` whose child ends at once, and its `waitpid`.
+///
+/// # Errors
+/// As [`events`].
+pub fn fork() -> Result<Vec<Event>> {
+    // SAFETY: the child leaves at once and never returns into the frames of others.
+    events(|| match unsafe { libc::fork() } {
+        0 => exit_at_once(0),
+        child if child > 0 => {
+            // SAFETY: no status is wanted.
+            unsafe { libc::waitpid(child, ptr::null_mut(), 0) };
+        }
+        _ => {}
+    })
+}

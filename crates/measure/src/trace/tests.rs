@@ -1,0 +1,121 @@
+use super::*;
+use crate::trouble::Trouble;
+
+/// `None` where nothing may be traced here.
+fn traced(events: Result<Vec<Event>>) -> Option<Vec<Event>> {
+    match events {
+        Ok(events) => {
+            eprintln!("{}", explained(&events));
+            Some(events)
+        }
+        Err(Trouble::Skipped(why)) => {
+            eprintln!("skipped: {why}");
+            None
+        }
+        Err(trouble) => panic!("{trouble}"),
+    }
+}
+
+fn creation(events: &[Event]) -> (&Call, Creation) {
+    let mut made = events.iter().filter_map(|event| {
+        let call = event.call()?;
+        Some((call, call.creates?))
+    });
+    let found = made.next().expect("somebody was created");
+    assert!(made.next().is_none(), "only one");
+    found
+}
+
+#[test]
+fn a_thread_is_made_with_the_published_flags_and_ends() {
+    let Some(events) = traced(pthread_create()) else { return };
+    let (call, creation) = creation(&events);
+    assert!(["clone3", "clone"].contains(&call.title().as_str()), "{call}");
+    assert_eq!(
+        creation.flag_names(),
+        "CLONE_VM|CLONE_FS|CLONE_FILES|CLONE_SIGHAND|CLONE_THREAD|CLONE_SYSVSEM|CLONE_SETTLS|\
+         CLONE_PARENT_SETTID|CLONE_CHILD_CLEARTID"
+    );
+    assert_eq!(creation.exit_signal, 0);
+    assert!(creation.stack != 0 && creation.tls != 0, "{creation}");
+    let thread = call.returned.expect("it returned") as i32;
+    let (before, after): (Vec<&Call>, Vec<&Call>) = events
+        .iter()
+        .filter_map(Event::call)
+        .filter(|other| other.name == Some("rt_sigprocmask") && other.who == Who::Caller)
+        .partition(|other| other.arguments[0] == "SIG_BLOCK");
+    assert!(before.iter().any(|call| call.arguments[1] == "~[]"), "signals are blocked first");
+    assert!(after.iter().any(|call| call.arguments[..2] == ["SIG_SETMASK", "[]"]), "and let in");
+    assert!(
+        events.contains(&Event::Ended(Who::Thread(thread), End::Exited(0))),
+        "{thread} ended: {events:?}"
+    );
+    assert!(explained(&events).contains("one memory for both"));
+}
+
+#[test]
+fn a_fork_asks_for_its_signal_and_the_signal_says_who_exited() {
+    let Some(events) = traced(fork()) else { return };
+    let (call, creation) = creation(&events);
+    assert_eq!(creation.flag_names(), "CLONE_CHILD_CLEARTID|CLONE_CHILD_SETTID");
+    assert_eq!(creation.exit_signal, libc::SIGCHLD as u64);
+    assert!(call.to_string().contains("|SIGCHLD") || call.name == Some("clone3"), "{call}");
+    let child = call.returned.expect("it returned") as i32;
+    let arrived = events.iter().find_map(|event| match event {
+        Event::Signal(Who::Caller, arrived) => Some(*arrived),
+        _ => None,
+    });
+    let arrived = arrived.expect("a signal");
+    assert_eq!((arrived.signo, arrived.code_name().as_str()), (libc::SIGCHLD, "CLD_EXITED"));
+    assert_eq!(arrived.sender.map(|sender| sender.pid), Some(child));
+    assert_eq!(arrived.end.map(|end| end.status), Some(0));
+    let waited = events.iter().filter_map(Event::call).find(|call| call.name == Some("wait4"));
+    assert_eq!(waited.and_then(|call| call.returned), Some(child.into()));
+    let ends = |who| events.contains(&Event::Ended(who, End::Exited(0)));
+    assert!(ends(Who::Process(child)), "{events:?}");
+}
+
+#[test]
+fn calls_are_named_with_arguments_and_results_and_nothing_is_added() {
+    let asked = || {
+        // SAFETY: neither touches memory; the second number is no system call.
+        #[allow(unsafe_code, reason = "system calls to be seen")]
+        unsafe {
+            libc::syscall(libc::SYS_kill, libc::getpid(), 0);
+            libc::syscall(4000, 1_u64, 2_u64, 3_u64, 4_u64, 5_u64, 6_u64);
+        }
+    };
+    let calls = match system_calls(asked) {
+        Ok(calls) => calls,
+        Err(Trouble::Skipped(why)) => return eprintln!("skipped: {why}"),
+        Err(trouble) => panic!("{trouble}"),
+    };
+    let titles: Vec<_> = calls.iter().map(Call::title).collect();
+    assert_eq!(titles, ["getpid", "kill", "syscall_4000"]);
+    let pid = calls[0].returned.expect("a pid").to_string();
+    assert_eq!(calls[1].arguments, [pid.as_str(), "0"]);
+    assert_eq!(calls[2].arguments, ["0x1", "0x2", "0x3", "0x4", "0x5", "0x6"]);
+    assert!(calls[2].to_string().contains("= -1 E"), "{}", calls[2]);
+    assert!(system_calls(|| {}).is_ok_and(|none| none.is_empty()));
+}
+
+#[test]
+fn what_does_not_return_is_named() {
+    let ended = system_calls(|| crate::os::child::exit_at_once(7));
+    match ended {
+        Err(Trouble::Failed(why)) => assert!(why.contains("Exited(7)"), "{why}"),
+        Err(Trouble::Skipped(why)) => eprintln!("skipped: {why}"),
+        Ok(calls) => panic!("{calls:?}"),
+    }
+}
+
+#[test]
+fn a_refused_ptrace_is_a_skip_that_names_it() {
+    use crate::experiment::liveness_check::check::refused;
+    let seen = refused::inside(&[libc::SYS_ptrace], || fork().map(|_| ()));
+    let Some(Err(Trouble::Skipped(why))) = &seen else {
+        assert_eq!(seen, None);
+        return eprintln!("skipped: no seccomp filters here");
+    };
+    assert!(why.starts_with("ptrace(PTRACE_TRACEME): "), "{why}");
+}

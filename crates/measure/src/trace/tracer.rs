@@ -1,0 +1,212 @@
+//! Leads a child from stop to stop and writes down what is seen: [`trace`].
+//!
+//! The tracer is a thread of its own, so that it can wait for *any* of what it traces without
+//! taking the ends of other children from those who wait for them.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::requests::{self, Stop, Traced, wait_for_any};
+use super::signal::Arrived;
+use super::{Call, End, Event, Who, decode, names};
+use crate::mechanism::peer::{LastWords, Nudge};
+use crate::os::child::Child;
+use crate::os::shared::Shared;
+use crate::trouble::{During, Result, Trouble};
+
+/// How long what is traced may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// As [`super::events`].
+pub(super) fn trace(of: impl FnOnce() + Send) -> Result<Vec<Event>> {
+    thread::scope(|scope| {
+        let tracer = scope.spawn(|| fork_and_follow(of));
+        tracer.join().unwrap_or_else(|_| Err(Trouble::fail("the tracing thread panicked")))
+    })
+}
+
+fn fork_and_follow(of: impl FnOnce()) -> Result<Vec<Event>> {
+    let returned = Shared::<AtomicU32>::anonymous()?;
+    let words = LastWords::new()?;
+    let mut child = Child::fork(|| {
+        let ready = requests::trace_me()
+            .setting_up("ptrace(PTRACE_TRACEME)")
+            .and_then(|()| requests::as_in_a_fresh_program().setting_up("sigprocmask"))
+            .and_then(|()| requests::stop_here().setting_up("kill"));
+        if let Err(trouble) = ready {
+            words.say(&trouble);
+            return 1;
+        }
+        of();
+        // Before any further call of ours; the tracer looks when that comes.
+        returned.store(1, Ordering::Relaxed);
+        0
+    })?;
+    let root = child.pid().as_raw_nonzero().get();
+    let mut tracer = Tracer {
+        root,
+        returned: &returned,
+        tasks: BTreeMap::new(),
+        events: Vec::new(),
+        over: false,
+        end: None,
+    };
+    let followed = tracer.follow();
+    if tracer.end.is_some() {
+        child.was_reaped();
+    }
+    followed?;
+    if let Some(trouble) = words.heard() {
+        return Err(trouble);
+    }
+    match (tracer.over, tracer.end) {
+        (true, Some(End::Exited(0))) => Ok(tracer.events),
+        (_, end) => Err(Trouble::fail(format!("what was traced did not return: {end:?}"))),
+    }
+}
+
+/// What is known of a traced thread.
+#[derive(Debug)]
+struct Task {
+    who: Who,
+    /// Where its unfinished call stands among the events, and its number and arguments.
+    pending: Option<(usize, u64, [u64; 6])>,
+}
+
+struct Tracer<'a> {
+    root: libc::pid_t,
+    returned: &'a AtomicU32,
+    tasks: BTreeMap<libc::pid_t, Task>,
+    events: Vec<Event>,
+    /// Whether what is asked about has returned.
+    over: bool,
+    /// How the child ended; it is reaped then.
+    end: Option<End>,
+}
+
+impl Tracer<'_> {
+    /// Until nobody is left. After a failure all are killed, and still waited for: the process is
+    /// only reaped when each of its threads has been.
+    fn follow(&mut self) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        let _nudge = Nudge::this_thread()?;
+        let mut failure = None;
+        loop {
+            let step = match wait_for_any() {
+                Ok((pid, status)) if libc::WIFSTOPPED(status) => self
+                    .stopped(pid, status)
+                    .and_then(|signal| Traced(pid).resume(signal).during("ptrace(PTRACE_SYSCALL)")),
+                Ok((pid, status)) => {
+                    self.ended(pid, status);
+                    Ok(())
+                }
+                Err(error) if error.raw_os_error() == Some(libc::ECHILD) => break,
+                Err(error) if error.raw_os_error() == Some(libc::EINTR) => {
+                    if Instant::now() < deadline {
+                        Ok(())
+                    } else {
+                        let text = format!("what was traced took more than {PATIENCE:?}");
+                        Err(Trouble::fail(text))
+                    }
+                }
+                Err(error) => return Err(error).during("waitpid"),
+            };
+            if let Err(trouble) = step {
+                failure.get_or_insert(trouble);
+                self.kill_all();
+            }
+        }
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// Deals with a stop, and says which signal the thread has to be given.
+    fn stopped(&mut self, pid: libc::pid_t, status: libc::c_int) -> Result<libc::c_int> {
+        const CALL: libc::c_int = libc::SIGTRAP | 0x80;
+        let signal = libc::WSTOPSIG(status);
+        if !self.tasks.contains_key(&pid) {
+            self.tasks.insert(pid, Task { who: self.who(pid), pending: None });
+            if pid == self.root {
+                Traced(pid).set_options().setting_up("ptrace(PTRACE_SETOPTIONS)")?;
+            }
+            // Everybody begins with this stop, which belongs to the tracing.
+            if signal == libc::SIGSTOP {
+                return Ok(0);
+            }
+        }
+        if signal == CALL {
+            match Traced(pid).system_call().setting_up("ptrace(PTRACE_GET_SYSCALL_INFO)")? {
+                Stop::Entry(number, arguments) => self.entered(pid, number, arguments),
+                Stop::Exit(returned) => self.left(pid, returned),
+                Stop::Other => {}
+            }
+            return Ok(0);
+        }
+        // The kernel's own events carry no signal, and neither does the stop of a whole group.
+        let told_of_creation = status >> 16 != 0;
+        let Some(info) = (!told_of_creation).then(|| Traced(pid).signal()).flatten() else {
+            return Ok(0);
+        };
+        if !self.over {
+            let who = self.tasks[&pid].who;
+            self.events.push(Event::Signal(who, Arrived::of(&info)));
+        }
+        Ok(signal)
+    }
+
+    fn who(&self, pid: libc::pid_t) -> Who {
+        if pid == self.root {
+            Who::Caller
+        } else if Traced(pid).is_thread_of(self.root) {
+            Who::Thread(pid)
+        } else {
+            Who::Process(pid)
+        }
+    }
+
+    fn entered(&mut self, pid: libc::pid_t, number: u64, arguments: [u64; 6]) {
+        // It said so before it made this call.
+        self.over |= pid == self.root && self.returned.load(Ordering::Relaxed) == 1;
+        let Some(task) = self.tasks.get_mut(&pid).filter(|_| !self.over) else { return };
+        let name = names::name(number);
+        task.pending = Some((self.events.len(), number, arguments));
+        self.events.push(Event::Call(Call {
+            who: task.who,
+            number,
+            name,
+            arguments: decode::on_entry(Traced(pid), name, arguments),
+            returned: None,
+            creates: decode::creation(Traced(pid), name, arguments),
+        }));
+    }
+
+    fn left(&mut self, pid: libc::pid_t, returned: i64) {
+        let pending = self.tasks.get_mut(&pid).and_then(|task| task.pending.take());
+        let Some((at, _, arguments)) = pending else { return };
+        if let Event::Call(call) = &mut self.events[at] {
+            call.returned = Some(returned);
+            decode::on_exit(Traced(pid), call, arguments);
+        }
+    }
+
+    fn ended(&mut self, pid: libc::pid_t, status: libc::c_int) {
+        let end = if libc::WIFEXITED(status) {
+            End::Exited(libc::WEXITSTATUS(status))
+        } else {
+            End::Killed(libc::WTERMSIG(status))
+        };
+        let task = self.tasks.remove(&pid);
+        if pid == self.root {
+            self.end = Some(end);
+            // Whoever it left behind.
+            self.kill_all();
+        } else if let Some(task) = task.filter(|_| !self.over) {
+            self.events.push(Event::Ended(task.who, end));
+        }
+    }
+
+    fn kill_all(&self) {
+        self.tasks.keys().for_each(|&pid| Traced(pid).kill());
+    }
+}
