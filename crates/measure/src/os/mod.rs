@@ -1,9 +1,12 @@
 //! The few system facilities that experiments share, each behind a safe face.
 //!
 //! [`shared`] is memory that two processes see, [`child`] a forked process that cannot outlive its
-//! handle, [`pin`] puts a thread on one processor, [`room`] asks whether more fits on the machine.
+//! handle, [`pin`] puts a thread on one processor, [`room`] asks whether more fits on the machine,
+//! `namespaces` are a container's, `netlink` joins them.
 
 pub mod child;
+pub(crate) mod namespaces;
+pub(crate) mod netlink;
 pub mod pin;
 pub mod room;
 pub mod shared;

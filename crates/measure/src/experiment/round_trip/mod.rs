@@ -1,7 +1,9 @@
 //! `round-trip`: what one message costs, one way, by every mechanism that this machine offers.
 //!
 //! [`RoundTrip`] is the experiment. The protocol is in `harness`, each family of mechanisms in a
-//! file of its own, and what they share with other experiments in `crate::mechanism`.
+//! file of its own, and what they share with other experiments in `crate::mechanism`. The ends of
+//! [`container`] are no children of the measuring process: they run inside namespaces, and hand
+//! their samples out.
 //!
 //! It times one message at a time, hot: neither throughput nor waking after a pause.
 
@@ -22,6 +24,7 @@ pub(crate) use harness::Timed;
 #[cfg(feature = "peers")]
 mod channel;
 mod condvar;
+pub mod container;
 mod descriptor;
 mod flag;
 mod futex;
@@ -39,12 +42,14 @@ mod zeromq;
 /// A stamp that costs more than this share of a round is said beside the figure.
 const STAMP_LIMIT: f64 = 0.02;
 
-/// What the library's mailbox is compared with besides.
-const BESIDE_THE_MAILBOX: [(&str, &str); 4] = [
+/// What else is compared: the library's mailbox with its rivals, containers with what they add to.
+const BESIDES: [(&str, &str); 6] = [
     ("iceoryx2", "mailbox-spin"),
     ("crossbeam", "mailbox-spin"),
     ("mailbox-sleep", "eventfd"),
     ("mailbox-sleep", "futex"),
+    ("container-netns", "tcp-loopback"),
+    ("container-tcp", "container-netns"),
 ];
 
 /// The experiment.
@@ -113,7 +118,7 @@ impl Experiment for RoundTrip {
             .iter()
             .map(|variant| (variant.name, "flag"))
             .filter(|(name, _)| *name != "flag")
-            .chain(BESIDE_THE_MAILBOX)
+            .chain(BESIDES)
             .collect()
     }
 }
@@ -149,12 +154,13 @@ pub(crate) fn measure(
         observed.series.push(series.batched(skipped.rounds as usize));
         timed
     };
+    let mut notes = Vec::new();
+    let mut noted = |(timed, note): (Timed, String)| {
+        notes.push(note);
+        timed
+    };
     let timed = match variant {
-        "flag" => {
-            let (timed, note) = flag::run(&plan)?;
-            observed.notes.push(note);
-            timed
-        }
+        "flag" => noted(flag::run(&plan)?),
         "spinlock-tas" => lock(spinlock::run::<false>(&plan, true)?),
         "spinlock-ttas" => lock(spinlock::run::<true>(&plan, true)?),
         "spinlock-tas-process" => lock(spinlock::run::<false>(&plan, false)?),
@@ -171,13 +177,12 @@ pub(crate) fn measure(
         "posix-mq" => message_queue::run(&plan)?,
         "signal" => signal::run(&plan)?,
         "mailbox-spin" => mailbox::spinning(&plan)?,
-        "mailbox-sleep" => {
-            let (timed, note) = mailbox::sleeping(&plan)?;
-            observed.notes.push(note);
-            timed
-        }
+        "mailbox-sleep" => noted(mailbox::sleeping(&plan)?),
+        "container-tcp" => noted(container::engine(&plan)?),
+        "container-netns" => noted(container::namespaces(&plan)?),
         other => peers(other, &plan)?,
     };
+    observed.notes = notes;
     let Timed { one_way, batch, single } = timed;
     if !single.is_empty() {
         observed.notes.extend(cost_of_stamps(&one_way, &single));
@@ -268,6 +273,14 @@ const VARIANTS: &[Variant] = &[
         "a tontine mailbox at each end, 8 bytes a message, both processes spin",
     ),
     variant("mailbox-sleep", "a tontine mailbox at each end, 8 bytes a message, both sleep"),
+    variant(
+        "container-tcp",
+        "TCP with TCP_NODELAY between two containers of a Docker engine, on a network of their own",
+    ),
+    variant(
+        "container-netns",
+        "the same between two processes in namespaces of their own: bridge, veth, no engine",
+    ),
 ];
 
 #[cfg(test)]
