@@ -7,13 +7,16 @@
 //!
 //! Neighbours: [`super::owner`] knows whose, [`super::image`] what an image is made of.
 
+#![allow(unsafe_code, reason = "ties the tool to its caller between fork and exec")]
+
 use std::fs::File;
 use std::io::{self, Read, Seek};
+use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use rustix::process::Pid;
+use rustix::process::{Pid, Signal, set_parent_process_death_signal};
 use serde_json::Value;
 
 use super::owner::{Left, Owner};
@@ -178,6 +181,10 @@ impl Docker {
         let mut command = Command::new(TOOL);
         if let Some(host) = &self.host {
             command.env("DOCKER_HOST", host);
+        }
+        // SAFETY: one system call, which allocates nothing.
+        unsafe {
+            command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::KILL))?));
         }
         let mut child = command
             .args(arguments)

@@ -8,7 +8,7 @@
 //! The real network of the machine is never touched. Everything ends with the processes, and each
 //! of these dies with the one that forked it.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{Read, Seek};
 use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
@@ -31,6 +31,8 @@ use crate::trouble::{During, Result, Trouble};
 const BRIDGE: &str = "br0";
 /// The device inside, named as an engine names it.
 const INSIDE: &str = "eth0";
+/// After how many milliseconds a question for the hardware address behind an address is repeated.
+const ASK_AGAIN: &str = "/proc/sys/net/ipv4/neigh/eth0/retrans_time_ms";
 /// Addresses of server and client; nobody else is in these namespaces.
 const ADDRESSES: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 70, 4, 1), Ipv4Addr::new(10, 70, 4, 2)];
 /// How long a server may take to end after its client.
@@ -143,6 +145,9 @@ fn end(
     await_byte(&plugged, || "the bridge's holder ended".to_owned())?;
     let mut netlink = Netlink::open()?;
     netlink.add_address(INSIDE, address)?;
+    // The bridge begins to forward a moment after the last device is up, so the first question may be
+    // lost, and would be asked again after a whole second. Where this is refused it just takes longer.
+    let _ = fs::write(ASK_AGAIN, "10");
     netlink.up(INSIDE)?;
     netlink.up("lo")?;
     let mut first = Child::fork(|| said(words, obey(order, &mut out)))?;

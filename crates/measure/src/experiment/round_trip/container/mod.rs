@@ -38,7 +38,8 @@ pub const COMMAND: &str = "__container";
 const PORT: u16 = 7_004;
 /// How long a client tries to reach a server that starts at the same time.
 const CONNECT: Duration = Duration::from_secs(10);
-/// Between two tries.
+/// How long one try may take, and the time between two.
+const TRY: Duration = Duration::from_millis(200);
 const AGAIN: Duration = Duration::from_millis(5);
 /// Exit status of an end that gave up.
 const GAVE_UP: i32 = 124;
@@ -137,7 +138,7 @@ fn client(order: &Order, server: Ipv4Addr) -> Result<Timed> {
 fn connect(server: SocketAddrV4) -> io::Result<TcpStream> {
     let began = Instant::now();
     loop {
-        match TcpStream::connect_timeout(&server.into(), Duration::from_secs(1)) {
+        match TcpStream::connect_timeout(&server.into(), TRY) {
             Err(error) if began.elapsed() > CONNECT => return Err(error),
             Err(_) => thread::sleep(AGAIN),
             connected => return connected,
