@@ -31,8 +31,8 @@ impl Size {
         self.pick(5_000, 20_000, 1_000_000)
     }
 
-    /// Round trips timed in one invocation between containers: fewer, since starting these takes most
-    /// of its time.
+    /// Round trips timed in one invocation between containers: fewer, since starting these takes
+    /// most of its time.
     pub fn container_rounds(self) -> usize {
         self.pick(3_000, 5_000, 1_000_000)
     }

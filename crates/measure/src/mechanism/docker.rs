@@ -85,7 +85,8 @@ impl Docker {
         let Some(answer) = answer else {
             let seconds = GREETING.as_secs();
             return Err(Trouble::skip(format!(
-                "no Docker engine: it did not answer `docker version` within {seconds} s; restart it"
+                "no Docker engine: it did not answer `docker version` within {seconds} s; \
+                 restart it"
             )));
         };
         let last = answer.last_words();

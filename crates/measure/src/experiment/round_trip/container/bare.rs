@@ -65,7 +65,8 @@ pub(in super::super) fn run(plan: &Plan) -> Result<(Timed, String)> {
     Ok((answer::read(&bytes)?, NOTE.to_owned()))
 }
 
-/// The exit status of one whose trouble is said, unless somebody else's came first and is its cause.
+/// The exit status of one whose trouble is said, unless somebody else's came first: that is its
+/// cause.
 fn said(words: &Shared<LastWords>, done: Result<()>) -> i32 {
     match done {
         Ok(()) => 0,
@@ -145,8 +146,9 @@ fn end(
     await_byte(&plugged, || "the bridge's holder ended".to_owned())?;
     let mut netlink = Netlink::open()?;
     netlink.add_address(INSIDE, address)?;
-    // The bridge begins to forward a moment after the last device is up, so the first question may be
-    // lost, and would be asked again after a whole second. Where this is refused it just takes longer.
+    // The bridge begins to forward a moment after the last device is up, so the first question may
+    // be lost, and would be asked again after a whole second. Where this is refused it just takes
+    // longer.
     let _ = fs::write(ASK_AGAIN, "10");
     netlink.up(INSIDE)?;
     netlink.up("lo")?;
