@@ -309,6 +309,7 @@ fn whoever_waits_inside_gives_up_by_itself() {
     let order = r#"{"server":"192.0.2.1","rounds":1,"warm_up":0,"cpu":0,"within":1}"#;
     let ended = tontine().args(["__container", order]).output().expect("tontine runs");
     assert_eq!(ended.status.code(), Some(124), "{}", text(&ended.stderr));
+    assert!(text(&ended.stderr).contains("gave up after 1 s"), "{}", text(&ended.stderr));
     assert!(ended.stdout.is_empty());
 }
 
