@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use tontine_measure::experiment::round_trip::container::COMMAND as CONTAINER;
 
 /// Messages between Linux processes that survive `kill -9`, and the tool that measures what that
 /// costs.
@@ -48,6 +49,12 @@ pub(crate) enum Command {
     /// Serve one invocation: reads an order from standard input, answers on standard output.
     #[command(name = INVOCATION, hide = true)]
     Invocation,
+    /// Serve as one end inside a container: obeys an order, answers on standard output.
+    #[command(name = CONTAINER, hide = true)]
+    Container {
+        /// The order, as JSON.
+        order: String,
+    },
     /// Serve as an actor: obeys orders from standard input, answers on standard output.
     #[command(name = ACTOR, hide = true)]
     Actor {

@@ -40,6 +40,11 @@ fn main() -> ExitCode {
         Command::Invocation => tontine_measure::engine::invoked::serve()
             .map(|()| ExitCode::SUCCESS)
             .map_err(Refusal::from),
+        Command::Container { order } => {
+            tontine_measure::experiment::round_trip::container::serve(&order)
+                .map(|()| ExitCode::SUCCESS)
+                .map_err(Refusal::from)
+        }
         Command::Actor { target, folder } => tontine_crash::actor::serve(&target, &folder)
             .map(|()| ExitCode::SUCCESS)
             .map_err(Refusal::from),

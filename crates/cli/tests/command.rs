@@ -209,7 +209,7 @@ fn help_manual_and_completions_name_every_command() {
         for command in ["measure", "list", "recv", "send", "doctor", "crash"] {
             assert!(text.contains(command), "{command} is missing in {text}");
         }
-        for hidden in ["Serve one invocation", "Serve as an actor"] {
+        for hidden in ["Serve one invocation", "Serve as one end", "Serve as an actor"] {
             assert!(!text.contains(hidden), "a hidden command shows");
         }
     }

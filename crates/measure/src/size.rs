@@ -36,6 +36,12 @@ impl Size {
         self.pick(5_000, 20_000, 1_000_000)
     }
 
+    /// Round trips timed in one invocation between containers: fewer, since starting these takes
+    /// most of its time.
+    pub fn container_rounds(self) -> usize {
+        self.pick(3_000, 5_000, 1_000_000)
+    }
+
     /// Rounds thrown away before `rounds` are timed: a tenth, at most 10,000.
     pub fn warm_up(self, rounds: usize) -> usize {
         (rounds / 10).min(10_000)

@@ -22,9 +22,6 @@ const QUICK: (usize, usize) = (20_000, 2_000);
 /// Rows of a histogram, and the width of its longest bar.
 const HISTOGRAM: (usize, usize) = (8, 40);
 
-/// The variant that `round-trip` does not have.
-const CONTAINER: &str = "container-tcp";
-
 /// Rows of the seed's table: its name there and our variant.
 const ROWS: [(&str, &str); 6] = [
     ("Spinlock", "spinlock-tas"),
@@ -32,7 +29,7 @@ const ROWS: [(&str, &str); 6] = [
     ("Semaphore", "semaphore"),
     ("ZMQ inproc", "zmq-inproc"),
     ("ZMQ ipc", "zmq-ipc"),
-    ("Docker containers", CONTAINER),
+    ("Docker containers", "container-tcp"),
 ];
 
 /// Runs the seed's experiment here and writes its table to `out`; `quick` shortens it and says so.
@@ -111,9 +108,6 @@ struct Measured {
 }
 
 fn measure(variant: &str, rounds: usize, warm_up: usize) -> Result<Measured> {
-    if variant == CONTAINER {
-        return Err(Trouble::skip("the container rows are not built yet"));
-    }
     let placement = Topology::of_this_machine()
         .placement("cross-core")
         .ok_or_else(|| Trouble::skip("needs two processors; this process may use one"))?;

@@ -2,9 +2,13 @@
 
 #![allow(unsafe_code, reason = "fork")]
 
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, Signal, WaitOptions, WaitStatus, kill_process, set_parent_process_death_signal, waitpid,
+    Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, kill_process, pidfd_open,
+    set_parent_process_death_signal, waitpid,
 };
 
 use crate::trouble::{During, Result, Trouble};
@@ -34,7 +38,8 @@ impl Child {
             -1 => Err(std::io::Error::last_os_error()).setting_up("fork"),
             0 => {
                 let _ = set_parent_process_death_signal(Some(Signal::KILL));
-                if rustix::process::getppid() != Some(parent) {
+                // The first process of a PID namespace does not see a parent outside it: none.
+                if rustix::process::getppid().is_some_and(|now| now != parent) {
                     exit_at_once(1);
                 }
                 let body = std::panic::AssertUnwindSafe(body);
@@ -108,6 +113,24 @@ impl Drop for Child {
     }
 }
 
+/// Whether a child, forked by whomever in this process, ends within `patience`. It is not reaped.
+///
+/// # Errors
+/// Skipped, where the system has no pidfds; failed, where there is no such child.
+pub(crate) fn ends_within(pid: Pid, patience: Duration) -> Result<bool> {
+    let pidfd = pidfd_open(pid, PidfdFlags::empty()).setting_up("pidfd_open")?;
+    let until = Instant::now() + patience;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let left = Timespec::try_from(left).unwrap_or(Timespec { tv_sec: 3_600, tv_nsec: 0 });
+        match poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&left)) {
+            Ok(count) => return Ok(count > 0),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error).during("poll"),
+        }
+    }
+}
+
 /// Leaves a forked child without running the parent's exit handlers.
 pub fn exit_at_once(status: i32) -> ! {
     // SAFETY: `_exit` ends the process; nothing of it is used afterwards.
@@ -131,5 +154,19 @@ mod tests {
         .expect("fork");
         assert_eq!(child.kill().expect("kill").terminating_signal(), Some(libc::SIGKILL));
         assert_eq!(child.signal(Signal::TERM), Err(Errno::SRCH), "reaped: nobody's pid");
+    }
+
+    #[test]
+    fn one_that_lives_on_is_waited_for_no_longer_than_told() {
+        let mut child = Child::fork(|| {
+            loop {
+                std::thread::yield_now()
+            }
+        })
+        .expect("fork");
+        assert_eq!(ends_within(child.pid(), Duration::from_millis(20)), Ok(false));
+        child.signal(Signal::KILL).expect("kill");
+        assert_eq!(ends_within(child.pid(), Duration::from_secs(60)), Ok(true));
+        child.wait().expect("reaped");
     }
 }

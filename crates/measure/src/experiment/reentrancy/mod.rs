@@ -108,7 +108,7 @@ impl Count {
     fn of(size: Size) -> Self {
         match size {
             Size::Quick => Self { batches: 20, interrupted: 100, guarded: 8, timed: 20 },
-            Size::Default => Self { batches: 60, interrupted: 400, guarded: 20, timed: 50 },
+            Size::Default => Self { batches: 60, interrupted: 200, guarded: 20, timed: 50 },
             Size::Full => Self { batches: 500, interrupted: 4_000, guarded: 400, timed: 500 },
         }
     }

@@ -68,10 +68,19 @@ fn between<const BYTES: usize>(
     )
 }
 
-struct Stream<'a, const BYTES: usize> {
+/// One end of a connection that carries messages of `BYTES` bytes.
+pub(super) struct Stream<'a, const BYTES: usize> {
     read: OwnedFd,
     write: OwnedFd,
     peer: Peer<'a>,
+}
+
+impl Stream<'_, 1> {
+    /// An end of a TCP connection to a process that is not ours: its end closes the connection.
+    pub(super) fn to_a_stranger(connection: OwnedFd) -> Result<Self> {
+        let write = again(&connection)?;
+        Ok(Self { read: connection, write, peer: Peer::Parent })
+    }
 }
 
 impl<const BYTES: usize> End for Stream<'_, BYTES> {

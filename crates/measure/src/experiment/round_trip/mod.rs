@@ -1,7 +1,9 @@
 //! `round-trip`: what one message costs, one way, by every mechanism that this machine offers.
 //!
 //! [`RoundTrip`] is the experiment. The protocol is in `harness`, each family of mechanisms in a
-//! file of its own, and what they share with other experiments in `crate::mechanism`.
+//! file of its own, and what they share with other experiments in `crate::mechanism`. The ends of
+//! [`container`] are no children of the measuring process: they run inside namespaces, and hand
+//! their samples out.
 //!
 //! It times one message at a time, hot: neither throughput nor, but for `wake-up` ([`paced`]),
 //! waking after a pause.
@@ -27,6 +29,7 @@ use paced::{Board, Paced};
 #[cfg(feature = "peers")]
 mod channel;
 mod condvar;
+pub mod container;
 mod descriptor;
 mod flag;
 mod futex;
@@ -45,12 +48,14 @@ mod zeromq;
 /// A stamp that costs more than this share of a round is said beside the figure.
 const STAMP_LIMIT: f64 = 0.02;
 
-/// What the library's mailbox is compared with besides.
-const BESIDE_THE_MAILBOX: [(&str, &str); 4] = [
+/// What else is compared: the library's mailbox with its rivals, containers with what they add to.
+const BESIDES: [(&str, &str); 6] = [
     ("iceoryx2", "mailbox-spin"),
     ("crossbeam", "mailbox-spin"),
     ("mailbox-sleep", "eventfd"),
     ("mailbox-sleep", "futex"),
+    ("container-netns", "tcp-loopback"),
+    ("container-tcp", "container-netns"),
 ];
 
 /// The experiment.
@@ -74,7 +79,7 @@ impl Experiment for RoundTrip {
         VARIANTS
     }
 
-    fn params(&self, variant: &str, topology: &Topology, _: Size) -> Vec<Params> {
+    fn params(&self, variant: &str, topology: &Topology, size: Size) -> Vec<Params> {
         let placements = topology.placements().iter();
         let mut names: Vec<&str> = if spins(variant) {
             placements.filter(|place| place.here != place.there).map(|place| place.name).collect()
@@ -84,6 +89,10 @@ impl Experiment for RoundTrip {
         };
         if names.is_empty() {
             names.push("cross-core");
+        }
+        // An engine takes seconds to start two containers: too long for a look at both.
+        if variant == "container-tcp" && size == Size::Quick {
+            names.truncate(1);
         }
         names
             .into_iter()
@@ -97,7 +106,19 @@ impl Experiment for RoundTrip {
     }
 
     fn operations(&self, variant: &str, size: Size) -> usize {
-        if spins(variant) { size.spinning_rounds() } else { size.blocking_rounds() }
+        match variant {
+            "container-tcp" | "container-netns" => size.container_rounds(),
+            _ if spins(variant) => size.spinning_rounds(),
+            _ => size.blocking_rounds(),
+        }
+    }
+
+    fn invocations(&self, variant: &str, size: Size) -> usize {
+        match variant {
+            // Two containers are made and removed for each.
+            "container-tcp" => size.macro_invocations(),
+            _ => size.invocations(),
+        }
     }
 
     fn run(&self, task: &Task) -> Result<Observed> {
@@ -119,7 +140,7 @@ impl Experiment for RoundTrip {
             .iter()
             .map(|variant| (variant.name, "flag"))
             .filter(|(name, _)| *name != "flag")
-            .chain(BESIDE_THE_MAILBOX)
+            .chain(BESIDES)
             .collect()
     }
 }
@@ -193,18 +214,19 @@ pub(crate) fn one_way_after(
 
 /// Times one mechanism; what it has to say or to count besides goes into `observed`.
 fn time(variant: &str, plan: &Plan, observed: &mut Observed) -> Result<Timed> {
+    let Observed { series: skips, notes, .. } = observed;
     let mut lock = |(timed, skipped): (Timed, spinlock::Skipped)| {
         let share = skipped.skipped as f64 / skipped.rounds as f64;
         let series = Series::ns("skipped", vec![share]).in_unit("rounds/round").by_mean();
-        observed.series.push(series.batched(skipped.rounds as usize));
+        skips.push(series.batched(skipped.rounds as usize));
+        timed
+    };
+    let mut noted = |(timed, note): (Timed, String)| {
+        notes.push(note);
         timed
     };
     Ok(match variant {
-        "flag" => {
-            let (timed, note) = flag::run(plan)?;
-            observed.notes.push(note);
-            timed
-        }
+        "flag" => noted(flag::run(plan)?),
         "spinlock-tas" => lock(spinlock::run::<false>(plan, true)?),
         "spinlock-ttas" => lock(spinlock::run::<true>(plan, true)?),
         "spinlock-tas-process" => lock(spinlock::run::<false>(plan, false)?),
@@ -221,11 +243,9 @@ fn time(variant: &str, plan: &Plan, observed: &mut Observed) -> Result<Timed> {
         "posix-mq" => message_queue::run(plan)?,
         "signal" => signal::run(plan)?,
         "mailbox-spin" => mailbox::spinning(plan)?,
-        "mailbox-sleep" => {
-            let (timed, note) = mailbox::sleeping(plan)?;
-            observed.notes.push(note);
-            timed
-        }
+        "mailbox-sleep" => noted(mailbox::sleeping(plan)?),
+        "container-tcp" => noted(container::engine(plan)?),
+        "container-netns" => noted(container::namespaces(plan)?),
         other => peers(other, plan)?,
     })
 }
@@ -311,6 +331,14 @@ const VARIANTS: &[Variant] = &[
         "a tontine mailbox at each end, 8 bytes a message, both processes spin",
     ),
     variant("mailbox-sleep", "a tontine mailbox at each end, 8 bytes a message, both sleep"),
+    variant(
+        "container-tcp",
+        "TCP with TCP_NODELAY between two containers of a Docker engine, on a network of their own",
+    ),
+    variant(
+        "container-netns",
+        "the same between two processes in namespaces of their own: bridge, veth, no engine",
+    ),
 ];
 
 #[cfg(test)]

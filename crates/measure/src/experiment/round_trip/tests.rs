@@ -40,7 +40,9 @@ fn left_behind() -> Vec<String> {
 fn every_variant_yields_a_sample_a_round_and_leaves_nothing_behind() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let (_, placement) = here();
-    for variant in VARIANTS {
+    // An engine starts the `tontine` command inside its containers, which a test's executable is
+    // not: the command's own tests have that row.
+    for variant in VARIANTS.iter().filter(|variant| variant.name != "container-tcp") {
         let observed = match measure(variant.name, 200, 20, placement, Stamps::Batched) {
             Ok(observed) => observed,
             Err(Trouble::Skipped(why)) => {

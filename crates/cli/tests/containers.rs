@@ -1,0 +1,382 @@
+//! The container rows as their users meet them: a real engine, machines without one, and what is
+//! left after a kill.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, getuid, kill_process};
+use serde_json::Value;
+
+/// An engine serves one test after the other: each counts what is left.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// Nobody's uid, as far as a test may choose one.
+const NOBODY: u32 = 65_534;
+
+fn tontine() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_tontine"))
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn cells(folder: &Path) -> Vec<Value> {
+    let text = fs::read(folder.join("results.json")).expect("results.json");
+    let results: Value = serde_json::from_slice(&text).expect("valid JSON");
+    results["cells"].as_array().expect("cells").clone()
+}
+
+/// Runs one row of a quick run and returns its cells.
+fn row(command: &mut Command, folder: &Path, variant: &str) -> (Output, Vec<Value>) {
+    let output = command
+        .args(["measure", "--quick", "--invocations", "2", "--out"])
+        .arg(folder)
+        .arg(format!("round-trip/{variant}"))
+        .output()
+        .expect("tontine runs");
+    let cells = cells(folder);
+    assert!(!cells.is_empty(), "{}", text(&output.stderr));
+    (output, cells)
+}
+
+/// What the user's `docker` says; none, where there is no engine.
+fn docker(arguments: &[&str]) -> Option<String> {
+    let output = Command::new("docker").args(arguments).stdin(Stdio::null()).output().ok()?;
+    output.status.success().then(|| text(&output.stdout))
+}
+
+fn has_engine() -> bool {
+    let found = docker(&["version", "--format", "{{.Server.Version}}"]).is_some();
+    if !found {
+        eprintln!("skipped: no Docker engine");
+    }
+    found
+}
+
+/// Containers, networks and images of the run that this process is, by the owner in their names.
+fn left_in_the_engine(pid: u32) -> Vec<String> {
+    let listed = [
+        docker(&["ps", "--all", "--filter", "label=tontine", "--format", "{{.Names}}"]),
+        docker(&["network", "ls", "--filter", "label=tontine", "--format", "{{.Name}}"]),
+        docker(&["images", "--filter", "label=tontine", "--format", "{{.Repository}}:{{.Tag}}"]),
+    ];
+    let whose = format!("-{pid}-");
+    let lines = listed.iter().flatten().flat_map(|listed| listed.lines());
+    lines.filter(|name| name.contains(&whose)).map(str::to_owned).collect()
+}
+
+fn marks(pid: u32) -> Vec<PathBuf> {
+    let whose = format!("-{pid}-");
+    let entries = fs::read_dir("/var/tmp").expect("/var/tmp").flatten();
+    let names = entries.map(|entry| entry.path());
+    names
+        .filter(|path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name.starts_with("tontine-docker-") && name.contains(&whose)
+        })
+        .collect()
+}
+
+#[test]
+fn two_containers_of_a_real_engine_answer_each_other_and_nothing_is_left() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    if !has_engine() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let samples = folder.path().join("samples");
+    let run = tontine()
+        // Not --quick, whose deadline is short for a machine that compiles at the same time.
+        .args(["measure", "--invocations", "2", "--out"])
+        .arg(folder.path())
+        .arg("--samples")
+        .arg(&samples)
+        .arg("round-trip/container-tcp")
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("tontine runs");
+    let pid = run.id();
+    let output = run.wait_with_output().expect("it ends");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    for cell in cells(folder.path()) {
+        assert_eq!(cell["status"], "ok", "{cell}");
+        assert_eq!(cell["invocations"].as_array().map(Vec::len), Some(2), "{cell}");
+        assert!(cell["failures"].as_array().is_none_or(Vec::is_empty), "{cell}");
+        assert!(cell["notes"].to_string().contains("Docker engine"), "{cell}");
+        assert!(cell["estimate"].as_f64().is_some_and(|ns| ns > 100.0), "{cell}");
+    }
+    let files: Vec<_> = fs::read_dir(&samples).expect("samples").flatten().collect();
+    assert!(files.len() >= 2, "{files:?}");
+    for file in files {
+        let text = fs::read_to_string(file.path()).expect("a file");
+        let numbers = text.lines().filter(|line| !line.starts_with('#'));
+        let count = numbers.map(str::parse::<f64>).filter(Result::is_ok).count();
+        assert_eq!(count, 5_000, "{file:?}");
+    }
+    assert_eq!(left_in_the_engine(pid), Vec::<String>::new());
+    assert_eq!(marks(pid), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn what_a_killed_run_leaves_in_the_engine_the_next_one_removes() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    if !has_engine() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut run = started(folder.path(), "container-tcp", folder.path());
+    let pid = run.id();
+    // Image, network and server are there, and the client is on its way.
+    let there = || left_in_the_engine(pid).iter().any(|name| name.ends_with("-server"));
+    await_that(there, "the server's container");
+    kill_process(Pid::from_child(&run), Signal::KILL).expect("it still runs");
+    run.wait().expect("reaped");
+    await_that(|| left_behind(folder.path()).is_empty(), "the end of all processes");
+    assert!(there(), "containers outlive those who asked for them");
+    assert_eq!(marks(pid).len(), 1);
+
+    let (output, _) = row_of(&mut tontine(), folder.path(), "liveness-check/dummy");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(left_in_the_engine(pid), Vec::<String>::new());
+    assert_eq!(marks(pid), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn a_machine_without_docker_skips_the_row() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (output, cells) = row(tontine().env("PATH", folder.path()), folder.path(), "container-tcp");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    for cell in cells {
+        assert_eq!(cell["status"], "skipped", "{cell}");
+        assert_eq!(cell["why"], "no Docker engine (`docker` is not installed)");
+    }
+}
+
+/// The command line tool alone is enough for these.
+fn has_tool() -> bool {
+    let found = Command::new("docker").arg("--version").output().is_ok();
+    if !found {
+        eprintln!("skipped: `docker` is not installed");
+    }
+    found
+}
+
+fn host(socket: &Path) -> String {
+    format!("unix://{}", socket.display())
+}
+
+#[test]
+fn an_engine_that_does_not_answer_skips_the_row() {
+    if !has_tool() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("engine");
+    // It listens, so that a connection is made; nobody ever accepts it.
+    let _deaf = UnixListener::bind(&socket).expect("a socket");
+    let mut command = tontine();
+    let (output, cells) =
+        row(command.env("DOCKER_HOST", host(&socket)), folder.path(), "container-tcp");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    for cell in cells {
+        assert_eq!(cell["status"], "skipped", "{cell}");
+        let why = cell["why"].as_str().unwrap_or_default();
+        assert!(why.contains("did not answer `docker version` within 5 s"), "{why}");
+    }
+}
+
+#[test]
+fn no_engine_behind_the_socket_skips_the_row() {
+    if !has_tool() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let gone = folder.path().join("engine");
+    drop(UnixListener::bind(&gone).expect("a socket"));
+    for socket in [gone, folder.path().join("never")] {
+        let mut command = tontine();
+        let (output, cells) =
+            row(command.env("DOCKER_HOST", host(&socket)), folder.path(), "container-tcp");
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        for cell in cells {
+            let why = cell["why"].as_str().unwrap_or_default();
+            assert_eq!(cell["status"], "skipped", "{cell}");
+            assert!(why.contains("no Docker engine: "), "{why}");
+        }
+    }
+}
+
+#[test]
+fn an_engine_that_does_not_let_us_in_skips_the_row_and_says_what_to_do() {
+    if !has_tool() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("engine");
+    let _closed = UnixListener::bind(&socket).expect("a socket");
+    let shut = if getuid().is_root() { 0o600 } else { 0o000 };
+    fs::set_permissions(&socket, fs::Permissions::from_mode(shut)).expect("chmod");
+    let mut command = as_nobody(folder.path());
+    command.env("DOCKER_HOST", host(&socket));
+    let out = folder.path().join("out");
+    let (output, cells) = row(&mut command, &out, "container-tcp");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    for cell in cells {
+        assert_eq!(cell["status"], "skipped", "{cell}");
+        let why = cell["why"].as_str().unwrap_or_default();
+        assert!(why.contains("permission denied") && why.contains("group `docker`"), "{why}");
+    }
+}
+
+#[test]
+fn an_engine_that_answers_nonsense_fails_the_row_with_its_words() {
+    if !has_tool() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("engine");
+    let engine = UnixListener::bind(&socket).expect("a socket");
+    thread::spawn(move || {
+        for connection in engine.incoming() {
+            let mut connection = connection.expect("a connection");
+            let _ = connection.read(&mut [0; 4096]);
+            let _ = connection.write_all(b"42 apples\n");
+            let _ = connection.shutdown(Shutdown::Both);
+        }
+    });
+    let mut command = tontine();
+    let (output, cells) =
+        row(command.env("DOCKER_HOST", host(&socket)), folder.path(), "container-tcp");
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    for cell in cells {
+        assert_eq!(cell["status"], "failed", "{cell}");
+        let why = cell["why"].as_str().unwrap_or_default();
+        assert!(why.contains("docker version: ") && why.contains("apples"), "{why}");
+    }
+}
+
+#[test]
+fn namespaces_of_their_own_need_no_root() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (number, mut command) in [tontine(), as_nobody(folder.path())].into_iter().enumerate() {
+        let out = folder.path().join(format!("out{number}"));
+        let (output, cells) = row(&mut command, &out, "container-netns");
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        for cell in cells {
+            let why = cell["why"].as_str().unwrap_or_default();
+            if cell["status"] == "skipped" {
+                eprintln!("skipped: {why}");
+                assert!(["unshare", "netlink"].iter().any(|call| why.contains(call)), "{why}");
+            } else {
+                assert_eq!(cell["status"], "ok", "{cell}");
+                assert!(cell["notes"].to_string().contains("no engine"), "{cell}");
+            }
+        }
+    }
+}
+
+#[test]
+fn namespaces_vanish_with_a_run_that_is_killed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let before = devices();
+    for wait_ms in [300, 500, 700, 1_100] {
+        let mut run = started(folder.path(), "container-netns", folder.path());
+        thread::sleep(Duration::from_millis(wait_ms));
+        kill_process(Pid::from_child(&run), Signal::KILL).expect("it still runs");
+        run.wait().expect("reaped");
+        // Namespaces without a process are gone, where no file holds them.
+        await_that(|| left_behind(folder.path()).is_empty(), "the end of all processes");
+        assert_eq!(devices(), before);
+    }
+    let mounts = fs::read_to_string("/proc/self/mountinfo").expect("/proc");
+    assert!(!mounts.lines().any(|mount| mount.contains(" - nsfs ") && mount.contains("tontine")));
+}
+
+#[test]
+fn whoever_waits_inside_gives_up_by_itself() {
+    // Nobody is at this address, and the client would try for ten seconds.
+    let order = r#"{"server":"192.0.2.1","rounds":1,"warm_up":0,"cpu":0,"within":1}"#;
+    let ended = tontine().args(["__container", order]).output().expect("tontine runs");
+    assert_eq!(ended.status.code(), Some(124), "{}", text(&ended.stderr));
+    assert!(text(&ended.stderr).contains("gave up after 1 s"), "{}", text(&ended.stderr));
+    assert!(ended.stdout.is_empty());
+}
+
+/// The command as a user without rights; for one who has none, as himself. From a copy: not every
+/// user may go where this one builds.
+fn as_nobody(folder: &Path) -> Command {
+    let everybody = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("chmod");
+    };
+    everybody(folder, 0o777);
+    let program = folder.join("tontine");
+    fs::copy(env!("CARGO_BIN_EXE_tontine"), &program).expect("a copy");
+    everybody(&program, 0o755);
+    let mut command = Command::new(program);
+    command.env("TMPDIR", folder).env("HOME", folder);
+    if getuid().is_root() {
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    command
+}
+
+fn started(folder: &Path, variant: &str, mark: &Path) -> Child {
+    tontine()
+        .args(["measure", "--out"])
+        .arg(folder)
+        .arg(format!("round-trip/{variant}"))
+        .env("TONTINE_TEST", mark)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("tontine runs")
+}
+
+fn row_of(command: &mut Command, folder: &Path, name: &str) -> (Output, Vec<Value>) {
+    let output = command.args(["measure", "--quick", "--invocations", "1", "--out"]);
+    let output = output.arg(folder).arg(name).output().expect("tontine runs");
+    (output, cells(folder))
+}
+
+fn await_that(condition: impl Fn() -> bool, what: &str) {
+    let began = Instant::now();
+    while !condition() {
+        assert!(began.elapsed() < Duration::from_secs(60), "{what} was waited for in vain");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Processes that carry the test's own mark in their environment.
+fn left_behind(mark: &Path) -> Vec<String> {
+    let marker = format!("TONTINE_TEST={}", mark.display());
+    let processes = fs::read_dir("/proc").expect("/proc").flatten();
+    processes
+        .filter(|entry| {
+            // Inside a container it has another environment, and is the engine's.
+            let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
+            environment.split(|byte| *byte == 0).any(|variable| variable == marker.as_bytes())
+        })
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect()
+}
+
+/// Network devices of this network namespace, but for an engine's own.
+fn devices() -> Vec<String> {
+    let entries = fs::read_dir("/sys/class/net").expect("/sys").flatten();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let mut names: Vec<_> =
+        names.filter(|name| ["br-", "veth"].iter().all(|start| !name.starts_with(start))).collect();
+    names.sort();
+    names
+}
