@@ -6,8 +6,10 @@
 //! Neighbours: [`crate::engine`] runs tasks in fresh processes; [`crate::published`] knows what the
 //! sources found.
 
+pub mod builds;
 pub mod death_notice;
 pub mod explanation;
+pub(crate) mod levels;
 pub mod liveness_check;
 pub mod many_senders;
 pub mod queue_with_check;
@@ -120,6 +122,7 @@ pub fn all() -> &'static [&'static dyn Experiment] {
         &liveness_check::LivenessCheck,
         &queue_with_check::QueueWithCheck,
         &signal_delivery::SignalDelivery,
+        &builds::Builds,
     ]
 }
 
