@@ -68,6 +68,11 @@ impl Size {
         self.pick(30, 100, 1_000)
     }
 
+    /// Times that a session goes through its script in one invocation.
+    pub fn iterations(self) -> usize {
+        self.pick(1, 2, 5)
+    }
+
     /// How long an invocation that runs other programs waits for them: less than it may take
     /// itself, so that the row can say what did not end.
     pub fn patience(self) -> Duration {

@@ -14,6 +14,7 @@ pub mod liveness_check;
 pub mod many_senders;
 pub mod queue_with_check;
 pub mod round_trip;
+pub mod sessions;
 pub mod signal_delivery;
 pub mod survival;
 pub mod throughput;
@@ -123,6 +124,7 @@ pub fn all() -> &'static [&'static dyn Experiment] {
         &queue_with_check::QueueWithCheck,
         &signal_delivery::SignalDelivery,
         &builds::Builds,
+        &sessions::Sessions,
     ]
 }
 
