@@ -1,5 +1,7 @@
 //! How much a run measures: [`Size`], and the counts that follow from it.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 /// The three sizes of a run.
@@ -81,6 +83,17 @@ impl Size {
     /// work.
     pub fn allocating_ms(self) -> usize {
         self.pick(10, 20, 500)
+    }
+
+    /// Times that a session goes through its script in one invocation.
+    pub fn iterations(self) -> usize {
+        self.pick(1, 2, 5)
+    }
+
+    /// How long an invocation that runs other programs waits for them: less than it may take
+    /// itself, so that the row can say what did not end.
+    pub fn patience(self) -> Duration {
+        Duration::from_secs(self.pick(15, 45, 600) as u64)
     }
 
     fn pick(self, quick: usize, default: usize, full: usize) -> usize {

@@ -7,15 +7,18 @@
 //! sources found.
 
 pub mod allocators;
+pub mod builds;
 pub mod death_notice;
 pub mod explanation;
 pub mod false_sharing;
+pub(crate) mod levels;
 pub mod liveness_check;
 pub mod lost_signals;
 pub mod many_senders;
 pub mod queue_with_check;
 pub mod reentrancy;
 pub mod round_trip;
+pub mod sessions;
 pub mod signal_delivery;
 pub mod survival;
 pub mod thread_local;
@@ -134,6 +137,8 @@ pub fn all() -> &'static [&'static dyn Experiment] {
         &allocators::Allocators,
         &thread_vs_process::ThreadVsProcess,
         &thread_local::ThreadLocal,
+        &builds::Builds,
+        &sessions::Sessions,
     ]
 }
 

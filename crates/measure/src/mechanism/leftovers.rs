@@ -18,7 +18,7 @@ pub(crate) const MEMORY: &str = "tontine_ice_";
 /// Start of the names of folders; the kind and the maker follow.
 const FOLDER: &str = "tontine-";
 /// The kinds of folders.
-const KINDS: [&str; 2] = ["ice", "zmq"];
+const KINDS: [&str; 4] = ["ice", "zmq", "builds", "sessions"];
 
 /// A temporary folder, removed when dropped in the process that made it.
 #[derive(Debug)]

@@ -1,0 +1,117 @@
+//! `builds`: how long `make` takes while others run beside it: [`Builds`].
+//!
+//! [`source`] writes the program, [`build`] builds copies of it at once. What it does not do: tell
+//! what the time goes into; it is mostly the compiler's own, and not the kernel's.
+
+mod build;
+mod explained;
+mod source;
+
+use std::time::{Duration, Instant};
+
+use super::explanation::{Explanation, Topic};
+use super::levels::{crowd, levels};
+use super::{Experiment, Params, Task, Variant};
+use crate::machine::topology::Topology;
+use crate::mechanism::leftovers::{self, Folder};
+use crate::observe::{Observed, Series, Statistic};
+use crate::os::herd::Herd;
+use crate::os::program::file_system;
+use crate::os::{pin, room};
+use crate::size::Size;
+use crate::trouble::{Result, Trouble};
+use build::Tools;
+
+/// The paper's last point.
+const MOST: usize = 8;
+/// `make`, the compiler's driver, the compiler or the assembler, and a shell.
+const PROCESSES: u64 = 4;
+/// Memory of each of them, on average: only the compiler is large.
+const MEMORY: u64 = 24 << 20;
+
+/// The experiment.
+#[derive(Debug, Clone, Copy)]
+pub struct Builds;
+
+impl Experiment for Builds {
+    fn name(&self) -> &'static str {
+        "builds"
+    }
+
+    fn summary(&self) -> &'static str {
+        "How long does a build take while others run beside it?"
+    }
+
+    fn topic(&self) -> Topic {
+        Topic::Processes
+    }
+
+    fn explanation(&self) -> &'static Explanation {
+        &explained::EXPLANATION
+    }
+
+    fn variants(&self) -> &'static [Variant] {
+        VARIANTS
+    }
+
+    fn params(&self, _: &str, _: &Topology, size: Size) -> Vec<Params> {
+        let processors = pin::allowed().map_or(1, |allowed| allowed.len());
+        let cell = |builds: usize| Params::from([("builds".to_owned(), builds.to_string())]);
+        levels(size, processors, MOST).into_iter().map(cell).collect()
+    }
+
+    /// Builds that each of those at once makes.
+    fn operations(&self, _: &str, _: Size) -> usize {
+        1
+    }
+
+    fn invocations(&self, _: &str, size: Size) -> usize {
+        size.macro_invocations()
+    }
+
+    fn run(&self, task: &Task) -> Result<Observed> {
+        let builds = task.params.get("builds").map_or("", String::as_str);
+        let builds = builds.parse().ok().filter(|builds| (1..=MOST).contains(builds));
+        let builds = builds.ok_or_else(|| {
+            Trouble::fail(format!("expected builds from 1 to {MOST}, found {:?}", task.params))
+        })?;
+        measure(builds, task.size.patience())
+    }
+
+    fn clean_up(&self) {
+        leftovers::sweep();
+    }
+}
+
+/// So many builds at once, given up after `patience`.
+fn measure(builds: usize, patience: Duration) -> Result<Observed> {
+    let until = Instant::now() + patience;
+    room::for_processes(PROCESSES * builds as u64, MEMORY)?;
+    // The folder outlives the group: who still writes there is killed before it is removed.
+    let folder = Folder::new("builds")?;
+    let herd = Herd::new()?;
+    let tools = Tools::look(folder.path(), &herd, until)?;
+    let built = tools.build(builds, folder.path(), &herd, until)?;
+    let processors = pin::allowed()?.len();
+    let place = folder.path().parent().unwrap_or(folder.path()).display().to_string();
+    let kind = file_system(folder.path()).unwrap_or_else(|| "an unknown file system".into());
+    let mut notes = vec![format!("{} lines of C a build, on {kind} ({place})", built.lines)];
+    notes.extend(crowd(builds, processors));
+    let build = Series {
+        metric: "build".into(),
+        at: Params::new(),
+        unit: "s".into(),
+        samples: built.seconds,
+        batch: 1,
+        statistic: Statistic::Mean,
+    };
+    Ok(Observed { series: vec![build], notes, ..Observed::default() })
+}
+
+const VARIANTS: &[Variant] = &[Variant {
+    name: "linux",
+    summary: "make -j1 of 10,000 lines of C, as many at once as the cell says, by this kernel",
+}];
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,204 @@
+//! `sessions`: how long a user's commands take while other users are at work: [`Sessions`].
+//!
+//! [`script`] is what a pseudo-user does, [`terminal`] a session on a pseudo-terminal, [`login`] one
+//! through a real remote login, in a [`house`] of its own. What it does not do: wait between
+//! commands, as people do.
+
+mod explained;
+mod house;
+mod login;
+mod script;
+mod terminal;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::explanation::{Explanation, Topic};
+use super::levels::{crowd, levels};
+use super::{Experiment, Params, Task, Variant};
+use crate::machine::topology::Topology;
+use crate::mechanism::leftovers::{self, Folder};
+use crate::observe::{Observed, Series, Statistic};
+use crate::os::program::{file_system, last_words};
+use crate::os::{pin, room};
+use crate::size::Size;
+use crate::trouble::{During, Result, Trouble};
+use script::{DONE, Script};
+
+/// The paper's last point.
+const MOST: usize = 8;
+/// A shell, a pipeline, and what a remote login has around them.
+const PROCESSES: u64 = 10;
+/// Memory of each, on average.
+const MEMORY: u64 = 4 << 20;
+/// How much later than the one before it a session starts.
+const DELAY: Duration = Duration::from_millis(50);
+
+/// The experiment.
+#[derive(Debug, Clone, Copy)]
+pub struct Sessions;
+
+impl Experiment for Sessions {
+    fn name(&self) -> &'static str {
+        "sessions"
+    }
+
+    fn summary(&self) -> &'static str {
+        "How long do a user's commands take while other users are at work?"
+    }
+
+    fn topic(&self) -> Topic {
+        Topic::Processes
+    }
+
+    fn explanation(&self) -> &'static Explanation {
+        &explained::EXPLANATION
+    }
+
+    fn variants(&self) -> &'static [Variant] {
+        VARIANTS
+    }
+
+    fn params(&self, _: &str, _: &Topology, size: Size) -> Vec<Params> {
+        let processors = pin::allowed().map_or(1, |allowed| allowed.len());
+        let cell = |count: usize| Params::from([("sessions".to_owned(), count.to_string())]);
+        levels(size, processors, MOST).into_iter().map(cell).collect()
+    }
+
+    fn operations(&self, _: &str, size: Size) -> usize {
+        size.iterations()
+    }
+
+    fn invocations(&self, _: &str, size: Size) -> usize {
+        size.macro_invocations()
+    }
+
+    fn run(&self, task: &Task) -> Result<Observed> {
+        let sessions = task.params.get("sessions").map_or("", String::as_str);
+        let sessions = sessions.parse().ok().filter(|sessions| (1..=MOST).contains(sessions));
+        let sessions = sessions.ok_or_else(|| {
+            Trouble::fail(format!("expected sessions from 1 to {MOST}, found {:?}", task.params))
+        })?;
+        measure(&task.variant, sessions, task.size.iterations(), task.size.patience())
+    }
+
+    fn clean_up(&self) {
+        leftovers::sweep();
+    }
+}
+
+/// So many sessions, each going through the script so many times, given up after `patience`.
+fn measure(
+    variant: &str,
+    sessions: usize,
+    iterations: usize,
+    patience: Duration,
+) -> Result<Observed> {
+    let until = Instant::now() + patience;
+    room::for_processes(PROCESSES * sessions as u64, MEMORY)?;
+    let script = Script::new(iterations)?;
+    let folder = Folder::new("sessions")?;
+    let homes = homes(folder.path(), sessions, &script)?;
+    let seconds = match variant {
+        "pty" => at_terminals(&homes, until)?,
+        "login" => login::sessions(folder.path(), &homes, until)?,
+        other => return Err(Trouble::fail(format!("sessions has no variant {other}"))),
+    };
+    let kind = file_system(folder.path()).unwrap_or_else(|| "an unknown file system".into());
+    let place = folder.path().parent().unwrap_or(folder.path()).display().to_string();
+    let mut notes = vec![format!(
+        "{iterations} iterations a session, each session started {} ms after the one before it, \
+         on {kind} ({place})",
+        DELAY.as_millis()
+    )];
+    if !script.missing.is_empty() {
+        notes.push(format!("left out for want of {}", script.missing.join(", ")));
+    }
+    notes.extend(crowd(sessions, pin::allowed()?.len()));
+    let iteration = Series {
+        metric: "iteration".into(),
+        at: Params::new(),
+        unit: "s".into(),
+        samples: seconds.into_iter().map(|seconds| seconds / iterations as f64).collect(),
+        batch: iterations,
+        statistic: Statistic::Mean,
+    };
+    Ok(Observed { series: vec![iteration], notes, ..Observed::default() })
+}
+
+/// Where the script lies in the folder of all sessions.
+fn script_in(folder: &Path) -> PathBuf {
+    folder.join("script")
+}
+
+/// The script in `folder`, and a home for each session beside it.
+fn homes(folder: &Path, sessions: usize, script: &Script) -> Result<Vec<PathBuf>> {
+    let shell = script_in(folder);
+    fs::write(&shell, &script.text).setting_up("writing the script")?;
+    fs::set_permissions(&shell, fs::Permissions::from_mode(0o755)).setting_up("chmod")?;
+    let home = |number: usize| {
+        let home = folder.join(format!("home-{number}"));
+        fs::create_dir(&home).setting_up("mkdir")?;
+        fs::write(home.join("input"), script::input()).setting_up("writing the input")?;
+        Ok(home)
+    };
+    (1..=sessions).map(home).collect()
+}
+
+/// Each session on a pty of its own; the seconds that each took.
+fn at_terminals(homes: &[PathBuf], until: Instant) -> Result<Vec<f64>> {
+    each_after_the_other(homes, |home| {
+        let mut command = Command::new("/bin/sh");
+        command.arg("../script").current_dir(home).env("HOME", home).env("TERM", "dumb");
+        let ended = terminal::run(command, until)?;
+        // Its end is what matters; a status alone could be that of a shell that was cut short.
+        let printed = last_words(&ended.printed);
+        if ended.status.success() && printed.ends_with(DONE) {
+            Ok(ended.elapsed.as_secs_f64())
+        } else {
+            let status = ended.status;
+            Err(Trouble::fail(format!("a session ended with {status}, after {printed}")))
+        }
+    })
+}
+
+/// Runs `session` for each home in a thread of its own, each a [`DELAY`] after the one before it.
+fn each_after_the_other(
+    homes: &[PathBuf],
+    session: impl Fn(&PathBuf) -> Result<f64> + Sync,
+) -> Result<Vec<f64>> {
+    let began = Instant::now();
+    let one = |(order, home): (usize, &PathBuf)| {
+        let begins = began + DELAY * u32::try_from(order).unwrap_or(u32::MAX);
+        thread::sleep(begins.saturating_duration_since(Instant::now()));
+        session(home)
+    };
+    thread::scope(|scope| {
+        let running: Vec<_> =
+            homes.iter().enumerate().map(|home| scope.spawn(move || one(home))).collect();
+        let ended = running
+            .into_iter()
+            .map(|one| one.join().unwrap_or_else(|_| Err(Trouble::fail("a thread panicked"))));
+        // All have ended before the first trouble is told.
+        ended.collect::<Vec<_>>().into_iter().collect()
+    })
+}
+
+const VARIANTS: &[Variant] = &[
+    Variant {
+        name: "pty",
+        summary: "a script over many utilities, each session on a pseudo-terminal of its own",
+    },
+    Variant {
+        name: "login",
+        summary: "the same script as the login shell of temporary users who log in by ssh over \
+                  loopback",
+    },
+];
+
+#[cfg(test)]
+mod tests;
