@@ -1,7 +1,8 @@
-//! What it costs to count in memory that threads share, and in memory of their own: [`ThreadLocal`].
+//! What it costs to count in memory that threads share, and in memory of their own:
+//! [`ThreadLocal`].
 //!
-//! [`ways`] holds one counter each and the loop that increments it, [`race`] lets one or two threads
-//! run that loop at once and counts what is missing afterwards, `explained` is for readers.
+//! [`ways`] holds one counter each and the loop that increments it, [`race`] lets one or two
+//! threads run that loop at once and counts what is missing afterwards, `explained` is for readers.
 //!
 //! Source: seed 003, whose program increments a global and a `__thread` variable ten million times
 //! in each of two threads. What it does not do: put two counters on one cache line

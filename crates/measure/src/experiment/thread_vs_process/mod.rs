@@ -1,8 +1,8 @@
 //! What it costs to make a thread or a process and to wait for its end: [`ThreadVsProcess`].
 //!
-//! [`ballast`] gives the parent its memory, [`creators`] holds one way of creating each, [`program`]
-//! is the smallest program there is, for the one that must run one; `explained` is for readers.
-//! Which system calls they make is traced, not told: [`crate::trace`].
+//! [`ballast`] gives the parent its memory, [`creators`] holds one way of creating each,
+//! [`program`] is the smallest program there is, for the one that must run one; `explained` is for
+//! readers. Which system calls they make is traced, not told: [`crate::trace`].
 //!
 //! Source: seed 003, which shows the system calls and no times. What it does not do: count how many
 //! processes fit, or how they disturb each other (`fork-throughput`).
