@@ -50,7 +50,8 @@ pub const FLAGS: [Flag; 27] = [
     flag(
         "CLONE_SIGHAND",
         1 << 11,
-        "one table of signal handlers for both; masks and pending signals stay apart. Needs CLONE_VM",
+        "one table of signal handlers for both; masks and pending signals stay apart. Needs \
+         CLONE_VM",
     ),
     flag(
         "CLONE_PIDFD",

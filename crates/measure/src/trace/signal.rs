@@ -45,8 +45,8 @@ pub const FIELDS: [(&str, &str); 7] = [
     (
         "si_code",
         "why: CLD_EXITED a child exited, CLD_KILLED a signal killed it, CLD_DUMPED it left a core, \
-         CLD_STOPPED and CLD_CONTINUED; SI_USER kill, SI_TKILL tgkill, SI_QUEUE sigqueue, SI_KERNEL \
-         the kernel itself",
+         CLD_STOPPED and CLD_CONTINUED; SI_USER kill, SI_TKILL tgkill, SI_QUEUE sigqueue, \
+         SI_KERNEL the kernel itself",
     ),
     ("si_pid", "of SIGCHLD: which child; else who sent it"),
     ("si_uid", "the real user id of that process"),

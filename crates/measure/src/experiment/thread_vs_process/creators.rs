@@ -19,7 +19,8 @@ use crate::trouble::{During, Result, Trouble};
 
 const VM: u64 = libc::CLONE_VM as u64;
 const VFORK: u64 = libc::CLONE_VFORK as u64;
-/// What a thread of the C library asks for, but for its own storage and the parent's copy of its id.
+/// What a thread of the C library asks for, but for its own storage and the parent's copy of its
+/// id.
 const THREAD: u64 = VM
     | (libc::CLONE_FS
         | libc::CLONE_FILES
@@ -132,7 +133,7 @@ fn bare_thread(word: &AtomicU32) -> Result<()> {
     let creation =
         Creation { flags: THREAD, child_tid: word.as_ptr() as u64, ..Creation::default() };
     checked(clone3_and_exit(&creation), "clone3")?;
-    // SYNC bare-thread: pairs with the kernel's store and wake when the thread has ended.
+    // Acquire pairs with the kernel, which stores 0 and wakes us when the thread has ended.
     while word.load(Ordering::Acquire) != 0 {
         // SAFETY: waits while the word is 1; the kernel checks that itself.
         unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, 1, null::<()>()) };

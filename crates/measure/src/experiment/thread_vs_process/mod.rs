@@ -1,8 +1,8 @@
 //! What it costs to make a thread or a process and to wait for its end: [`ThreadVsProcess`].
 //!
-//! [`ballast`] gives the parent its memory, [`creators`] holds one way of creating each, [`program`]
-//! is the smallest program there is, for the one that must run one; `explained` is for readers.
-//! Which system calls they make is traced, not told: [`crate::trace`].
+//! [`ballast`] gives the parent its memory, [`creators`] holds one way of creating each,
+//! [`program`] is the smallest program there is, for the one that must run one; `explained` is for
+//! readers. Which system calls they make is traced, not told: [`crate::trace`].
 //!
 //! Source: seed 003, which shows the system calls and no times. What it does not do: count how many
 //! processes fit, or how they disturb each other (`fork-throughput`).
@@ -90,14 +90,14 @@ impl Experiment for ThreadVsProcess {
         VARIANTS
     }
 
-    /// To touch 1 GiB takes longer than to measure beside it, so a look does so for the two of the
-    /// experiment's name alone, and only a full run for the bare ones.
+    /// To touch 1 GiB takes longer than to measure beside it: a look does so for the two of the
+    /// experiment's name alone, a report for what one would use in place of the second, too, and
+    /// only a full run for all.
     fn params(&self, variant: &str, _: &Topology, size: Size) -> Vec<Params> {
         let by_name = ["thread", "fork"].contains(&variant);
-        let bare = variant.starts_with("clone3-");
         let large = match size {
             Size::Quick => by_name,
-            Size::Default => !bare,
+            Size::Default => by_name || variant == "posix-spawn",
             Size::Full => true,
         };
         let [(small, _), (huge, _)] = PARENTS;

@@ -88,7 +88,7 @@ fn a_look_has_every_variant_and_only_two_large_parents() {
         let all = VARIANTS.iter().flat_map(|one| ThreadVsProcess.params(one.name, &topology, size));
         all.filter(|cell| cell["parent"] == "1 GiB").count()
     };
-    assert_eq!([Size::Quick, Size::Default, Size::Full].map(large), [2, 5, VARIANTS.len()]);
+    assert_eq!([Size::Quick, Size::Default, Size::Full].map(large), [2, 3, VARIANTS.len()]);
     for variant in VARIANTS {
         let cells = ThreadVsProcess.params(variant.name, &topology, Size::Quick);
         assert_eq!((&*cells[0]["parent"], &*cells[0]["placement"]), ("1 MiB", "same-core"));
