@@ -61,6 +61,21 @@ impl Size {
         self.pick(30, 100, 1_000)
     }
 
+    /// Signals that a receiver takes in one round of `signal-throughput`: source 001's number.
+    pub fn signals(self) -> usize {
+        1_000
+    }
+
+    /// Children that a process forks in one round of `fork-throughput`: source 001's number.
+    pub fn forks(self) -> usize {
+        50
+    }
+
+    /// Processes that one invocation of `spawn` makes, one after another.
+    pub fn spawns(self) -> usize {
+        self.pick(100, 300, 2_000)
+    }
+
     fn pick(self, quick: usize, default: usize, full: usize) -> usize {
         match self {
             Self::Quick => quick,

@@ -8,11 +8,15 @@
 
 pub mod death_notice;
 pub mod explanation;
+pub mod fork_throughput;
+pub(crate) mod levels;
 pub mod liveness_check;
 pub mod many_senders;
 pub mod queue_with_check;
 pub mod round_trip;
 pub mod signal_delivery;
+pub mod signal_throughput;
+pub mod spawn;
 pub mod survival;
 pub mod throughput;
 
@@ -116,6 +120,9 @@ pub fn all() -> &'static [&'static dyn Experiment] {
         &liveness_check::LivenessCheck,
         &queue_with_check::QueueWithCheck,
         &signal_delivery::SignalDelivery,
+        &signal_throughput::SignalThroughput,
+        &fork_throughput::ForkThroughput,
+        &spawn::Spawn,
     ]
 }
 

@@ -14,6 +14,7 @@ pub(crate) mod iceoryx;
 pub(crate) mod leftovers;
 pub(crate) mod mailbox;
 pub(crate) mod monitor;
+pub(crate) mod muster;
 pub(crate) mod peer;
 pub(crate) mod queue;
 pub(crate) mod semaphore;

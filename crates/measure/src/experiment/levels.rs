@@ -1,0 +1,54 @@
+//! The points of a scaling curve: [`levels`], by the size of a run.
+//!
+//! It knows numbers only; what they count (pairs, processes) is the experiment's.
+
+use crate::size::Size;
+
+/// The levels of a curve that a paper drew from 1 to `end`, on so many processors, ascending.
+///
+/// `quick`: 1, as many as there are processors, and twice as many; `default`: powers of two, and
+/// the end; `full`: every one. None lies beyond the end.
+pub(crate) fn levels(size: Size, processors: usize, end: usize) -> Vec<usize> {
+    let mut levels: Vec<usize> = match size {
+        Size::Quick => vec![1, processors, 2 * processors],
+        Size::Default => {
+            let doubled = std::iter::successors(Some(1), |level| Some(2 * level));
+            doubled.take_while(|&level| level < end).chain([end]).collect()
+        }
+        Size::Full => (1..=end).collect(),
+    };
+    for level in &mut levels {
+        *level = (*level).clamp(1, end);
+    }
+    levels.dedup();
+    levels
+}
+
+/// What has to be said beside a figure of more processes than processors.
+pub(crate) fn crowd(processes: usize, processors: usize) -> Option<String> {
+    (processes > processors).then(|| {
+        format!("{processes} processes on {processors} processors: they take turns, another regime")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_size_has_its_levels_and_none_beyond_the_end() {
+        assert_eq!(levels(Size::Quick, 2, 10), [1, 2, 4]);
+        assert_eq!(levels(Size::Quick, 1, 10), [1, 2]);
+        assert_eq!(levels(Size::Quick, 64, 10), [1, 10]);
+        assert_eq!(levels(Size::Default, 2, 10), [1, 2, 4, 8, 10]);
+        assert_eq!(levels(Size::Default, 64, 7), [1, 2, 4, 7]);
+        assert_eq!(levels(Size::Full, 2, 7), [1, 2, 3, 4, 5, 6, 7]);
+    }
+
+    #[test]
+    fn a_crowd_is_named_with_both_numbers() {
+        assert_eq!(crowd(2, 2), None);
+        let said = crowd(8, 2).expect("more than there are");
+        assert!(said.starts_with("8 processes on 2 processors"), "{said}");
+    }
+}
