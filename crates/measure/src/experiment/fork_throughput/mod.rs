@@ -18,6 +18,7 @@ use super::{Experiment, Params, Task, Variant};
 use crate::clock::Clock;
 use crate::machine::topology::Topology;
 use crate::observe::{Observed, Series};
+use crate::os::lean::Lean;
 use crate::os::{pin, room};
 use crate::size::Size;
 use crate::trouble::{Result, Trouble};
@@ -83,6 +84,8 @@ impl Experiment for ForkThroughput {
 fn measure(processes: usize, forks: usize) -> Result<Observed> {
     room::for_processes((processes * (forks + 1)) as u64, BYTES_EACH)?;
     let clock = Clock::calibrated();
+    // Its children inherit what is left: they fork as it would.
+    let _lean = Lean::now();
     // Not counted: it finds the kernel's caches cold.
     round::run(processes, forks, clock)?;
     let mut rates = Vec::with_capacity(ROUNDS * processes);

@@ -17,8 +17,12 @@ pub(super) const EXPLANATION: Explanation = Explanation {
          shared and what is copied. Threads are made by the same call with other flags.",
     ],
     steps: &[
+        "The process that forks is made small first: libraries that a child does not use are kept \
+         out of it (MADV_DONTFORK), and what the dynamic linker has written of our own executable \
+         and then closed becomes a shared mapping of the same bytes. It then has about the \
+         mappings of a small C program; each mapping and each page written makes a fork dearer.",
         "The process that measures pins itself to one processor, and its children with it \
-         (`same-core`), or lets the scheduler place them (`any-core`).",
+         (`same-core`), or lets the scheduler place them (`unpinned`).",
         "It makes a process that ends at once, and waits for it; over and over, one after another, \
          never two at a time. A tenth of them before are not counted.",
         "fork: the C library's fork; the child calls _exit. clone3: the bare call without a flag, \
@@ -38,10 +42,11 @@ pub(super) const EXPLANATION: Explanation = Explanation {
     reading: "Lower is better. fork and clone3 grow with the memory that the parent has touched; vfork \
               and posix-spawn hardly do. The parent is a small process here, so the distance \
               between them is the smallest that there is (see thread-vs-process for a large one). \
-              On one core nothing has to be woken elsewhere; on any core the child may run beside \
+              On one core nothing has to be woken elsewhere; unpinned, the child may run beside \
               the parent, or its processor may have to be woken first, which is dear in a virtual \
               machine. posix-spawn does more than the others, an exec: compare it with fork and an \
-              exec, not with fork alone. Plain C programs that do the same are timed beside by \
+              exec, not with fork alone. In glibc its child asks for the action of each of 64 \
+              signals and resets most of them, over a hundred calls before the exec. Plain C programs that do the same are timed beside by \
               `cargo xtask twins`.",
     calls: &[
         (
@@ -52,8 +57,8 @@ pub(super) const EXPLANATION: Explanation = Explanation {
         (
             "posix-spawn",
             "As glibc does it: mmap of a stack, rt_sigprocmask, clone3 with CLONE_VM and \
-             CLONE_VFORK, munmap, rt_sigprocmask, wait4; in the child rt_sigprocmask, execve, and \
-             exit_group from the new program.",
+             CLONE_VFORK, munmap, rt_sigprocmask, wait4; in the child rt_sigprocmask, rt_sigaction \
+             once or twice for every signal, execve, and exit_group from the new program.",
         ),
         ("clone3", "clone3 without flags and with SIGCHLD; wait4; in the child exit_group."),
     ],

@@ -15,6 +15,7 @@ use super::{Experiment, Params, Task, Variant};
 use crate::clock::Clock;
 use crate::machine::topology::Topology;
 use crate::observe::{Observed, Series};
+use crate::os::lean::Lean;
 use crate::os::pin::{self, Pinned};
 use crate::os::room;
 use crate::size::Size;
@@ -52,7 +53,7 @@ impl Experiment for Spawn {
     fn params(&self, _: &str, _: &Topology, _: Size) -> Vec<Params> {
         // On a single processor both are the same.
         let several = pin::allowed().is_ok_and(|allowed| allowed.len() > 1);
-        let placements: &[&str] = if several { &["same-core", "any-core"] } else { &["same-core"] };
+        let placements: &[&str] = if several { &["same-core", "unpinned"] } else { &["same-core"] };
         let cell =
             |placement: &&str| Params::from([("placement".to_owned(), (*placement).to_owned())]);
         placements.iter().map(cell).collect()
@@ -75,12 +76,13 @@ fn measure(variant: &str, placement: &str, processes: usize) -> Result<Observed>
     let clock = Clock::calibrated();
     let _pinned = match placement {
         "same-core" => Some(Pinned::to(*pin::allowed()?.first().unwrap_or(&0))?),
-        "any-core" => None,
+        "unpinned" => None,
         other => {
-            let text = format!("expected placement to be same-core or any-core, found `{other}`");
+            let text = format!("expected placement to be same-core or unpinned, found `{other}`");
             return Err(Trouble::fail(text));
         }
     };
+    let _lean = Lean::now();
     for _ in 0..processes.div_ceil(10) {
         way.once()?;
     }
@@ -118,7 +120,7 @@ mod tests {
     fn every_variant_is_timed_at_every_place_and_leaves_nobody() {
         in_a_process_of_its_own(|| {
             for variant in VARIANTS {
-                for placement in ["same-core", "any-core"] {
+                for placement in ["same-core", "unpinned"] {
                     let name = variant.name;
                     let observed = match measure(name, placement, 20) {
                         Err(Trouble::Skipped(why)) => {
