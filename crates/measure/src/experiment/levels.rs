@@ -6,15 +6,12 @@ use crate::size::Size;
 
 /// The levels of a curve that a paper drew from 1 to `end`, on so many processors, ascending.
 ///
-/// `quick`: 1, as many as there are processors, and twice as many; `default`: powers of two, and
-/// the end; `full`: every one. None lies beyond the end.
+/// `quick`: 1, as many as there are processors, and twice as many; `default`: 1, 2, 4 and the end;
+/// `full`: every one. None lies beyond the end.
 pub(crate) fn levels(size: Size, processors: usize, end: usize) -> Vec<usize> {
     let mut levels: Vec<usize> = match size {
         Size::Quick => vec![1, processors, 2 * processors],
-        Size::Default => {
-            let doubled = std::iter::successors(Some(1), |level| Some(2 * level));
-            doubled.take_while(|&level| level < end).chain([end]).collect()
-        }
+        Size::Default => vec![1, 2, 4, end],
         Size::Full => (1..=end).collect(),
     };
     for level in &mut levels {
@@ -40,7 +37,7 @@ mod tests {
         assert_eq!(levels(Size::Quick, 2, 10), [1, 2, 4]);
         assert_eq!(levels(Size::Quick, 1, 10), [1, 2]);
         assert_eq!(levels(Size::Quick, 64, 10), [1, 10]);
-        assert_eq!(levels(Size::Default, 2, 10), [1, 2, 4, 8, 10]);
+        assert_eq!(levels(Size::Default, 2, 10), [1, 2, 4, 10]);
         assert_eq!(levels(Size::Default, 64, 7), [1, 2, 4, 7]);
         assert_eq!(levels(Size::Full, 2, 7), [1, 2, 3, 4, 5, 6, 7]);
     }

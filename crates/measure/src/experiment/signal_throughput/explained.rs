@@ -33,8 +33,8 @@ pub(super) const EXPLANATION: Explanation = Explanation {
         "The number of a reaped process may be given to a new one, which the sender's next signal \
          would hit. Each pair is a process group that the receiver leads; the kernel gives away no \
          number that a group still has, and the sender is in the group.",
-        "Rounds are repeated, each with fresh processes, until at least ten receivers have been \
-         timed, after a short round that is not counted.",
+        "Rounds are repeated, each with fresh processes, until ten receivers have been timed, but \
+         none begins after 200 ms; before them is a short round that is not counted.",
     ],
     timing: "The receiver reads the clock before its first sigsuspend and after the one that brought \
              the 1,000th signal. 1,000 divided by that time is one sample of `received`; the mean \
