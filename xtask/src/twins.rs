@@ -34,6 +34,9 @@ const CHECKS: usize = 1_000_000;
 /// Rounds of signals and of forks, as many as one of our invocations counts.
 const ROUNDS: usize = 10;
 
+/// Bytes that a process which makes threads has touched.
+const PARENT: usize = 1 << 20;
+
 /// What `posix_spawn` starts in C: nothing of the C library, one segment, like ours.
 const NOTHING: [&str; 4] = ["-nostdlib", "-static", "-fno-stack-protector", BARE];
 const BARE: &str = "-Wl,-z,noseparate-code,--build-id=none";
@@ -112,6 +115,13 @@ const TABLE: &[Pair] = &[
     spawn("vfork"),
     spawn("posix-spawn"),
     spawn("clone3"),
+    Pair {
+        experiment: "thread-vs-process",
+        ours: "thread",
+        params: &[("parent", "1 MiB"), ("placement", "same-core")],
+        twins: &["spawn"],
+        limit: 1.15,
+    },
 ];
 
 /// Compiles the twins, runs the pairs whose names hold one of `only` (all, where there is none),
@@ -186,6 +196,9 @@ impl Pair {
         arguments.push(what.into());
         if self.ours == "posix-spawn" {
             arguments.push(compile("nothing", folder, &NOTHING)?.into());
+        }
+        if self.ours == "thread" {
+            arguments.push(PARENT.to_string().into());
         }
         Ok(arguments)
     }
