@@ -48,8 +48,11 @@ enum Chore {
         #[arg(long, default_value_t = 50)]
         comparisons: usize,
     },
-    /// Compare round trips and liveness checks with plain C programs that do the same
-    Twins,
+    /// Compare round trips, checks, signals and new processes with plain C programs that do the same
+    Twins {
+        /// Only rows whose names hold one of these
+        only: Vec<String>,
+    },
     /// Write the seconds of a run of everything into docs/ledger.md
     Ledger {
         /// The run's results.json
@@ -82,7 +85,7 @@ fn main() -> ExitCode {
         Chore::Header { check } => header::run(Path::new("."), check),
         Chore::Coverage { check } => coverage::run(check),
         Chore::Aa { comparisons } => aa::run(comparisons),
-        Chore::Twins => twins::run(),
+        Chore::Twins { only } => twins::run(&only),
         Chore::Ledger { results, check } => ledger::run(Path::new("."), &results, check),
         Chore::Crash { full, minutes, afresh } => {
             crash::run(full, minutes.map(|minutes| Duration::from_secs(60 * minutes)), afresh)

@@ -7,15 +7,17 @@
 //!
 //! It judges our figures, not the machine: both sides suffer from the same noise.
 
+use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use tontine_measure::experiment::{self, Experiment, Params, Task};
-use tontine_measure::machine::topology::{Placement, Topology};
+use tontine_measure::experiment::{self, Experiment, Task};
+use tontine_measure::machine::topology::Topology;
 use tontine_measure::size::Size;
 use tontine_measure::stats::order;
 use tontine_measure::stats::ratio::{self, Verdict};
+use tontine_measure::stats::summary::Summary;
 
 use crate::invocation;
 
@@ -29,12 +31,24 @@ const SPINNING_PAIRS: usize = 40;
 /// Checks that a C program times: enough that its two clock readings disappear.
 const CHECKS: usize = 1_000_000;
 
+/// Rounds of signals and of forks, as many as one of our invocations counts.
+const ROUNDS: usize = 10;
+
+/// Bytes that a process which makes threads has touched.
+const PARENT: usize = 1 << 20;
+
+/// What `posix_spawn` starts in C: nothing of the C library, one segment, like ours.
+const NOTHING: [&str; 4] = ["-nostdlib", "-static", "-fno-stack-protector", BARE];
+const BARE: &str = "-Wl,-z,noseparate-code,--build-id=none";
+
 /// A mechanism in both languages.
 struct Pair {
     /// Name of the experiment.
     experiment: &'static str,
     /// Its variant.
     ours: &'static str,
+    /// Its parameters.
+    params: &'static [(&'static str, &'static str)],
     /// Files in `twins/`; where there are several, the fastest counts.
     twins: &'static [&'static str],
     /// Largest ratio ours / twin that is still good.
@@ -42,12 +56,22 @@ struct Pair {
 }
 
 const fn trip(ours: &'static str, twins: &'static [&'static str], limit: f64) -> Pair {
-    Pair { experiment: "round-trip", ours, twins, limit }
+    Pair { experiment: "round-trip", ours, params: &[("placement", "cross-core")], twins, limit }
 }
 
 /// The experiment gives ratios to `load` and `lock-cmpxchg` of its own.
 const fn check(ours: &'static str) -> Pair {
-    Pair { experiment: "liveness-check", ours, twins: &["liveness"], limit: 1.15 }
+    Pair { experiment: "liveness-check", ours, params: &[], twins: &["liveness"], limit: 1.15 }
+}
+
+const fn signals(params: &'static [(&'static str, &'static str)]) -> Pair {
+    let twins = &["signal_throughput"];
+    Pair { experiment: "signal-throughput", ours: "linux", params, twins, limit: 1.15 }
+}
+
+const fn spawn(ours: &'static str) -> Pair {
+    let params = &[("placement", "same-core")];
+    Pair { experiment: "spawn", ours, params, twins: &["spawn"], limit: 1.15 }
 }
 
 const TABLE: &[Pair] = &[
@@ -78,33 +102,52 @@ const TABLE: &[Pair] = &[
     check("kill-0"),
     check("pidfd-signal-0"),
     check("procfs-faccessat"),
+    signals(&[("pairs", "1"), ("placement", "same-core")]),
+    signals(&[("pairs", "1"), ("placement", "cross-core")]),
+    Pair {
+        experiment: "fork-throughput",
+        ours: "linux",
+        params: &[("processes", "1")],
+        twins: &["fork_throughput"],
+        limit: 1.15,
+    },
+    spawn("fork"),
+    spawn("vfork"),
+    spawn("posix-spawn"),
+    spawn("clone3"),
+    Pair {
+        experiment: "thread-vs-process",
+        ours: "thread",
+        params: &[("parent", "1 MiB"), ("placement", "same-core")],
+        twins: &["spawn"],
+        limit: 1.15,
+    },
 ];
 
-/// Compiles the twins, runs all pairs, prints a line each. False where a ratio is resolved to lie
-/// above its limit.
+/// Compiles the twins, runs the pairs whose names hold one of `only` (all, where there is none),
+/// prints a line each. False where a ratio is resolved to lie above its limit.
 ///
 /// # Errors
 /// Where something cannot be compiled or run.
-pub(crate) fn run() -> io::Result<bool> {
+pub(crate) fn run(only: &[String]) -> io::Result<bool> {
     let topology = Topology::of_this_machine();
-    let needs_two = || io::Error::other("needs two processors");
-    let place = topology.placement("cross-core").ok_or_else(needs_two)?;
     let folder = tempfile::tempdir()?;
     println!("| mechanism | ours, ns | C, ns | ratio | limit | verdict |");
     println!("| --- | --- | --- | --- | --- | --- |");
     let mut good = true;
-    for pair in TABLE {
-        let twins = pair.twins.iter().map(|twin| compile(twin, folder.path()));
+    let wanted =
+        |pair: &&Pair| only.is_empty() || only.iter().any(|part| pair.name().contains(part));
+    for pair in TABLE.iter().filter(wanted) {
+        let twins = pair.twins.iter().map(|twin| compile(twin, folder.path(), &[]));
         let twins = twins.collect::<io::Result<Vec<PathBuf>>>()?;
-        let (ours, theirs) = measure(pair, &twins, place)?;
+        let (ours, theirs) = measure(pair, &twins, &pair.arguments(&topology, folder.path())?)?;
         let ratios: Vec<f64> = ours.iter().zip(&theirs).map(|(ours, c)| ours / c).collect();
         let ratio = ratio::paired(&ratios).expect("ten pairs are enough for an interval");
         let verdict = Verdict::at_most(ratio, pair.limit);
         good &= verdict != Verdict::Failed;
         println!(
-            "| {}/{} | {:.2} | {:.2} | {:.3} [{:.3}, {:.3}] | {} | {verdict:?} |",
-            pair.experiment,
-            pair.ours,
+            "| {} | {:.2} | {:.2} | {:.3} [{:.3}, {:.3}] | {} | {verdict:?} |",
+            pair.name(),
             order::median(&ours).unwrap_or(f64::NAN),
             order::median(&theirs).unwrap_or(f64::NAN),
             ratio.estimate,
@@ -116,29 +159,73 @@ pub(crate) fn run() -> io::Result<bool> {
     Ok(good)
 }
 
-/// Means of both sides, nanoseconds one way or a check, in pairs.
-fn measure(pair: &Pair, twins: &[PathBuf], at: Placement) -> io::Result<(Vec<f64>, Vec<f64>)> {
-    let placed = Params::from([("placement".to_owned(), at.name.to_owned())]);
-    let (params, rounds) = match pair.experiment {
-        "liveness-check" => (Params::new(), CHECKS),
-        _ => (placed, experiment_of(pair).operations(pair.ours, Size::Quick)),
-    };
-    let task = Task {
-        experiment: pair.experiment.into(),
-        variant: pair.ours.into(),
-        params,
-        size: Size::Quick,
-    };
+impl Pair {
+    /// As the table shows it. The parameters that all round trips share are left out.
+    fn name(&self) -> String {
+        let mut name = format!("{}/{}", self.experiment, self.ours);
+        if self.experiment != "round-trip" {
+            experiment::short(&self.task().params).for_each(|word| name = format!("{name} {word}"));
+        }
+        name
+    }
+
+    fn task(&self) -> Task {
+        let own = |&(name, value): &(&str, &str)| (name.to_owned(), value.to_owned());
+        Task {
+            experiment: self.experiment.into(),
+            variant: self.ours.into(),
+            params: self.params.iter().map(own).collect(),
+            size: Size::Quick,
+        }
+    }
+
+    /// What the C program is told: how often, on which processors, and what.
+    fn arguments(&self, topology: &Topology, folder: &Path) -> io::Result<Vec<OsString>> {
+        let place = self.params.iter().find(|(name, _)| *name == "placement");
+        let place = place.map_or("cross-core", |(_, place)| place);
+        let needs_two = || io::Error::other("needs two processors");
+        let place = topology.placement(place).ok_or_else(needs_two)?;
+        let operations = experiment_of(self).operations(self.ours, Size::Quick);
+        let (times, what) = match self.experiment {
+            "liveness-check" => (CHECKS, self.ours.to_owned()),
+            "signal-throughput" | "fork-throughput" => (ROUNDS, operations.to_string()),
+            _ => (operations, self.ours.to_owned()),
+        };
+        let mut arguments: Vec<OsString> =
+            [times, place.here, place.there].map(|number| number.to_string().into()).into();
+        arguments.push(what.into());
+        if self.ours == "posix-spawn" {
+            arguments.push(compile("nothing", folder, &NOTHING)?.into());
+        }
+        if self.ours == "thread" {
+            arguments.push(PARENT.to_string().into());
+        }
+        Ok(arguments)
+    }
+
+    /// Nanoseconds out of the figure of one of our invocations.
+    fn ns(&self, figure: &Summary) -> f64 {
+        if self.experiment.ends_with("-throughput") { 1e9 / figure.mean } else { figure.mean }
+    }
+}
+
+/// Means of both sides, nanoseconds of one operation, in pairs.
+fn measure(
+    pair: &Pair,
+    twins: &[PathBuf],
+    arguments: &[OsString],
+) -> io::Result<(Vec<f64>, Vec<f64>)> {
+    let task = pair.task();
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     let spins = pair.ours == "flag" || pair.ours.starts_with("spinlock");
     for turn in 0..if spins { SPINNING_PAIRS } else { PAIRS } {
         // Whoever runs first has it warmer or colder: they take turns.
         if turn.is_multiple_of(2) {
-            ours.push(invocation::figure(&task)?.mean);
-            theirs.push(fastest(twins, rounds, at, pair.ours)?);
+            ours.push(pair.ns(&invocation::figure(&task)?));
+            theirs.push(fastest(twins, arguments)?);
         } else {
-            theirs.push(fastest(twins, rounds, at, pair.ours)?);
-            ours.push(invocation::figure(&task)?.mean);
+            theirs.push(fastest(twins, arguments)?);
+            ours.push(pair.ns(&invocation::figure(&task)?));
         }
     }
     Ok((ours, theirs))
@@ -149,11 +236,10 @@ fn experiment_of(pair: &Pair) -> &'static dyn Experiment {
 }
 
 /// Runs each twin once; the smallest of the numbers that they print.
-fn fastest(twins: &[PathBuf], rounds: usize, at: Placement, variant: &str) -> io::Result<f64> {
+fn fastest(twins: &[PathBuf], arguments: &[OsString]) -> io::Result<f64> {
     let mut fastest = f64::INFINITY;
     for twin in twins {
-        let arguments = [rounds, at.here, at.there].map(|number| number.to_string());
-        let output = Command::new(twin).args(arguments).arg(variant).output()?;
+        let output = Command::new(twin).args(arguments).output()?;
         let text = String::from_utf8_lossy(&output.stdout);
         let figure: f64 = text.trim().parse().map_err(|_| {
             let errors = String::from_utf8_lossy(&output.stderr);
@@ -165,13 +251,14 @@ fn fastest(twins: &[PathBuf], rounds: usize, at: Placement, variant: &str) -> io
     Ok(fastest)
 }
 
-fn compile(twin: &str, folder: &Path) -> io::Result<PathBuf> {
+fn compile(twin: &str, folder: &Path, more: &[&str]) -> io::Result<PathBuf> {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("twins");
     let (source, binary) = (sources.join(format!("{twin}.c")), folder.join(twin));
     let compiled = Command::new("cc")
         .args(["-std=c11", "-O2", "-Wall", "-Wextra", "-o"])
         .args([&binary, &source])
         .args(["-pthread", "-lrt"])
+        .args(more)
         .status()
         .map_err(|error| io::Error::other(format!("cc: {error}; install a C compiler")))?;
     let failed = || io::Error::other(format!("cc on {}: {compiled}", source.display()));

@@ -39,7 +39,7 @@ static inline void *shared_memory(size_t size)
     return at;
 }
 
-static void pin(int processor)
+static inline void pin(int processor)
 {
     cpu_set_t set;
     CPU_ZERO(&set);

@@ -96,6 +96,21 @@ impl Size {
         Duration::from_secs(self.pick(15, 45, 600) as u64)
     }
 
+    /// Signals that a receiver takes in one round of `signal-throughput`: source 001's number.
+    pub fn signals(self) -> usize {
+        1_000
+    }
+
+    /// Children that a process forks in one round of `fork-throughput`: source 001's number.
+    pub fn forks(self) -> usize {
+        50
+    }
+
+    /// Processes that one invocation of `spawn` makes, one after another.
+    pub fn spawns(self) -> usize {
+        self.pick(100, 300, 2_000)
+    }
+
     fn pick(self, quick: usize, default: usize, full: usize) -> usize {
         match self {
             Self::Quick => quick,

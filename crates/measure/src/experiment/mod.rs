@@ -11,6 +11,7 @@ pub mod builds;
 pub mod death_notice;
 pub mod explanation;
 pub mod false_sharing;
+pub mod fork_throughput;
 pub(crate) mod levels;
 pub mod liveness_check;
 pub mod lost_signals;
@@ -20,6 +21,8 @@ pub mod reentrancy;
 pub mod round_trip;
 pub mod sessions;
 pub mod signal_delivery;
+pub mod signal_throughput;
+pub mod spawn;
 pub mod survival;
 pub mod thread_local;
 pub mod thread_vs_process;
@@ -139,6 +142,9 @@ pub fn all() -> &'static [&'static dyn Experiment] {
         &thread_local::ThreadLocal,
         &builds::Builds,
         &sessions::Sessions,
+        &signal_throughput::SignalThroughput,
+        &fork_throughput::ForkThroughput,
+        &spawn::Spawn,
     ]
 }
 

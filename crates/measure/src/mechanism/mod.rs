@@ -17,6 +17,7 @@ pub(crate) mod image;
 pub(crate) mod leftovers;
 pub(crate) mod mailbox;
 pub(crate) mod monitor;
+pub(crate) mod muster;
 pub(crate) mod owner;
 pub(crate) mod peer;
 pub(crate) mod queue;

@@ -1,0 +1,198 @@
+//! `signal-throughput`: how many signals a second reach a handler, with more and more pairs of
+//! processes that send and receive at the same time: [`SignalThroughput`].
+//!
+//! The protocol is source 001's: [`pair`] has both ends, [`round`] starts all pairs at once and
+//! collects each receiver the moment it ends. [`seats`] says who runs where.
+//!
+//! Standard signals do not queue: one that comes while another is pending is merged with it. What
+//! is counted is what the handler saw; how many were sent for it is a metric of its own.
+//!
+//! What it does not do: time a single delivery (`signal-delivery`), or count what is lost on
+//! purpose (`lost-signals`).
+
+mod explained;
+mod pair;
+mod round;
+mod seats;
+
+use std::time::Instant;
+
+use super::explanation::{Explanation, Topic};
+use super::levels::{crowd, levels};
+use super::{Experiment, Params, Task, Variant};
+use crate::clock::Clock;
+use crate::machine::topology::Topology;
+use crate::observe::{Observed, Series};
+use crate::os::{pin, room};
+use crate::size::Size;
+use crate::trouble::{Result, Trouble};
+
+/// The paper's curve ends here.
+const MOST_PAIRS: usize = 10;
+/// Receivers that are timed in one invocation: of few pairs in more rounds.
+const RECEIVERS: usize = 10;
+/// No round begins later: where many processes take turns, one is long.
+const ROUNDS_MS: u128 = 200;
+/// Memory of a forked process that does little.
+const BYTES_EACH: u64 = 256 << 10;
+
+/// The experiment.
+#[derive(Debug, Clone, Copy)]
+pub struct SignalThroughput;
+
+impl Experiment for SignalThroughput {
+    fn name(&self) -> &'static str {
+        "signal-throughput"
+    }
+
+    fn summary(&self) -> &'static str {
+        "How many signals a second does a process receive, beside other pairs that do the same?"
+    }
+
+    fn topic(&self) -> Topic {
+        Topic::Signals
+    }
+
+    fn explanation(&self) -> &'static Explanation {
+        &explained::EXPLANATION
+    }
+
+    fn variants(&self) -> &'static [Variant] {
+        VARIANTS
+    }
+
+    fn params(&self, _: &str, _: &Topology, size: Size) -> Vec<Params> {
+        let processors = pin::allowed().map_or(1, |allowed| allowed.len());
+        let cell = |pairs: usize, placement: &str| {
+            Params::from([
+                ("pairs".to_owned(), pairs.to_string()),
+                ("placement".to_owned(), placement.to_owned()),
+            ])
+        };
+        let of = |pairs: usize| -> Vec<Params> {
+            let placements: &[&str] =
+                if pairs == 1 { &["cross-core", "same-core"] } else { &["spread"] };
+            placements.iter().map(|placement| cell(pairs, placement)).collect()
+        };
+        levels(size, processors, MOST_PAIRS).into_iter().flat_map(of).collect()
+    }
+
+    fn operations(&self, _: &str, size: Size) -> usize {
+        size.signals()
+    }
+
+    fn run(&self, task: &Task) -> Result<Observed> {
+        let text = task.params.get("pairs").map_or("", String::as_str);
+        let pairs = text.parse().ok().filter(|pairs| (1..=MOST_PAIRS).contains(pairs));
+        let pairs = pairs.ok_or_else(|| {
+            Trouble::fail(format!("expected pairs to be from 1 to {MOST_PAIRS}, found `{text}`"))
+        })?;
+        let placement = task.params.get("placement").map_or("", String::as_str);
+        match task.variant.as_str() {
+            "linux" => measure(pairs, placement, task.size.signals()),
+            other => Err(Trouble::fail(format!("signal-throughput has no variant {other}"))),
+        }
+    }
+}
+
+/// Rounds of so many pairs, each receiver of which takes so many signals.
+fn measure(pairs: usize, placement: &str, signals: usize) -> Result<Observed> {
+    let allowed = pin::allowed()?;
+    let seats = seats::of(placement, pairs, &allowed, &Topology::of_this_machine())?;
+    room::for_processes(2 * pairs as u64, BYTES_EACH)?;
+    let clock = Clock::calibrated();
+    // Not counted: it finds the kernel's caches cold.
+    round::run(&seats, clock, signals.div_ceil(10))?;
+    let (mut rates, mut kills) = (Vec::new(), Vec::new());
+    let began = Instant::now();
+    for number in 0..RECEIVERS.div_ceil(pairs) {
+        if number > 0 && began.elapsed().as_millis() > ROUNDS_MS {
+            break;
+        }
+        for receiver in round::run(&seats, clock, signals)? {
+            rates.push(receiver.received as f64 / receiver.seconds);
+            kills.push(receiver.sent as f64 / receiver.received as f64);
+        }
+    }
+    let series = vec![
+        Series::ns("received", rates).in_unit("signals/s").by_mean(),
+        Series::ns("sent_per_signal", kills).in_unit("signals/signal").by_mean(),
+    ];
+    let notes = crowd(2 * pairs, allowed.len()).into_iter().collect();
+    Ok(Observed { series, notes, ..Observed::default() })
+}
+
+const VARIANTS: &[Variant] = &[Variant {
+    name: "linux",
+    summary: "SIGUSR1 by kill to a handler, in a loop over sigsuspend; by this machine's kernel",
+}];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mechanism::peer::in_a_process_of_its_own;
+    use crate::observe::Statistic;
+
+    fn nobody_is_left() -> std::result::Result<(), String> {
+        use rustix::process::{WaitOptions, wait};
+        match wait(WaitOptions::NOHANG) {
+            Err(rustix::io::Errno::CHILD) => Ok(()),
+            other => Err(format!("expected no child to be left, found {other:?}")),
+        }
+    }
+
+    #[test]
+    fn every_placement_yields_a_rate_for_each_receiver_and_leaves_nobody() {
+        in_a_process_of_its_own(|| {
+            for (pairs, placement) in
+                [(1, "same-core"), (1, "cross-core"), (3, "spread"), (10, "spread")]
+            {
+                let observed = match measure(pairs, placement, 50) {
+                    Err(Trouble::Skipped(why)) if why.contains("processor") => continue,
+                    other => other.map_err(|trouble| format!("{pairs} {placement}: {trouble}"))?,
+                };
+                let [rates, kills] = &observed.series[..] else {
+                    return Err(format!("expected two metrics: {observed:?}"));
+                };
+                let most = RECEIVERS.div_ceil(pairs) * pairs;
+                let sane = (pairs..=most).contains(&rates.samples.len())
+                    && rates.samples.len().is_multiple_of(pairs)
+                    && rates.samples.iter().all(|&rate| rate > 0.0 && rate < 1e9)
+                    // One signal is taken at least for each that was received.
+                    && kills.samples.iter().all(|&kills| kills >= 1.0)
+                    && rates.statistic == Statistic::Mean;
+                if !sane {
+                    return Err(format!("{pairs} {placement}: {observed:?}"));
+                }
+                nobody_is_left()?;
+            }
+            Ok(())
+        });
+    }
+
+    #[test]
+    fn one_pair_has_two_placements_and_more_are_spread() {
+        let cells = SignalThroughput.params("linux", &Topology::of_this_machine(), Size::Default);
+        let shown: Vec<String> =
+            cells.iter().map(|cell| format!("{} {}", cell["pairs"], cell["placement"])).collect();
+        assert_eq!(shown, ["1 cross-core", "1 same-core", "2 spread", "4 spread", "10 spread"]);
+    }
+
+    #[test]
+    fn what_it_does_not_know_fails() {
+        for (variant, pairs, names) in
+            [("pigeon", "1", "pigeon"), ("linux", "11", "11"), ("linux", "few", "few")]
+        {
+            let task = Task {
+                experiment: "signal-throughput".into(),
+                variant: variant.into(),
+                params: Params::from([("pairs".into(), pairs.into())]),
+                size: Size::Quick,
+            };
+            let found = SignalThroughput.run(&task).expect_err("unknown");
+            assert!(found.why().contains(names), "{found}");
+        }
+        let found = measure(1, "on-the-moon", 1).expect_err("no such placement");
+        assert!(found.why().contains("on-the-moon"), "{found}");
+    }
+}

@@ -1,0 +1,108 @@
+/* Making a process that ends at once, or a thread, and waiting for it; in plain C.
+ *
+ * Prints the nanoseconds of one. posix-spawn executes the file of the fifth argument, `thread` makes
+ * threads in a process that has touched as many bytes as it says.
+ * Usage: spawn COUNT PROCESSOR_HERE PROCESSOR_THERE WAY [FILE | BYTES]; pinned where HERE is THERE. */
+#include "tools.h"
+#include <linux/sched.h>
+#include <pthread.h>
+#include <spawn.h>
+#include <sys/syscall.h>
+
+static char *file;
+
+static pid_t by_fork(void)
+{
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(0);
+    return pid;
+}
+
+static pid_t by_vfork(void)
+{
+    pid_t pid = vfork();
+    if (pid == 0)
+        _exit(0);
+    return pid;
+}
+
+static pid_t by_clone3(void)
+{
+    struct clone_args how = {.exit_signal = SIGCHLD};
+    pid_t pid = (pid_t)syscall(SYS_clone3, &how, sizeof how);
+    if (pid == 0)
+        _exit(0);
+    return pid;
+}
+
+static pid_t by_posix_spawn(void)
+{
+    char *arguments[] = {file, NULL}, *environment[] = {NULL};
+    pid_t pid;
+    return posix_spawn(&pid, file, NULL, NULL, arguments, environment) == 0 ? pid : -1;
+}
+
+static void *nothing(void *argument) { return argument; }
+
+static void process(pid_t (*make)(void))
+{
+    int status;
+    pid_t pid = make();
+    need(pid > 0, "making a process");
+    need(waitpid(pid, &status, 0) == pid && status == 0, "a process");
+}
+
+static void thread(void)
+{
+    pthread_t handle;
+    need(pthread_create(&handle, NULL, nothing, NULL) == 0, "pthread_create");
+    need(pthread_join(handle, NULL) == 0, "pthread_join");
+}
+
+static const struct {
+    const char *name;
+    pid_t (*make)(void);
+} ways[] = {
+    {"fork", by_fork},
+    {"vfork", by_vfork},
+    {"posix-spawn", by_posix_spawn},
+    {"clone3", by_clone3},
+    {"thread", NULL},
+};
+
+int main(int count, char **arguments)
+{
+    need(count == 5 || count == 6, "usage: spawn COUNT HERE THERE WAY [FILE | BYTES]");
+    long times = atol(arguments[1]);
+    int known = 0;
+    char *more = count == 6 ? arguments[5] : NULL;
+    if (strcmp(arguments[2], arguments[3]) == 0)
+        pin(atoi(arguments[2]));
+    alarm(60);
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        if (strcmp(ways[i].name, arguments[4]) != 0)
+            continue;
+        known = 1;
+        if (ways[i].make == NULL && more != NULL) {
+            size_t bytes = (size_t)atol(more);
+            char *memory = malloc(bytes);
+            need(memory != NULL, "malloc");
+            memset(memory, 1, bytes);
+        } else {
+            file = more;
+        }
+        double began = 0;
+        for (long made = -times / 10; made < times; made++) {
+            if (made == 0)
+                began = now_ns();
+            if (ways[i].make != NULL)
+                process(ways[i].make);
+            else
+                thread();
+        }
+        printf("%.3f\n", (now_ns() - began) / (double)times);
+    }
+    need(known, "a way that is known");
+    return 0;
+}
