@@ -139,10 +139,8 @@ fn status(results: &Results, stop: &Stop) -> ExitCode {
 
 /// Repeats a source's experiment. What it prints goes to a file as well, when it is whole.
 fn reproduce(seed: &str, asked: &Measure) -> Result<ExitCode, Refusal> {
-    let known = || {
-        let there = as_published::seeds().iter().filter(|seed| seed.is_reproduced());
-        there.map(|seed| seed.number).collect::<Vec<_>>().join(", ")
-    };
+    let known =
+        || as_published::seeds().iter().map(|seed| seed.number).collect::<Vec<_>>().join(", ");
     let seed = as_published::find(seed).ok_or_else(|| {
         Refusal::usage(format!("no seed is named '{seed}'; there are {}", known()))
     })?;

@@ -8,11 +8,12 @@
 pub mod seed_000;
 pub mod seed_001;
 pub mod seed_002;
+pub mod seed_003;
 pub mod seed_004;
 
 use std::io::Write;
 
-use crate::trouble::{Result, Trouble};
+use crate::trouble::Result;
 
 /// Runs one reproduction, reduced where the flag says so, and writes what it found.
 type Reproduce = fn(bool, &mut dyn Write) -> Result<()>;
@@ -26,16 +27,7 @@ pub struct Seed {
     pub title: &'static str,
     /// Name of its file.
     pub file: &'static str,
-    how: How,
-}
-
-/// What there is to run.
-#[derive(Debug, Clone, Copy)]
-enum How {
-    /// This.
-    Run(Reproduce),
-    /// Nothing yet: the part of the project that it comes with.
-    Later(&'static str),
+    run: Reproduce,
 }
 
 const SEEDS: &[Seed] = &[
@@ -43,33 +35,31 @@ const SEEDS: &[Seed] = &[
         number: "000",
         title: "When is it signaled?",
         file: "000_e5b594b431d286f3.txt",
-        how: How::Run(seed_000::reproduce),
+        run: seed_000::reproduce,
     },
     Seed {
         number: "001",
         title: "Parallelizing signal handling and process management in OSF/1",
         file: "001_eea79c693d64053d.txt",
-        how: How::Run(seed_001::reproduce),
+        run: seed_001::reproduce,
     },
     Seed {
         number: "002",
         title: "Monitoring processes",
         file: "002_6bd361610943228c.txt",
-        how: How::Run(seed_002::reproduce),
+        run: seed_002::reproduce,
     },
     Seed {
         number: "003",
         title: "Threads 2: thread safety, signals, allocators",
         file: "003_992cd4313600ddb8.txt",
-        how: How::Later(
-            "the shared heap and the signal thread (`tontine::heap`, `tontine::signal`)",
-        ),
+        run: seed_003::reproduce,
     },
     Seed {
         number: "004",
         title: "Minimal latency of mechanisms between processes",
         file: "004_460f2a7bc619b165.txt",
-        how: How::Run(seed_004::reproduce),
+        run: seed_004::reproduce,
     },
 ];
 
@@ -87,25 +77,14 @@ pub fn find(name: &str) -> Option<&'static Seed> {
 }
 
 impl Seed {
-    /// Whether there is something to run.
-    pub fn is_reproduced(&self) -> bool {
-        matches!(self.how, How::Run(_))
-    }
-
     /// Repeats the seed and writes its output, with what it published beside. `quick` reduces the
     /// sizes; the output then says so.
     ///
     /// # Errors
-    /// Skipped, where the machine lacks what it needs; failed, where it went wrong, where `out`
-    /// refuses, or where this seed is not reproduced yet.
+    /// Skipped, where the machine lacks what it needs; failed, where it went wrong, or where
+    /// `out` refuses.
     pub fn reproduce(&self, quick: bool, out: &mut dyn Write) -> Result<()> {
-        match self.how {
-            How::Run(reproduce) => reproduce(quick, out),
-            How::Later(with) => Err(Trouble::fail(format!(
-                "seed {} ({}) is not reproduced yet: it comes with {with}",
-                self.number, self.title
-            ))),
-        }
+        (self.run)(quick, out)
     }
 }
 
@@ -122,16 +101,6 @@ mod tests {
         }
         for stranger in ["", "5", "0000", "-0", "000_", "e5b594b431d286f3"] {
             assert!(find(stranger).is_none(), "{stranger}");
-        }
-    }
-
-    #[test]
-    fn what_is_not_reproduced_yet_says_what_it_comes_with() {
-        for seed in seeds().iter().filter(|seed| !seed.is_reproduced()) {
-            let mut out = Vec::new();
-            let trouble = seed.reproduce(true, &mut out).expect_err("not yet");
-            assert!(trouble.why().contains("not reproduced yet: it comes with"), "{trouble}");
-            assert!(out.is_empty());
         }
     }
 }

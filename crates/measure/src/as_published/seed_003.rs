@@ -1,0 +1,159 @@
+//! Seed 003 as it was: its programs, one after another, and what each of them shows here.
+//!
+//! The threads that wait for signals are those of `lost-signals`; the traces those of
+//! `thread-vs-process`; the three times those of `false-sharing`. The program with a shared and a
+//! thread-local counter is small enough to stand here. The seed's heap, whose map it prints, comes
+//! with `tontine::heap`; until then the two counters lie where that heap puts them, and no more.
+
+use std::cell::Cell;
+use std::io::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use crate::experiment::thread_vs_process::traces;
+use crate::experiment::{self, Task};
+use crate::machine::topology::Topology;
+use crate::published::published;
+use crate::size::Size;
+use crate::stats::order;
+use crate::trouble::{During, Result, Trouble};
+
+/// Increments of each thread in the seed's loops.
+const INCREMENTS: u64 = 10_000_000;
+/// The same for a look.
+const QUICK_INCREMENTS: u64 = 1_000_000;
+
+/// Runs the seed's programs and writes what they print; `quick` shortens them and says so.
+///
+/// # Errors
+/// Failed, where `out` cannot be written. What the machine refuses gets its reason as a line.
+pub fn reproduce(quick: bool, out: &mut dyn Write) -> Result<()> {
+    let size = if quick { Size::Quick } else { Size::Default };
+    if quick {
+        say(out, format_args!("Reduced from {INCREMENTS} increments for a quick look.\n"))?;
+    }
+    say(out, format_args!("Threads that handle signals"))?;
+    for (variant, title) in [
+        ("handler-pause", "a handler and pause()"),
+        ("handler-sigsuspend", "a handler and sigsuspend()"),
+        ("sigwait-thread", "sigwait()"),
+    ] {
+        signals(variant, title, size, out)?;
+    }
+    say(out, format_args!("\nA shared and a thread-local counter"))?;
+    counters(if quick { QUICK_INCREMENTS } else { INCREMENTS }, out)?;
+    say(out, format_args!("\nA thread and a process, traced\n"))?;
+    match traces() {
+        Ok(text) => say(out, format_args!("{text}"))?,
+        Err(trouble) => say(out, format_args!("{trouble}"))?,
+    }
+    say(out, format_args!("\nFalse sharing"))?;
+    say(out, format_args!("the heap's map: skipped: it comes with the heap (`tontine::heap`)"))?;
+    for (variant, title) in [
+        ("serial", "one after the other"),
+        ("one-line", "two threads, one line"),
+        ("two-lines", "two threads, two lines"),
+    ] {
+        sharing(variant, title, size, out)?;
+    }
+    say(
+        out,
+        format_args!(
+            "\nToday: the race before pause() is some ten instructions wide and hardly ever hit by \
+             waiting for it; `tontine measure lost-signals` widens it. A compiler that optimises \
+             makes each loop of ten million increments one addition; ours may not. For intervals: \
+             tontine measure lost-signals thread-local thread-vs-process false-sharing."
+        ),
+    )
+}
+
+/// Signals sent one after another to a thread that waits for them.
+fn signals(variant: &str, title: &str, size: Size, out: &mut dyn Write) -> Result<()> {
+    match observe("lost-signals", variant, "lost", size) {
+        Ok(each) => {
+            let lost = each.iter().sum::<f64>();
+            let seen = each.len() as f64 - lost;
+            say(out, format_args!("{title:>28}: got {seen:.0} of {} signals", each.len()))
+        }
+        Err(trouble) => say(out, format_args!("{title:>28}: {trouble}")),
+    }
+}
+
+/// Two threads count in one shared variable and in one of their own, and print both.
+fn counters(increments: u64, out: &mut dyn Write) -> Result<()> {
+    thread_local! {
+        static OWN: Cell<u64> = const { Cell::new(0) };
+    }
+    let shared = AtomicU64::new(0);
+    let count = || {
+        for _ in 0..increments {
+            // As `x++` is compiled: a load, an addition, a store, with nothing to hold them together.
+            shared.store(shared.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            OWN.set(std::hint::black_box(OWN.get()) + 1);
+        }
+        (shared.load(Ordering::Relaxed), OWN.get())
+    };
+    let printed = thread::scope(|scope| {
+        let threads = [scope.spawn(count), scope.spawn(count)];
+        threads.map(|thread| thread.join().expect("counting does not panic"))
+    });
+    for (x, y) in printed {
+        say(out, format_args!("x={x}, y={y}"))?;
+    }
+    let lost = 2 * increments - shared.into_inner();
+    say(out, format_args!("{lost} of {} increments of x are lost, of y none", 2 * increments))
+}
+
+fn sharing(variant: &str, title: &str, size: Size, out: &mut dyn Write) -> Result<()> {
+    let task = usual("false-sharing", variant, size)?;
+    let source = published("false-sharing", variant, "both", &task.params);
+    let source = source.first().map_or_else(String::new, |found| {
+        format!(" (published: {:.0} ms, machine not named)", found.value / 1e6)
+    });
+    match observe("false-sharing", variant, "both", size) {
+        Ok(each) => {
+            let ms = order::median(&each).unwrap_or(f64::NAN) / 1e6;
+            say(out, format_args!("{title:>28}: {ms:.1} ms{source}"))
+        }
+        Err(trouble) => say(out, format_args!("{title:>28}: {trouble}{source}")),
+    }
+}
+
+/// The samples of one metric in the experiment's usual cell of a variant: the first that it lists.
+fn observe(experiment: &str, variant: &str, metric: &str, size: Size) -> Result<Vec<f64>> {
+    let task = usual(experiment, variant, size)?;
+    let found = experiment::find(experiment).map(|experiment| experiment.run(&task));
+    let observed = found.unwrap_or_else(|| Err(Trouble::fail("it has no experiment")))?;
+    let series = observed.series.into_iter().find(|series| series.metric == metric);
+    let lack = || Trouble::fail(format!("{experiment} yielded no series {metric}"));
+    Ok(series.ok_or_else(lack)?.samples)
+}
+
+fn usual(experiment: &str, variant: &str, size: Size) -> Result<Task> {
+    let topology = Topology::of_this_machine();
+    let cells = experiment::find(experiment)
+        .map(|experiment| experiment.params(variant, &topology, size))
+        .unwrap_or_default();
+    let params = cells.into_iter().next().ok_or_else(|| {
+        Trouble::skip(format!("{experiment}/{variant} has no cell on this machine"))
+    })?;
+    Ok(Task { experiment: experiment.into(), variant: variant.into(), params, size })
+}
+
+fn say(out: &mut dyn Write, line: std::fmt::Arguments<'_>) -> Result<()> {
+    writeln!(out, "{line}").during("writing what the programs print")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_thread_local_counter_is_whole_and_the_shared_one_is_accounted_for() {
+        let mut out = Vec::new();
+        counters(1_000, &mut out).expect("counted");
+        let text = String::from_utf8(out).expect("UTF-8");
+        assert_eq!(text.matches("y=1000\n").count(), 2, "{text}");
+        assert!(text.contains("of 2000 increments of x are lost"), "{text}");
+    }
+}
