@@ -141,6 +141,8 @@ fn command(program: &Path, folder: &Path) -> Result<Command> {
     let also = said.try_clone().setting_up("dup")?;
     let mut command = Command::new(program);
     command.current_dir(folder).stdin(Stdio::null()).stdout(said).stderr(also);
+    // A compiler that is killed leaves its temporary files: in our folder they are removed.
+    command.env("TMPDIR", folder);
     // Messages in one language; and a compiler that is a cache would not compile.
     command.env("LC_ALL", "C").env("CCACHE_DISABLE", "1");
     Ok(command)

@@ -87,7 +87,8 @@ pub(super) fn input() -> String {
 
 const HEAD: &str = r#"#!/bin/sh
 LC_ALL=C
-export LC_ALL
+TMPDIR=$HOME
+export LC_ALL TMPDIR
 fail() {
     echo "pseudo-user: $1 failed"
     exit 1
