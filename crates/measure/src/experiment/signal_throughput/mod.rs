@@ -175,7 +175,9 @@ mod tests {
         let cells = SignalThroughput.params("linux", &Topology::of_this_machine(), Size::Default);
         let shown: Vec<String> =
             cells.iter().map(|cell| format!("{} {}", cell["pairs"], cell["placement"])).collect();
-        assert_eq!(shown, ["1 cross-core", "1 same-core", "2 spread", "4 spread", "10 spread"]);
+        let (one, more) = shown.split_at(2);
+        assert_eq!(one, ["1 cross-core", "1 same-core"]);
+        assert_eq!(more, ["2 spread", "4 spread", "8 spread", "10 spread"]);
     }
 
     #[test]
