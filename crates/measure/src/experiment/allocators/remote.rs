@@ -6,7 +6,7 @@
 #![allow(unsafe_code, reason = "frees what another thread allocated")]
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::thread;
 
 use super::crew::{BATCH, Crew, Dice};
@@ -27,7 +27,7 @@ pub(super) fn run<H: Heap>(crew: &Crew<'_>, pairs: usize) -> Result<Vec<f64>> {
     let means = crew.together(2 * pairs, |member| {
         let queue = &queues[member / 2];
         if member.is_multiple_of(2) {
-            produce::<H>(crew, member, queue).map(|()| Vec::new())
+            produce::<H>(member, queue).map(|()| Vec::new())
         } else {
             consume::<H>(crew, queue)
         }
@@ -35,26 +35,24 @@ pub(super) fn run<H: Heap>(crew: &Crew<'_>, pairs: usize) -> Result<Vec<f64>> {
     Ok(means.concat())
 }
 
-fn produce<H: Heap>(crew: &Crew<'_>, member: usize, queue: &Queue) -> Result<()> {
+/// Allocates until the other one has seen enough.
+fn produce<H: Heap>(member: usize, queue: &Queue) -> Result<()> {
     let mut dice = Dice::of(member);
     let mut number = 0;
-    let mut worked = Ok(());
-    let means = crew.batches(|| {
-        for _ in 0..BATCH {
-            match allocate::<H>(dice.size_and_slot().0, number) {
-                Ok(block) => queue.put(number, block.as_ptr()),
-                Err(trouble) => {
-                    worked = Err(trouble);
-                    return Ok(false);
-                }
+    let mut allocate_all = || {
+        while !queue.over.load(Ordering::Relaxed) {
+            for _ in 0..BATCH {
+                let block = allocate::<H>(dice.size_and_slot().0, number)?;
+                queue.put(number, block.as_ptr());
+                number += 1;
             }
-            number += 1;
         }
-        Ok(true)
-    });
+        Ok(())
+    };
+    let done = allocate_all();
     // Whatever happened: the other one waits for it.
     queue.put(number, NO_MORE);
-    means.and(worked)
+    done
 }
 
 fn consume<H: Heap>(crew: &Crew<'_>, queue: &Queue) -> Result<Vec<f64>> {
@@ -71,7 +69,7 @@ fn consume<H: Heap>(crew: &Crew<'_>, queue: &Queue) -> Result<Vec<f64>> {
         true
     };
     let means = crew.batches(|| Ok((0..BATCH).all(|_| next())))?;
-    // The producer decides when it is over.
+    queue.over.store(true, Ordering::Relaxed);
     while more.get() && next() {}
     if wrong != 0 {
         return Err(Trouble::fail("a block came without the number that was written into it"));
@@ -79,16 +77,21 @@ fn consume<H: Heap>(crew: &Crew<'_>, queue: &Queue) -> Result<Vec<f64>> {
     Ok(means)
 }
 
-struct Queue(Box<[AtomicPtr<u64>]>);
+struct Queue {
+    places: Box<[AtomicPtr<u64>]>,
+    /// Whether the freeing end has timed enough; it takes what still comes, up to [`NO_MORE`].
+    over: AtomicBool,
+}
 
 impl Queue {
     fn new() -> Self {
-        Self((0..PLACES).map(|_| AtomicPtr::default()).collect())
+        let places = (0..PLACES).map(|_| AtomicPtr::default()).collect();
+        Self { places, over: AtomicBool::new(false) }
     }
 
     #[inline(always)]
     fn place(&self, number: u64) -> &AtomicPtr<u64> {
-        &self.0[number as usize % PLACES]
+        &self.places[number as usize % PLACES]
     }
 
     /// Waits for its place and puts it there.
