@@ -6,7 +6,7 @@
 //! It times one message at a time, hot: neither throughput nor waking after a pause.
 
 use crate::clock::Clock;
-use crate::experiment::explanation::Topic;
+use crate::experiment::explanation::{Explanation, Topic};
 use crate::experiment::{Experiment, Params, Task, Variant};
 use crate::machine::topology::{Placement, Topology};
 use crate::mechanism;
@@ -23,6 +23,7 @@ pub(crate) use harness::Timed;
 mod channel;
 mod condvar;
 mod descriptor;
+mod explained;
 mod flag;
 mod futex;
 mod harness;
@@ -62,6 +63,10 @@ impl Experiment for RoundTrip {
 
     fn topic(&self) -> Topic {
         Topic::Messages
+    }
+
+    fn explanation(&self) -> &'static Explanation {
+        &explained::EXPLANATION
     }
 
     fn variants(&self) -> &'static [Variant] {
