@@ -55,7 +55,12 @@ pub(super) fn survivors(results: &Results) -> Markup {
             h3 #survives { "What a message costs, and what a kill does" }
             div.scroll role="region" tabindex="0" aria-label="Table: mechanisms and kills" {
                 table.survivors {
-                    caption { "The cheapest first; kills at random moments, of either end" }
+                    caption {
+                        "The cheapest first; kills at random moments, of either end"
+                        @if rows.iter().any(|row| row.name.starts_with("mailbox")) {
+                            "; the two ends of a mailbox sleep while they wait"
+                        }
+                    }
                     thead { tr {
                         th scope="col" { "mechanism" }
                         th.figure scope="col" { "one way" }

@@ -226,38 +226,37 @@ fn which_check(results: &Results) -> Decision {
     if checks.0.is_empty() {
         return decision.without(results, "liveness-check", "");
     }
-    let names = checks.0.iter().map(|cell| cell.variant.as_str());
-    let faultless: Vec<&str> = names
-        .filter(|name| {
-            let score = Score::of(results, name);
-            score.asked() > 0 && score.wrong.is_empty()
-        })
-        .collect();
     let beside = [checks.named("load"), checks.named("kill-0")];
-    let Some(best) = checks.cheapest(&faultless) else {
-        let decision = decision.resting_on(beside.into_iter().flatten());
-        let asked = checks.0.iter().any(|cell| Score::of(results, &cell.variant).asked() > 0);
-        return if !asked {
-            Decision { missing: vec!["what the checks say of deaths".into()], ..decision }
-        } else {
-            let none = "None that was tried answered every event rightly: take one whose errors \
-                        do no harm.";
-            decision.answered(Sentence::default().words(none))
-        };
+    // Of those that were asked, the ones that erred least; of these, the cheapest.
+    let asked: Vec<(&str, Score)> = checks
+        .0
+        .iter()
+        .map(|cell| (cell.variant.as_str(), Score::of(results, &cell.variant)))
+        .filter(|(_, score)| score.asked() > 0)
+        .collect();
+    let fewest = asked.iter().map(|(_, score)| score.wrong.len()).min();
+    let least = asked.iter().filter(|(_, score)| Some(score.wrong.len()) == fewest);
+    let Some(best) = checks.cheapest(&least.map(|(name, _)| *name).collect::<Vec<_>>()) else {
+        let missing = vec!["what the checks say of deaths".into()];
+        return Decision { missing, ..decision.resting_on(beside.into_iter().flatten()) };
     };
     let decision = decision.resting_on([best]).resting_on(beside.into_iter().flatten());
     let Some(shown) = Shown::of_cell(best) else {
         return decision;
     };
-    let asked = Score::of(results, &best.variant).asked();
-    let mut answer = Sentence::default()
-        .name(&best.variant)
-        .words(&format!(": right in all {asked} events tried, and of such the cheapest, "))
-        .figure(&shown)
-        .words(" a check");
-    if let Some((kill, times)) =
-        checks.named("kill-0").and_then(|kill| Some((kill, quotient(kill, best)?)))
-    {
+    let score = Score::of(results, &best.variant);
+    let right = match score.wrong.len() {
+        0 => format!(": right in all {} events tried, and of such the cheapest, ", score.asked()),
+        wrong => format!(
+            ": it errs least, in {wrong} of {} events tried ({}), and of such it is the cheapest, ",
+            score.asked(),
+            score.wrong.join(", ")
+        ),
+    };
+    let mut answer =
+        Sentence::default().name(&best.variant).words(&right).figure(&shown).words(" a check");
+    let kill = checks.named("kill-0").filter(|kill| kill.variant != best.variant);
+    if let Some((kill, times)) = kill.and_then(|kill| Some((kill, quotient(kill, best)?))) {
         answer = answer.words("; ").name(&kill.variant).words(" takes ").figure(&times);
         let wrong = Score::of(results, &kill.variant).wrong;
         if !wrong.is_empty() {
@@ -473,6 +472,22 @@ mod tests {
         results.cells.push(skipped);
         let all = decisions(&results);
         assert_eq!(all[1].missing, ["thread-vs-process (no room)"]);
+    }
+
+    #[test]
+    fn where_no_check_is_always_right_the_one_that_errs_least_is_named_with_its_errors() {
+        let mut results = fixture::run();
+        for row in &mut results.tried {
+            if row.variant == "futex-word" && row.tried.event == "exec" {
+                row.tried.says = "dead".into();
+            }
+        }
+        let answer = answers(&results)[2].1.clone();
+        let least = ["futex-word: it errs least, in 1 of 4", "kill-0: it errs least, in 1 of 4"];
+        assert!(answer.starts_with(least[0]) && answer.contains("(exec)"), "{answer}");
+        results.tried.retain(|row| row.variant != "futex-word");
+        let answer = answers(&results)[2].1.clone();
+        assert!(answer.starts_with(least[1]) && answer.contains("(zombie)"), "{answer}");
     }
 
     #[test]
