@@ -31,6 +31,8 @@ pub(crate) enum Command {
     Measure(Measure),
     /// List the experiments and their variants.
     List(List),
+    /// Explain an experiment to somebody who meets its topic for the first time.
+    Explain(Explain),
     /// Receive messages at a path and print them, one a line.
     Recv(Recv),
     /// Send the lines of standard input as messages to whoever receives at a path.
@@ -151,6 +153,22 @@ pub(crate) struct List {
     /// Experiments to list; all where none is named.
     #[arg(value_name = "NAME")]
     pub(crate) names: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tontine explain                            the topics, and what is in each
+  tontine explain signals                    one topic
+  tontine explain signal-delivery            what it is, step by step
+  tontine explain round-trip/futex           one variant, and its experiment
+
+Exit status: 0 explained; 2 there is no such name.")]
+pub(crate) struct Explain {
+    /// An experiment, one of its variants (round-trip/futex), or a topic: messages, death, signals,
+    /// processes, memory.
+    #[arg(value_name = "NAME")]
+    pub(crate) name: Option<String>,
 }
 
 #[derive(Debug, Args)]

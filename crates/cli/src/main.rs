@@ -3,6 +3,7 @@
 mod args;
 mod crash;
 mod doctor;
+mod explain;
 mod list;
 mod mail;
 mod measure;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Measure(asked) => measure::measure(&asked),
         Command::List(asked) => list::list(&asked),
+        Command::Explain(asked) => explain::explain(&asked),
         Command::Recv(asked) => mail::recv(&asked),
         Command::Send(asked) => mail::send(&asked),
         Command::Doctor(asked) => doctor::doctor(&asked),

@@ -11,6 +11,8 @@
 //! A sender takes three descriptors at each end, so the limit is raised first; where it is too low,
 //! the cell skips. It does not compare mechanisms: `round-trip` and `throughput` do.
 
+mod explained;
+
 use std::cell::Cell;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -20,7 +22,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tontine::Error;
 use tontine::mailbox::{Options, Sender, Waiting};
 
-use super::explanation::Topic;
+use super::explanation::{Explanation, Topic};
 use super::round_trip::{self, Stamps};
 use super::{Experiment, Params, Task, Variant};
 use crate::clock::Clock;
@@ -59,6 +61,10 @@ impl Experiment for ManySenders {
 
     fn topic(&self) -> Topic {
         Topic::Messages
+    }
+
+    fn explanation(&self) -> &'static Explanation {
+        &explained::EXPLANATION
     }
 
     fn variants(&self) -> &'static [Variant] {

@@ -3,6 +3,8 @@
 //! [`run`] has every experiment, status and oddity that a report must survive; [`small`] has three
 //! cells with round figures, for snapshots.
 
+mod scaling;
+
 use std::sync::LazyLock;
 
 use base64::Engine;
@@ -20,7 +22,7 @@ use crate::published::published;
 use crate::size::Size;
 use crate::stats::summary::Summary;
 
-/// A whole run of four experiments, made once.
+/// A whole run, made once.
 pub(crate) fn run() -> Results {
     static RUN: LazyLock<Results> = LazyLock::new(made);
     RUN.clone()
@@ -71,6 +73,8 @@ fn made() -> Results {
             0.2,
         ));
     }
+    cells.extend(scaling::curves(&mut rng));
+    cells.extend(scaling::kills(&mut rng));
     for cell in &mut cells {
         cell.published = published(&cell.experiment, &cell.variant, &cell.metric, &cell.params);
     }

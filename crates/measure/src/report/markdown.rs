@@ -1,10 +1,11 @@
 //! A run as Markdown: [`markdown`], for a README, a commit message or an issue.
 //!
-//! The verdict first, then a table for each experiment. It holds what [`super::text`] has, no
+//! The verdict first, what to choose and what survives, then a table for each experiment. It holds what [`super::text`] has, no
 //! charts.
 
 use std::fmt::Write;
 
+use super::format::Shown;
 use super::schema::Results;
 use super::text::{self, TextRow};
 use super::verdict;
@@ -26,6 +27,8 @@ pub fn markdown(results: &Results) -> String {
             line(&mut out, &format!("- {}", escaped(&sentence.plain())));
         }
     }
+    decisions(&mut out, results);
+    survivors(&mut out, results);
     let rows = text::rows(results);
     let mut experiments: Vec<&str> = Vec::new();
     for row in &rows {
@@ -38,6 +41,37 @@ pub fn markdown(results: &Results) -> String {
         table(&mut out, rows.iter().filter(|row| row.experiment == experiment));
     }
     out
+}
+
+fn decisions(out: &mut String, results: &Results) {
+    line(out, "\n## What to choose here\n");
+    record(out, ["question", "answer", "figures", "not measured"]);
+    line(out, "| --- | --- | --- | --- |");
+    for decision in verdict::decisions(results) {
+        let figures: Vec<String> = decision
+            .figures
+            .iter()
+            .map(|one| format!("{}: {}", one.name, one.shown.in_line()))
+            .collect();
+        let (answer, figures) = (decision.answer.plain(), figures.join("; "));
+        record(out, [decision.question, &answer, &figures, &decision.missing.join("; ")]);
+    }
+}
+
+fn survivors(out: &mut String, results: &Results) {
+    let mechanisms = verdict::mechanisms(results);
+    if mechanisms.is_empty() {
+        return;
+    }
+    line(out, "\n## What a message costs, and what a kill does\n");
+    record(out, ["mechanism", "one way", "survives?", "of the kills"]);
+    line(out, "| --- | ---: | --- | --- |");
+    for row in mechanisms {
+        let price = row.one_way.and_then(Shown::of_cell).map(|shown| shown.in_line());
+        let (answer, because) = row.fate.words();
+        let price = price.unwrap_or_else(|| "not measured".into());
+        record(out, [row.name, &price, answer, &because]);
+    }
 }
 
 fn table<'a>(out: &mut String, rows: impl Iterator<Item = &'a TextRow>) {
@@ -76,7 +110,7 @@ fn table<'a>(out: &mut String, rows: impl Iterator<Item = &'a TextRow>) {
     }
 }
 
-fn record(out: &mut String, fields: [&str; 10]) {
+fn record<const FIELDS: usize>(out: &mut String, fields: [&str; FIELDS]) {
     let fields = fields.map(escaped);
     line(out, &format!("| {} |", fields.join(" | ")));
 }

@@ -14,10 +14,11 @@
 
 mod blocked;
 mod doomed;
+mod explained;
 mod mailbox;
 mod spinning;
 
-use super::explanation::Topic;
+use super::explanation::{Explanation, Topic};
 use super::{Experiment, Params, Task, Variant};
 use crate::clock::Clock;
 use crate::clock::offset::Band;
@@ -43,6 +44,10 @@ impl Experiment for DeathNotice {
 
     fn topic(&self) -> Topic {
         Topic::Death
+    }
+
+    fn explanation(&self) -> &'static Explanation {
+        &explained::EXPLANATION
     }
 
     fn variants(&self) -> &'static [Variant] {

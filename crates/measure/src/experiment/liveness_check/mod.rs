@@ -12,13 +12,14 @@
 //! Source: seed 002, whose figures are milliseconds per loop of ten million.
 
 pub mod check;
+mod explained;
 pub mod monitored;
 pub mod timing;
 pub mod tried;
 pub mod ways;
 pub mod word;
 
-use super::explanation::Topic;
+use super::explanation::{Explanation, Topic};
 use super::{Experiment, Params, Task, Variant};
 use crate::clock::Clock;
 use crate::machine::topology::Topology;
@@ -50,6 +51,10 @@ impl Experiment for LivenessCheck {
 
     fn topic(&self) -> Topic {
         Topic::Death
+    }
+
+    fn explanation(&self) -> &'static Explanation {
+        &explained::EXPLANATION
     }
 
     fn variants(&self) -> &'static [Variant] {

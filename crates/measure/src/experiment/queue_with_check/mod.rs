@@ -7,11 +7,12 @@
 //!
 //! Source: seed 002, whose queue lost about half its throughput to `kill(pid, 0)`.
 
+mod explained;
 pub mod ring;
 
 use std::time::{Duration, Instant};
 
-use super::explanation::Topic;
+use super::explanation::{Explanation, Topic};
 use super::liveness_check::check::{Check, Nothing, means_of};
 use super::liveness_check::monitored::{Home, Monitored};
 use super::liveness_check::ways;
@@ -74,6 +75,10 @@ impl Experiment for QueueWithCheck {
 
     fn topic(&self) -> Topic {
         Topic::Death
+    }
+
+    fn explanation(&self) -> &'static Explanation {
+        &explained::EXPLANATION
     }
 
     fn variants(&self) -> &'static [Variant] {

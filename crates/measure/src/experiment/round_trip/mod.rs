@@ -10,7 +10,7 @@
 
 use crate::clock::Clock;
 use crate::clock::offset::Band;
-use crate::experiment::explanation::Topic;
+use crate::experiment::explanation::{Explanation, Topic};
 use crate::experiment::{Experiment, Params, Task, Variant};
 use crate::machine::topology::{Placement, Topology};
 use crate::mechanism;
@@ -31,6 +31,7 @@ mod channel;
 mod condvar;
 pub mod container;
 mod descriptor;
+mod explained;
 mod flag;
 mod futex;
 mod harness;
@@ -73,6 +74,10 @@ impl Experiment for RoundTrip {
 
     fn topic(&self) -> Topic {
         Topic::Messages
+    }
+
+    fn explanation(&self) -> &'static Explanation {
+        &explained::EXPLANATION
     }
 
     fn variants(&self) -> &'static [Variant] {

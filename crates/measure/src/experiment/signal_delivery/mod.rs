@@ -13,6 +13,7 @@
 //! which get lost (`lost-signals`).
 
 pub(crate) mod death;
+mod explained;
 mod handler;
 pub(crate) mod patience;
 pub(crate) mod sender;
@@ -26,7 +27,7 @@ use self::handler::Waiting;
 use self::sender::Call;
 use self::stamps::Stamps;
 use self::tally::Tally;
-use super::explanation::Topic;
+use super::explanation::{Explanation, Topic};
 use super::{Experiment, Params, Task, Variant};
 use crate::clock::Clock;
 use crate::clock::offset::Band;
@@ -75,6 +76,10 @@ impl Experiment for SignalDelivery {
 
     fn topic(&self) -> Topic {
         Topic::Signals
+    }
+
+    fn explanation(&self) -> &'static Explanation {
+        &explained::EXPLANATION
     }
 
     fn variants(&self) -> &'static [Variant] {

@@ -22,6 +22,7 @@
 
 mod condvar;
 mod descriptor;
+mod explained;
 mod futex;
 mod mailbox;
 mod message;
@@ -40,7 +41,7 @@ mod zeromq;
 
 use std::time::Duration;
 
-use super::explanation::Topic;
+use super::explanation::{Explanation, Topic};
 use super::{Experiment, Params, Task, Variant};
 use crate::clock::Clock;
 use crate::machine::topology::Topology;
@@ -69,6 +70,10 @@ impl Experiment for Survival {
 
     fn topic(&self) -> Topic {
         Topic::Death
+    }
+
+    fn explanation(&self) -> &'static Explanation {
+        &explained::EXPLANATION
     }
 
     fn variants(&self) -> &'static [Variant] {

@@ -11,6 +11,7 @@
 //! It does not time a single message (`round-trip` does), nor what a death loses (`survival`).
 
 mod copy;
+mod explained;
 mod harness;
 mod label;
 mod mailbox;
@@ -28,7 +29,7 @@ mod zeromq;
 
 use std::time::Duration;
 
-use super::explanation::Topic;
+use super::explanation::{Explanation, Topic};
 use super::{Experiment, Params, Task, Variant};
 use crate::clock::Clock;
 use crate::machine::topology::Topology;
@@ -60,6 +61,10 @@ impl Experiment for Throughput {
 
     fn topic(&self) -> Topic {
         Topic::Messages
+    }
+
+    fn explanation(&self) -> &'static Explanation {
+        &explained::EXPLANATION
     }
 
     fn variants(&self) -> &'static [Variant] {

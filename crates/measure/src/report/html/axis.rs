@@ -10,6 +10,8 @@ use crate::report::format;
 
 /// Free room at both ends, per cent of the width.
 const MARGIN: f64 = 3.0;
+/// Figures that lie further apart than this get a logarithmic axis on a curve.
+const DECADES: f64 = 100.0;
 /// More labels than this would collide on a narrow screen.
 const MOST_TICKS: usize = 6;
 
@@ -44,6 +46,36 @@ impl Axis {
             (low, high) = (low - room, high + room);
         }
         Some(Self { unit: unit.into(), low, high, logarithmic })
+    }
+
+    /// An axis of a curve: logarithmic where `figures` span more than two decades, otherwise linear,
+    /// and then from zero where `from_zero` says so. On a logarithmic one a zero stands at the left
+    /// edge.
+    pub(super) fn along(
+        unit: &str,
+        figures: impl Iterator<Item = f64>,
+        from_zero: bool,
+    ) -> Option<Self> {
+        let figures: Vec<f64> = figures.filter(|figure| figure.is_finite()).collect();
+        let high = figures.iter().copied().reduce(f64::max)?;
+        let low = figures.iter().copied().reduce(f64::min)?;
+        let least = figures.iter().copied().filter(|f| *f > 0.0).fold(high, f64::min);
+        let logarithmic = low >= 0.0 && high > DECADES * least;
+        let (low, high) = match (logarithmic, from_zero) {
+            // Room for the zero, well away from the first level.
+            (true, _) if low == 0.0 => (least / 4.0, high),
+            (true, true) => (low / 1.12, high * 1.12),
+            (true, false) => (low, high),
+            (false, true) => (low.min(0.0), if high > 0.0 { high * 1.04 } else { 1.0 }),
+            (false, false) if low == high => (low - 0.5, high + 0.5),
+            (false, false) => (low, high),
+        };
+        Some(Self { unit: unit.into(), low, high, logarithmic })
+    }
+
+    /// What a script needs to read figures off places: unit, both ends, and the kind.
+    pub(super) fn described(&self) -> String {
+        format!("{:e};{:e};{};{}", self.low, self.high, self.kind(), self.unit)
     }
 
     /// `log scale` or `linear scale`, for a caption.
@@ -104,10 +136,27 @@ impl Axis {
             .collect()
     }
 
+    /// Those of `levels` that can be labelled side by side, at most ten.
+    pub(super) fn levels(&self, levels: &[f64]) -> Vec<f64> {
+        let mut kept: Vec<f64> = Vec::new();
+        for level in levels {
+            let place = self.place(*level);
+            if kept.last().is_none_or(|last| place - self.place(*last) > 9.0) {
+                kept.push(*level);
+            }
+        }
+        kept
+    }
+
+    /// The unit that the ticks are in.
+    pub(super) fn unit(&self) -> &str {
+        &self.unit
+    }
+
     /// The labels, as a strip of their own.
     pub(super) fn labels(&self) -> Markup {
         html! {
-            svg.axis height="20" {
+            svg.axis aria-hidden="true" height="20" {
                 @for tick in self.ticks() {
                     @let place = self.place(tick);
                     @let anchor =
@@ -155,6 +204,17 @@ mod tests {
         assert_eq!(axis.kind(), "linear");
         assert!(axis.place(0.0) < axis.place(20.0) && axis.place(20.0) < axis.place(40.0));
         assert!(Axis::over("ns", [f64::NAN].into_iter()).is_none());
+    }
+
+    #[test]
+    fn a_curve_is_logarithmic_beyond_two_decades_and_shows_its_zero() {
+        let linear = Axis::along("s", [2.0, 90.0].into_iter(), true).unwrap();
+        assert_eq!((linear.kind(), linear.place(0.0)), ("linear", MARGIN));
+        let sizes = Axis::along("", [0.0, 7.0, 999.0].into_iter(), false).unwrap();
+        assert_eq!(sizes.kind(), "logarithmic");
+        assert_eq!(sizes.place(0.0), MARGIN);
+        assert!(sizes.place(7.0) > 10.0 && sizes.place(999.0) > 96.0);
+        assert_eq!(sizes.levels(&[0.0, 7.0, 8.0, 999.0]), [0.0, 7.0, 999.0]);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use maud::{Markup, html};
 
 use super::axis::{Axis, percent};
 use crate::observe::Statistic;
-use crate::report::format::{self, Shown};
+use crate::report::format::Shown;
 use crate::report::schema::{Cell, Invocation, Published};
 
 /// Height of a track, px.
@@ -27,7 +27,7 @@ pub(super) fn chart(title: &str, unit: &str, groups: &[(String, Vec<&Cell>)]) ->
     };
     let several = groups.len() > 1;
     html! {
-        figure.chart {
+        figure.chart data-x=(axis.described()) {
             div role="img" aria-label=(description(title, groups)) {
                 @for (params, cells) in groups {
                     @if several || !params.is_empty() { p.group { (params) } }
@@ -49,14 +49,14 @@ fn unit_in_words(unit: &str) -> String {
 }
 
 /// Everything that the axis must hold.
-fn figures(cell: &Cell) -> impl Iterator<Item = f64> {
+pub(super) fn figures(cell: &Cell) -> impl Iterator<Item = f64> {
     let own = [cell.estimate, cell.low, cell.high].into_iter().flatten();
     let ran = cell.invocations.iter().map(|invocation| figure_of(invocation, cell.statistic));
     let published = cell.published.iter().flat_map(|p| [Some(p.value), p.low, p.high]).flatten();
     own.chain(ran).chain(published)
 }
 
-fn figure_of(invocation: &Invocation, statistic: Statistic) -> f64 {
+pub(super) fn figure_of(invocation: &Invocation, statistic: Statistic) -> f64 {
     match statistic {
         Statistic::Median => invocation.summary.median,
         Statistic::Mean => invocation.summary.mean,
@@ -73,7 +73,7 @@ fn row(cell: &Cell, axis: &Axis) -> Markup {
                     small { "unstable" }
                 }
             }
-            svg.track height=(HEIGHT) {
+            svg.track aria-hidden="true" height=(HEIGHT) {
                 (axis.grid())
                 @if let Some(start) = cell.low.or(cell.estimate) {
                     // Leads the eye from the name to the figure.
@@ -90,7 +90,8 @@ fn row(cell: &Cell, axis: &Axis) -> Markup {
                 }
                 @if let Some(estimate) = cell.estimate {
                     @let x = percent(axis.place(estimate));
-                    line.estimate x1=(x) x2=(x) y1=(MIDDLE - 9.0) y2=(MIDDLE + 9.0) {
+                    line.estimate x1=(x) x2=(x) y1=(MIDDLE - 9.0) y2=(MIDDLE + 9.0)
+                        data-v=(estimate) {
                         title { (shown.as_ref().map(Shown::in_line).unwrap_or_default()) }
                     }
                 }
@@ -111,11 +112,7 @@ fn dot(at: usize, invocation: &Invocation, cell: &Cell, axis: &Axis) -> Markup {
     let step = (DOTS.1 - DOTS.0) / cell.invocations.len().saturating_sub(1).max(1) as f64;
     html! {
         circle.dot cx=(percent(axis.place(figure))) cy=(format!("{:.1}", DOTS.0 + step * at as f64))
-            r="2.2" {
-            title {
-                "block " (invocation.block) ": " (format::single(&cell.unit, figure))
-            }
-        }
+            data-v=(figure) {}
     }
 }
 
@@ -134,17 +131,17 @@ fn diamond(published: &Published, cell: &Cell, axis: &Axis) -> Markup {
 
 fn legend(published: bool) -> Markup {
     html! {
-        span { svg.key width="26" height="16" {
+        span { svg.key aria-hidden="true" width="26" height="16" {
             rect.interval x="2" y="3" width="22" height="10" rx="2" {}
             line.estimate x1="12" x2="12" y1="0" y2="16" {}
         } "estimate, interval" }
-        span { svg.key width="26" height="16" {
-            circle.dot.sample cx="5" cy="5" r="2.2" {}
-            circle.dot.sample cx="13" cy="8" r="2.2" {}
-            circle.dot.sample cx="20" cy="11" r="2.2" {}
+        span { svg.key aria-hidden="true" width="26" height="16" {
+            circle.dot.sample cx="5" cy="5" {}
+            circle.dot.sample cx="13" cy="8" {}
+            circle.dot.sample cx="20" cy="11" {}
         } "one invocation, first at the top" }
         @if published {
-            span { svg.key width="18" height="16" {
+            span { svg.key aria-hidden="true" width="18" height="16" {
                 svg.published x="9" y="8" { path d="M0-6L6 0L0 6L-6 0Z" {} }
             } "published, on another machine" }
         }

@@ -50,13 +50,16 @@ fn small(cell: &Cell, shape: &Shape) -> Markup {
         at(0.99),
         at(1.0)
     );
+    let name = format!("Histogram: {} {}", cell.variant, format::params(&cell.params));
     html! {
-        figure {
+        figure aria-label=(name) {
             h5 {
                 (cell.variant)
                 @if !cell.params.is_empty() { small { (format::params(&cell.params)) } }
             }
-            svg viewBox="0 0 100 40" preserveAspectRatio="none" role="img" aria-label=(label) {
+            svg viewBox="0 0 100 40" preserveAspectRatio="none" role="img" aria-label=(label)
+                data-low=(shape.low / THOUSANDTHS) data-high=(shape.high / THOUSANDTHS)
+                data-unit=(cell.unit) {
                 path.area d=(shape.area()) {}
                 line.median x1=(shape.x(0.5)) x2=(shape.x(0.5)) y1="0" y2="40" {}
                 path.cumulative d=(shape.cumulative()) {}

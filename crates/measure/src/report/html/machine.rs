@@ -29,18 +29,35 @@ pub(super) fn one_line(machine: &Value) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(" · "))
 }
 
+/// The advice: mere notes, and what spoils measurement; nothing where nothing is known.
+fn sorted(machine: &Value) -> Option<(Vec<&Value>, Vec<&Value>)> {
+    let all = machine["advice"].as_array()?;
+    let findings = all.iter().filter(|item| item["finding"].is_string());
+    Some(findings.partition(|item| field(item, "severity").eq_ignore_ascii_case("note")))
+}
+
+/// One line beside the verdict: how much spoils measurement here, and what.
+pub(super) fn warning(machine: &Value) -> Markup {
+    let spoils = sorted(machine).map(|(_, spoils)| spoils).unwrap_or_default();
+    let topics: Vec<&str> = spoils.iter().map(|item| field(item, "topic")).collect();
+    html! {
+        @if !topics.is_empty() {
+            p.warning {
+                "Spoiled in part by this machine: " (topics.join(", ")) ". "
+                a href="#advice" { "What that means, and how to mend it" } "."
+            }
+        }
+    }
+}
+
 /// What spoils measurement here; nothing where nothing is known of it. Mere notes are folded away.
 pub(super) fn advice(machine: &Value) -> Markup {
-    let Some(all) = machine["advice"].as_array() else {
+    let Some((notes, spoils)) = sorted(machine) else {
         return html! {};
     };
-    let (notes, spoils): (Vec<&Value>, Vec<&Value>) = all
-        .iter()
-        .filter(|item| item["finding"].is_string())
-        .partition(|item| field(item, "severity").eq_ignore_ascii_case("note"));
     html! {
         section aria-labelledby="advice" {
-            h2 #advice { "What spoils measurement here" }
+            h3 #advice { "What spoils measurement here" }
             @if spoils.is_empty() {
                 p { "Nothing that this tool knows to look for." }
             }
@@ -84,13 +101,13 @@ fn field<'a>(item: &'a Value, name: &str) -> &'a str {
 pub(super) fn card(machine: &Value) -> Markup {
     let topics = topics(machine);
     html! {
-        section aria-labelledby="machine" {
-            h2 #machine { "The machine" }
+        section aria-labelledby="card" {
+            h3 #card { "Its facts" }
             @if topics.is_empty() { p { "No facts were recorded with this run." } }
             div.card {
                 @for (topic, facts) in &topics {
                     div {
-                        h3 { (topic) }
+                        h4 { (topic) }
                         dl { @for (name, value) in facts { dt { (name) } dd { (value) } } }
                     }
                 }

@@ -8,7 +8,7 @@ use maud::{Markup, html};
 /// The method, with its formulas.
 pub(super) fn method() -> Markup {
     html! {
-        section.method aria-labelledby="method" {
+        section.page.method aria-labelledby="method" {
             h2 #method { "The method" }
             (unit())
             (median())

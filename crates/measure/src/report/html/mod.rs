@@ -1,35 +1,54 @@
 //! A run as one page: [`page`].
 //!
 //! One file that asks for nothing else: style inline, charts drawn here as SVG, the raw data in a
-//! link of its own. It reads without scripts, on a narrow screen, dark or light, and on paper. The
-//! parts: [`section`] an experiment with its tables, [`chart`] intervals and invocations on an axis
-//! ([`axis`]), [`histogram`] the shape of the samples, [`machine`] the advice and the card,
-//! [`method`] how a figure is made. What it says in words comes from [`super::verdict`], how
-//! numbers look from [`super::format`].
+//! link of its own. It reads without scripts, on a narrow screen, dark or light, and on paper. All
+//! of it is one document; a link of its contents leaves only that link's page in sight, by style
+//! alone. First the verdict with [`decision`]s, then a page a topic, the machine, the method, the
+//! data.
+//!
+//! The parts: [`section`] an experiment with its tables, [`explained`] in words, [`curve`] which
+//! cells make one, [`plot`] how it is drawn, [`paper`] the sources' figures, [`chart`] intervals and
+//! invocations on an [`axis`], [`histogram`] the shape of the samples, [`machine`] the advice and
+//! the card, [`method`] how a figure is made, [`script`] zoom and hover. What it says in words comes
+//! from [`super::verdict`], how numbers look from [`super::format`].
 
 mod axis;
+#[cfg(test)]
+mod browser;
 mod chart;
+mod curve;
+mod decision;
+mod explained;
 mod histogram;
 mod machine;
 mod method;
+mod paper;
+mod plot;
+mod script;
 mod section;
+
+use std::io::Write;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::schema::Results;
 use super::verdict::{self, Part, Sentence};
+use crate::experiment;
+use crate::experiment::explanation::Topic;
 
 const STYLE: &str = include_str!("style.css");
 
-/// Forbids the page, whatever a hostile name might smuggle in, to fetch or run anything.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
+/// Pages beside the topics: anchor and title.
+const BESIDE: [(&str, &str); 3] =
+    [("machine", "the machine"), ("method", "the method"), ("data", "the data")];
 
 /// The whole document; `json` is the run as `results.json` holds it, offered for download.
 pub fn page(results: &Results, json: &[u8]) -> String {
-    let experiments = section::names(results);
-    let sentences = verdict::verdict(results);
+    let topics = topics(results);
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -37,34 +56,92 @@ pub fn page(results: &Results, json: &[u8]) -> String {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
-                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                meta http-equiv="Content-Security-Policy" content=(script::policy());
                 title { "What attention costs on this machine" }
                 style { (PreEscaped(STYLE)) }
             }
             body {
                 header {
                     p.brand { "Tontine · measure" }
-                    h1 { "What attention costs on this machine" }
+                    h1 #all { "What attention costs on this machine" }
                     @if let Some(line) = machine::one_line(&results.machine) {
                         p.machine { (line) }
                     }
                     p.run { (verdict::run_line(results)) }
                     @if !results.complete { (incomplete()) }
                 }
+                (contents(&topics))
                 main {
-                    (the_verdict(&sentences))
-                    (contents(&experiments))
-                    (machine::advice(&results.machine))
-                    @for name in &experiments { (section::section(results, name)) }
-                    (section::ratios(results))
-                    (machine::card(&results.machine))
+                    (the_verdict(results))
+                    @for topic in &topics { (of_topic(results, topic)) }
+                    section.page aria-labelledby="machine" {
+                        h2 #machine { "The machine" }
+                        (machine::advice(&results.machine))
+                        (machine::card(&results.machine))
+                    }
                     (method::method())
                     (raw_data(json))
                 }
+                (script::script())
             }
         }
     }
     .into_string()
+}
+
+/// A page of the report: experiments that ask the same kind of question.
+struct Page<'a> {
+    anchor: &'static str,
+    title: &'static str,
+    question: &'static str,
+    experiments: Vec<&'a str>,
+}
+
+/// The pages that a run fills, in the order of the topics; what no build of ours knows comes last.
+fn topics(results: &Results) -> Vec<Page<'_>> {
+    let names = section::names(results);
+    let of = |topic: Option<Topic>| -> Vec<&str> {
+        let topic_of = |name: &str| experiment::find(name).map(|found| found.topic());
+        names.iter().copied().filter(|name| topic_of(name) == topic).collect()
+    };
+    let known = Topic::ALL.map(|topic| Page {
+        anchor: topic.name(),
+        title: title(topic),
+        question: topic.question(),
+        experiments: of(Some(topic)),
+    });
+    let others = Page {
+        anchor: "others",
+        title: "Others",
+        question: "Experiments that this version does not know",
+        experiments: of(None),
+    };
+    known.into_iter().chain([others]).filter(|page| !page.experiments.is_empty()).collect()
+}
+
+fn title(topic: Topic) -> &'static str {
+    match topic {
+        Topic::Messages => "Messages",
+        Topic::Death => "Death",
+        Topic::Signals => "Signals",
+        Topic::Processes => "Processes",
+        Topic::Memory => "Memory",
+    }
+}
+
+fn of_topic(results: &Results, page: &Page<'_>) -> Markup {
+    html! {
+        section.page aria-labelledby=(page.anchor) {
+            h2 id=(page.anchor) { (page.title) }
+            p.question { (page.question) }
+            ul.experiments {
+                @for name in &page.experiments {
+                    li { a href={ "#" (section::anchor(name)) } { (name) } }
+                }
+            }
+            @for name in &page.experiments { (section::section(results, name)) }
+        }
+    }
 }
 
 fn incomplete() -> Markup {
@@ -78,15 +155,19 @@ fn incomplete() -> Markup {
     }
 }
 
-fn the_verdict(sentences: &[Sentence]) -> Markup {
+fn the_verdict(results: &Results) -> Markup {
+    let sentences = verdict::verdict(results);
     html! {
-        section.verdict aria-labelledby="verdict" {
+        section.page.verdict aria-labelledby="verdict" {
             h2 #verdict { "The verdict" }
             @if sentences.is_empty() {
                 p { "Nothing was measured that a sentence could rest on; the tables say why." }
             } @else {
-                ul { @for sentence in sentences { li { (marked(sentence)) } } }
+                ul { @for sentence in &sentences { li { (marked(sentence)) } } }
             }
+            (machine::warning(&results.machine))
+            (decision::table(results))
+            (decision::survivors(results))
         }
     }
 }
@@ -104,36 +185,48 @@ fn marked(sentence: &Sentence) -> Markup {
     }
 }
 
-fn contents(experiments: &[&str]) -> Markup {
+fn contents(topics: &[Page<'_>]) -> Markup {
     html! {
         nav aria-label="Contents" {
-            @for name in experiments { a href={ "#" (section::anchor(name)) } { (name) } " " }
-            a href="#machine" { "the machine" } " "
-            a href="#method" { "the method" } " "
-            a href="#data" { "the data" }
+            a href="#all" { "everything" } " "
+            a href="#verdict" { "the verdict" } " "
+            @for page in topics { a href={ "#" (page.anchor) } { (page.title.to_lowercase()) } " " }
+            @for (anchor, title) in BESIDE { a href={ "#" (anchor) } { (title) } " " }
         }
     }
 }
 
 fn raw_data(json: &[u8]) -> Markup {
+    let packed = packed(json);
     html! {
-        section aria-labelledby="data" {
+        section.page aria-labelledby="data" {
             h2 #data { "The data" }
             p {
                 "Every figure of this page, unrounded, with a summary and a histogram of each "
                 "invocation: "
-                @let target = format!("data:application/json;base64,{}", STANDARD.encode(json));
-                a download="results.json" href=(target) { "results.json" }
-                " (" (json.len().div_ceil(1_024)) " KiB), inside this file. Its schema is "
-                "described in "
+                @let target = format!("data:application/gzip;base64,{}", STANDARD.encode(&packed));
+                a download="results.json.gz" href=(target) { "results.json.gz" }
+                " (" (packed.len().div_ceil(1_024)) " KiB, unpacked "
+                (json.len().div_ceil(1_024)) " KiB), inside this file. Its schema is described in "
                 code { "docs/results.md" } "."
             }
         }
     }
 }
 
+/// Packed as `gunzip` reads it: a page with all its data unpacked would be twice as large.
+fn packed(json: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    encoder
+        .write_all(json)
+        .and_then(|()| encoder.finish())
+        .expect("a Vec takes whatever is written")
+}
+
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+
     use super::*;
     use crate::report::format::Shown;
     use crate::report::schema::Status;
@@ -145,7 +238,7 @@ mod tests {
 
     /// The page without the link that carries the raw data.
     fn without_data(page: &str) -> String {
-        let start = page.find("data:application/json;base64,").unwrap();
+        let start = page.find("data:application/gzip;base64,").unwrap();
         let end = start + page[start..].find('"').unwrap();
         format!("{}{}", &page[..start], &page[end..])
     }
@@ -154,9 +247,10 @@ mod tests {
     fn one_document_that_asks_for_nothing() {
         let page = rendered(&fixture::run());
         let page = without_data(&page);
-        for request in ["http://", "https://", "src=", "url(", "@import", "<link", "<script"] {
+        for request in ["http://", "https://", " src=", "url(", "@import", "<link", "fetch("] {
             assert!(!page.contains(request), "{request}");
         }
+        assert_eq!(page.matches("<script").count(), 1);
         let targets = page.split("href=\"").skip(1).map(|rest| rest.split('"').next().unwrap());
         let mut anchors = 0;
         for target in targets.filter(|target| !target.is_empty()) {
@@ -213,10 +307,19 @@ mod tests {
     }
 
     #[test]
-    fn there_is_a_dot_for_every_invocation() {
-        let results = fixture::run();
-        let invocations: usize = results.cells.iter().map(|cell| cell.invocations.len()).sum();
-        assert_eq!(rendered(&results).matches("<circle class=\"dot\"").count(), invocations);
+    fn there_is_a_dot_for_every_invocation_and_another_on_a_curve() {
+        let mut results = fixture::run();
+        results.cells.retain(|cell| cell.experiment == "round-trip");
+        let dots = |results: &Results| {
+            let invocations: usize = results.cells.iter().map(|cell| cell.invocations.len()).sum();
+            (rendered(results).matches("<circle class=\"dot\"").count(), invocations)
+        };
+        let (drawn, invocations) = dots(&results);
+        assert_eq!(drawn, invocations);
+        results.cells = fixture::run().cells;
+        results.cells.retain(|cell| cell.experiment == "signal-throughput");
+        let (drawn, invocations) = dots(&results);
+        assert_eq!(drawn, 2 * invocations);
     }
 
     #[test]
@@ -236,8 +339,22 @@ mod tests {
             "card": [[hostile, [[hostile, hostile], 1]], {}],
         });
         let page = rendered(&results);
-        assert!(!page.contains("<script"));
+        assert_eq!(page.matches("<script").count(), 1, "only our own");
         assert!(page.contains("&lt;script&gt;"));
+    }
+
+    #[test]
+    fn the_data_inside_unpack_to_the_very_file() {
+        let results = fixture::run();
+        let json = write::json(&results).unwrap();
+        let page = page(&results, &json);
+        let start = page.find("data:application/gzip;base64,").unwrap() + 29;
+        let end = start + page[start..].find('"').unwrap();
+        let packed = STANDARD.decode(&page[start..end]).unwrap();
+        let mut unpacked = Vec::new();
+        flate2::read::GzDecoder::new(&packed[..]).read_to_end(&mut unpacked).unwrap();
+        assert!(unpacked == json);
+        assert!(page.len() < 5_000_000, "{} bytes", page.len());
     }
 
     #[test]

@@ -1,16 +1,17 @@
-//! One experiment on the page: [`section`], and the [`ratios`] of all.
+//! One experiment on the page: [`section`].
 //!
-//! Its cells are grouped by metric, then by parameters, the best first; each metric has a chart, a
-//! table with every figure, and the shapes of its samples. What was skipped or failed, and what was
-//! tried rather than timed, follow.
+//! First what it is, folded away; then its cells, grouped by metric, then by parameters, the best
+//! first. Each metric has curves where a number goes along, a chart, a table with every figure, and
+//! the shapes of its samples. What was skipped or failed, what was tried rather than timed, and the
+//! paired ratios follow.
 
 use maud::{Markup, html};
 
-use super::chart;
 use super::histogram;
+use super::{chart, curve, explained, plot};
 use crate::experiment;
 use crate::report::format::{self, Shown};
-use crate::report::schema::{Cell, Estimate, Results, Status, TriedRow};
+use crate::report::schema::{Cell, Estimate, Ratio, Results, Status, TriedRow};
 use crate::report::text;
 use crate::report::verdict::Answer;
 
@@ -40,15 +41,17 @@ pub(super) fn section(results: &Results, name: &str) -> Markup {
     let tried: Vec<&TriedRow> = results.tried.iter().filter(|row| row.experiment == name).collect();
     html! {
         section.experiment aria-labelledby=(anchor(name)) {
-            h2 id=(anchor(name)) { (name) }
+            h3 id=(anchor(name)) { (name) }
             @if let Some(experiment) = experiment::find(name) {
                 p.question { (experiment.summary()) }
+                (explained::folded(experiment))
             }
             @for (metric, cells) in by_metric(&measured) {
                 (of_metric(results, metric, &cells))
             }
             @if !tried.is_empty() { (matrix(&tried)) }
             @if !without.is_empty() { (without_figure(&without)) }
+            (ratios(results, name))
         }
     }
 }
@@ -56,10 +59,21 @@ pub(super) fn section(results: &Results, name: &str) -> Markup {
 fn of_metric(results: &Results, metric: &str, cells: &[&Cell]) -> Markup {
     let title = title(metric);
     let unit = cells.first().map_or("", |cell| cell.unit.as_str());
+    let experiment = cells.first().map_or("", |cell| cell.experiment.as_str());
     let groups = by_params(cells);
+    let curves = curve::curves(cells);
+    let bars = chart::chart(title, unit, &groups);
     html! {
-        h3 { (title) @if !title.eq_ignore_ascii_case(metric) { " " code { (metric) } } }
-        (chart::chart(title, unit, &groups))
+        h4 { (title) @if !title.eq_ignore_ascii_case(metric) { " " code { (metric) } } }
+        @for curve in &curves { (plot::plot(title, unit, experiment, curve)) }
+        @if curves.is_empty() {
+            (bars)
+        } @else {
+            details.bars {
+                summary { "The same as bars, row by row: " (title) }
+                (bars)
+            }
+        }
         (table(results, title, &groups))
         (histogram::histograms(title, cells))
     }
@@ -273,7 +287,7 @@ fn matrix(rows: &[&TriedRow]) -> Markup {
         }
     }
     html! {
-        h3 { "Tried: what each says of an event" }
+        h4 { "Tried: what each says of an event" }
         div.scroll role="region" tabindex="0" aria-label="Table: what each says of an event" {
             table.tried {
                 caption { "✓ as an ideal mechanism would say, ✗ wrong, – not tried" }
@@ -312,19 +326,16 @@ fn said(rows: &[&TriedRow], variant: &str, (event, truth): (&str, &str)) -> Mark
     }
 }
 
-/// All paired ratios, with their intervals.
-pub(super) fn ratios(results: &Results) -> Markup {
-    if results.ratios.is_empty() {
-        return html! {};
-    }
+/// The paired ratios of an experiment, with their intervals.
+fn ratios(results: &Results, name: &str) -> Markup {
+    let ratios: Vec<&Ratio> = results.ratios.iter().filter(|r| r.experiment == name).collect();
     html! {
-        section aria-labelledby="ratios" {
-            h2 #ratios { "Ratios" }
-            div.scroll role="region" tabindex="0" aria-label="Table: paired ratios" {
+        @if !ratios.is_empty() {
+            h4 { "Ratios" }
+            div.scroll role="region" tabindex="0" aria-label={ "Table: paired ratios, " (name) } {
                 table {
                     caption { "Taken block by block, with the interval of the sign test" }
                     thead { tr {
-                        th scope="col" { "experiment" }
                         th scope="col" { "ratio" }
                         th.figure scope="col" { "median of the pairs" }
                         th.figure scope="col" { "interval" }
@@ -332,10 +343,9 @@ pub(super) fn ratios(results: &Results) -> Markup {
                         th scope="col" { "parameters" }
                     } }
                     tbody {
-                        @for ratio in &results.ratios {
+                        @for ratio in ratios {
                             @let shown = format::times(ratio.estimate, ratio.low, ratio.high);
                             tr {
-                                td { (ratio.experiment) }
                                 th scope="row" { (ratio.name) }
                                 td.figure.main { (shown.value) }
                                 td.figure { (shown.interval) }

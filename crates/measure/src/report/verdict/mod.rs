@@ -2,11 +2,14 @@
 //!
 //! Each [`Sentence`] carries its figures with their intervals; what was not measured is left out,
 //! never guessed. Which mechanisms block, and which checks need no system call, is a property of
-//! the mechanism and stands here; which of them wins is found in the run. Neighbours:
-//! [`super::markdown`] and [`super::html`] print the sentences.
+//! the mechanism and stands here; which of them wins is found in the run. Beside the sentences:
+//! [`decisions`], questions with the figures behind each answer, and [`mechanisms`], what a kill does
+//! to each. Neighbours: [`super::markdown`] and [`super::html`] print them.
 
 mod answer;
+mod decide;
 mod sentence;
+mod survivors;
 
 use super::format::{self, Shown};
 use super::schema::{Cell, Results, Status};
@@ -15,7 +18,9 @@ use crate::size::Size;
 use answer::Score;
 
 pub use answer::Answer;
+pub use decide::{Decision, Evidence, decisions};
 pub use sentence::{Part, Sentence};
+pub use survivors::{Fate, Mechanism, mechanisms};
 
 /// Mechanisms of the kernel or the C library whose receiver sleeps until it is woken.
 const BLOCKING: [&str; 12] = [

@@ -1,0 +1,252 @@
+'use strict';
+// Exact figures under the pointer or the arrow keys, and zoom. Draws nothing that was not there:
+// places are per cent of a chart's width and height, and zooming moves them.
+(() => {
+  const MARGIN = 3, NEAR = 28, DRAGGED = 6;
+  const SVG = 'http:' + '//www.w3.org/2000/svg';
+  const tip = document.createElement('div');
+  const frame = document.createElement('div');
+  tip.id = 'tip';
+  tip.setAttribute('role', 'status');
+  frame.id = 'frame';
+  document.body.append(tip, frame);
+
+  const say = (text, x, y) => {
+    tip.textContent = text;
+    tip.className = text ? 'shown' : '';
+    const room = tip.getBoundingClientRect();
+    const left = Math.min(Math.max(4, x + 12), document.documentElement.clientWidth - room.width - 4);
+    tip.style.left = Math.max(4, left) + 'px';
+    tip.style.top = (y > room.height + 18 ? y - room.height - 14 : y + 18) + 'px';
+  };
+  // Which chart's pointer showed it; none where the keys did.
+  let pointed = null, rested = '';
+  const hush = () => { pointed = null; say('', 0, 0); };
+
+  const scale = (unit, size) =>
+    unit === 'share' ? [100, '%']
+      : unit === 'ns' ? (size >= 1e9 ? [1e-9, 's'] : size >= 1e6 ? [1e-6, 'ms'] : size >= 1e3 ? [1e-3, 'µs'] : [1, 'ns'])
+        : !unit.endsWith('/s') ? [1, unit]
+          : size >= 1e9 ? [1e-9, 'G ' + unit] : size >= 1e6 ? [1e-6, 'M ' + unit] : size >= 1e4 ? [1e-3, 'k ' + unit] : [1, unit];
+  const written = (unit, value, digits) => {
+    const [factor, name] = scale(unit, Math.abs(value));
+    return ((value * factor).toLocaleString('en', { maximumSignificantDigits: digits }) + ' ' + name).trim();
+  };
+
+  // An axis as the page describes it, and the part of it that is in sight, per cent.
+  const axis = (text, flipped) => {
+    const [low, high, kind, unit] = text.split(';');
+    return { low: +low, high: +high, log: kind === 'logarithmic', unit, flipped, from: 0, to: 100 };
+  };
+  const valueAt = (axis, place) => {
+    const share = ((axis.flipped ? 100 - place : place) - MARGIN) / (100 - 2 * MARGIN);
+    return axis.log ? axis.low * (axis.high / axis.low) ** share : axis.low + share * (axis.high - axis.low);
+  };
+  const placeOf = (axis, value) => {
+    const share = axis.log ? Math.log(value / axis.low) / Math.log(axis.high / axis.low)
+      : (value - axis.low) / (axis.high - axis.low);
+    const place = MARGIN + share * (100 - 2 * MARGIN);
+    return axis.flipped ? 100 - place : place;
+  };
+  const inSight = (axis, place) => (place - axis.from) / (axis.to - axis.from) * 100;
+  const ends = axis => [valueAt(axis, axis.from), valueAt(axis, axis.to)].sort((a, b) => a - b);
+  const ticks = axis => {
+    const [low, high] = ends(axis), found = [];
+    if (axis.log && high / low > 20) {
+      for (let power = Math.floor(Math.log10(low)); 10 ** power <= high; power++) found.push(10 ** power);
+    } else {
+      const rough = (high - low) / 4, power = 10 ** Math.floor(Math.log10(rough));
+      const step = [1, 2, 2.5, 5, 10].map(factor => factor * power).find(step => step >= rough) || rough;
+      for (let at = Math.ceil(low / step); at * step <= high; at++) found.push(at * step);
+    }
+    return found.filter(value => value >= low && value <= high);
+  };
+
+  const live = figure => {
+    const x = axis(figure.dataset.x, false);
+    const y = figure.dataset.y ? axis(figure.dataset.y, true) : null;
+    const areas = [...figure.querySelectorAll('.track, .plot')];
+    const marks = [...figure.querySelectorAll('[data-v]')];
+    const steps = marks.filter(mark => !mark.matches('.dot'));
+    let at = -1, down = null;
+
+    // What stands at a place, with the place that it has while nothing is zoomed.
+    const placed = [];
+    for (const [names, along] of [[['x', 'cx', 'x1', 'x2', 'width'], x], [['y', 'cy', 'y1', 'y2'], y]]) {
+      for (const name of along ? names : []) {
+        for (const area of areas) {
+          for (const part of area.querySelectorAll(`[${name}$="%"]`)) {
+            placed.push({ part, name, along, place: parseFloat(part.getAttribute(name)) });
+          }
+        }
+      }
+    }
+
+    const text = mark => {
+      const row = mark.closest('.row'), point = mark.closest('.point');
+      const name = row ? row.querySelector('.name').firstChild.textContent.trim() : mark.closest('.line').dataset.name;
+      const where = point && point.dataset.at ? ', ' + point.dataset.at : '';
+      const exact = written((y || x).unit, +mark.dataset.v, 6);
+      if (!mark.matches('.dot')) return mark.told.includes(name) ? mark.told : `${name}${where}: ${mark.told}`;
+      const all = [...mark.parentNode.querySelectorAll('.dot')];
+      return `${name}${where}: invocation ${all.indexOf(mark) + 1} of ${all.length}: ${exact}`;
+    };
+    for (const mark of marks) {
+      const title = mark.querySelector('title');
+      mark.told = title ? title.textContent : '';
+      // The browser would show it a second time.
+      if (title) title.remove();
+    }
+    const middle = mark => {
+      const box = mark.getBoundingClientRect();
+      return [box.left + box.width / 2, box.top + box.height / 2];
+    };
+    const show = mark => {
+      for (const other of figure.querySelectorAll('.here')) other.classList.remove('here');
+      if (!mark) return hush();
+      mark.classList.add('here');
+      pointed = null;
+      say(text(mark), ...middle(mark));
+    };
+    const nearest = event => {
+      let best = null, least = NEAR;
+      for (const mark of marks) {
+        const [left, top] = middle(mark);
+        const away = Math.hypot(event.clientX - left, event.clientY - top) + (mark.matches('.dot') ? 2 : 0);
+        if (away < least) [best, least] = [mark, away];
+      }
+      return best;
+    };
+
+    const label = (parent, tick, along, set) => {
+      const part = document.createElementNS(SVG, parent.matches('.axis, .scale') ? 'text' : 'line');
+      part.setAttribute('class', 'own tick');
+      for (const name in set) part.setAttribute(name, set[name]);
+      if (part.tagName === 'text') part.textContent = written(along.unit, tick, 4).replace(along.unit.endsWith('/s') ? along.unit : '\0', '');
+      parent.prepend(part);
+    };
+    const draw = () => {
+      const zoomed = [x, y].some(along => along && (along.from > 0 || along.to < 100));
+      figure.classList.toggle('zoomed', zoomed);
+      for (const { part, name, along, place } of placed) {
+        const moved = name === 'width' ? Math.max(0.15, place * 100 / (along.to - along.from)) : inSight(along, place);
+        part.setAttribute(name, (zoomed ? moved : place).toFixed(2) + '%');
+      }
+      for (const own of figure.querySelectorAll('.own')) own.remove();
+      if (!zoomed) return;
+      for (const tick of ticks(x)) {
+        const place = inSight(x, placeOf(x, tick)) + '%';
+        for (const area of areas) label(area, tick, x, { x1: place, x2: place, y1: 0, y2: '100%' });
+        for (const strip of figure.querySelectorAll('.axis')) label(strip, tick, x, { x: place, y: 14, 'text-anchor': 'middle' });
+      }
+      for (const tick of y ? ticks(y) : []) {
+        const place = inSight(y, placeOf(y, tick)) + '%';
+        for (const area of areas) label(area, tick, y, { x1: 0, x2: '100%', y1: place, y2: place });
+        label(figure.querySelector('.scale'), tick, y, { x: '100%', y: place, dy: '0.32em', 'text-anchor': 'end' });
+      }
+    };
+    const sight = (along, from, to) => {
+      const width = Math.min(100, Math.max(1, to - from));
+      along.from = Math.min(Math.max(0, from), 100 - width);
+      along.to = along.from + width;
+    };
+    const zoom = (along, centre, times) => {
+      sight(along, centre - (centre - along.from) * times, centre + (along.to - centre) * times);
+      draw();
+    };
+    const reset = () => {
+      for (const along of [x, y]) if (along) sight(along, 0, 100);
+      draw();
+      hush();
+    };
+    // A pointer's place on an axis, per cent of the whole.
+    const under = (along, event, area) => {
+      const box = area.getBoundingClientRect();
+      const share = along === x ? (event.clientX - box.left) / box.width : (event.clientY - box.top) / box.height;
+      return along.from + share * (along.to - along.from);
+    };
+
+    figure.tabIndex = 0;
+    const chart = figure.querySelector('[role=img]').getAttribute('aria-label');
+    figure.setAttribute('aria-label', chart.split('. ')[0] + '. Left and right: from figure to figure. Plus and minus: zoom. Escape: all of it again.');
+    figure.addEventListener('wheel', event => {
+      const area = event.target.closest('.track, .plot');
+      // Whoever scrolls the page past a chart wants the page.
+      if (!area || !(event.ctrlKey || figure === document.activeElement)) return;
+      event.preventDefault();
+      const along = event.shiftKey && y ? y : x;
+      zoom(along, under(along, event, area), (event.deltaY || event.deltaX) > 0 ? 1.25 : 0.8);
+    }, { passive: false });
+    figure.addEventListener('pointerdown', event => {
+      const area = event.target.closest('.track, .plot');
+      if (area && event.button === 0) down = { area, event };
+    });
+    figure.addEventListener('pointermove', event => {
+      const far = down && Math.hypot(event.clientX - down.event.clientX, event.clientY - down.event.clientY) > DRAGGED;
+      // Scrolling moves the page below a pointer that rests: what the keys show stays.
+      const here = event.clientX + ' ' + event.clientY;
+      if (!far && here === rested) return;
+      rested = here;
+      if (!far) {
+        const mark = nearest(event);
+        if (mark || pointed === figure) show(mark);
+        if (mark) pointed = figure;
+        return;
+      }
+      if (!down.far) figure.setPointerCapture(event.pointerId);
+      down.far = true;
+      hush();
+      const box = down.area.getBoundingClientRect();
+      down.tall = Boolean(y) && Math.abs(event.clientY - down.event.clientY) > 3 * DRAGGED;
+      const [left, right] = [event.clientX, down.event.clientX].sort((a, b) => a - b);
+      const [top, bottom] = down.tall ? [event.clientY, down.event.clientY].sort((a, b) => a - b) : [box.top, box.bottom];
+      Object.assign(frame.style, { left: left + 'px', width: right - left + 'px', top: top + 'px', height: bottom - top + 'px' });
+      frame.className = 'shown';
+    });
+    const up = event => {
+      frame.className = '';
+      const drag = down;
+      down = null;
+      if (!drag || !drag.far || event.type === 'pointercancel') return;
+      for (const along of drag.tall ? [x, y] : [x]) {
+        sight(along, ...[drag.event, event].map(end => under(along, end, drag.area)).sort((a, b) => a - b));
+      }
+      draw();
+    };
+    figure.addEventListener('pointerup', up);
+    figure.addEventListener('pointercancel', up);
+    figure.addEventListener('pointerleave', () => { if (pointed === figure) show(null); });
+    figure.addEventListener('blur', () => show(null));
+    figure.addEventListener('dblclick', reset);
+    figure.addEventListener('keydown', event => {
+      const centre = (x.from + x.to) / 2;
+      const keys = {
+        ArrowRight: () => show(steps[at = (at + 1) % steps.length]),
+        ArrowLeft: () => show(steps[at = (Math.max(at, 0) + steps.length - 1) % steps.length]),
+        '+': () => zoom(x, centre, 0.8),
+        '=': () => zoom(x, centre, 0.8),
+        '-': () => zoom(x, centre, 1.25),
+        Escape: reset,
+      };
+      if (!keys[event.key] || event.ctrlKey || event.metaKey || event.altKey || event.target !== figure) return;
+      event.preventDefault();
+      keys[event.key]();
+    });
+  };
+
+  // A histogram: the value under the pointer, and the share at or below it, read off its curve.
+  const shape = svg => {
+    const [low, high] = [+svg.dataset.low, +svg.dataset.high];
+    const curve = [...svg.querySelector('.cumulative').getAttribute('d').matchAll(/[ML]([\d.]+) ([\d.]+)/g)];
+    svg.addEventListener('pointermove', event => {
+      const box = svg.getBoundingClientRect();
+      const share = Math.min(1, Math.max(0, (event.clientX - box.left) / box.width));
+      const below = (39 - curve[Math.round(share * (curve.length - 1))][2]) / 38 * 100;
+      say(`${below.toFixed(0)} % at or below ${written(svg.dataset.unit, low * (high / low) ** share, 4)}`, event.clientX, event.clientY);
+    });
+    svg.addEventListener('pointerleave', hush);
+  };
+
+  document.querySelectorAll('figure[data-x]').forEach(live);
+  document.querySelectorAll('.shapes svg[data-low]').forEach(shape);
+})();
