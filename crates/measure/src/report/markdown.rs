@@ -82,7 +82,7 @@ fn record(out: &mut String, fields: [&str; 10]) {
 }
 
 /// Text that can neither end a table's field nor begin markup.
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {
         match c {
