@@ -8,6 +8,7 @@ mod coverage;
 mod crash;
 mod header;
 mod invocation;
+mod planted;
 mod tidy;
 mod twins;
 
@@ -47,6 +48,12 @@ enum Chore {
         #[arg(long, default_value_t = 50)]
         comparisons: usize,
     },
+    /// Plant delays that `compare` says it can resolve, and count how many it finds
+    Planted {
+        /// Reruns of each cell
+        #[arg(default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..))]
+        reruns: u16,
+    },
     /// Compare round trips and liveness checks with plain C programs that do the same
     Twins,
     /// Explore what a kill leaves of the peers, and write the table of docs/survival.md
@@ -73,6 +80,7 @@ fn main() -> ExitCode {
         Chore::Header { check } => header::run(Path::new("."), check),
         Chore::Coverage { check } => coverage::run(check),
         Chore::Aa { comparisons } => aa::run(comparisons),
+        Chore::Planted { reruns } => planted::run(reruns.into()),
         Chore::Twins => twins::run(),
         Chore::Crash { full, minutes, afresh } => {
             crash::run(full, minutes.map(|minutes| Duration::from_secs(60 * minutes)), afresh)

@@ -1,6 +1,7 @@
 //! The `tontine` command: parses, calls, prints. What it does stands in the libraries.
 
 mod args;
+mod compare;
 mod crash;
 mod doctor;
 mod list;
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
         Command::List(asked) => list::list(&asked),
         Command::Recv(asked) => mail::recv(&asked),
         Command::Send(asked) => mail::send(&asked),
+        Command::Compare(asked) => compare::compare(&asked),
         Command::Doctor(asked) => doctor::doctor(&asked),
         Command::Crash(asked) => crash::crash(&asked),
         Command::Man => manual_page().map(|()| ExitCode::SUCCESS).map_err(Refusal::from),
