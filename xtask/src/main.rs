@@ -53,6 +53,9 @@ enum Chore {
         /// Reruns of each cell
         #[arg(default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..))]
         reruns: u16,
+        /// Only this cell
+        #[arg(long, value_name = "NAME")]
+        cell: Option<String>,
     },
     /// Compare round trips and liveness checks with plain C programs that do the same
     Twins,
@@ -80,7 +83,7 @@ fn main() -> ExitCode {
         Chore::Header { check } => header::run(Path::new("."), check),
         Chore::Coverage { check } => coverage::run(check),
         Chore::Aa { comparisons } => aa::run(comparisons),
-        Chore::Planted { reruns } => planted::run(reruns.into()),
+        Chore::Planted { reruns, cell } => planted::run(reruns.into(), cell.as_deref()),
         Chore::Twins => twins::run(),
         Chore::Crash { full, minutes, afresh } => {
             crash::run(full, minutes.map(|minutes| Duration::from_secs(60 * minutes)), afresh)

@@ -3,8 +3,8 @@
 //! Each rerun of a cell is two comparisons as the second stage makes them, side by side: the cell
 //! against itself, and against itself with a delay planted into every operation. The delay is the
 //! smallest difference that the rerun before it said it could have resolved (for the first, a pilot
-//! says so), so that what is tried is the claim as a user reads it, and follows the machine's moods.
-//! At least 95 of 100 delays must be found, and at most 7 of 100 found where there is none.
+//! says so), so that what is tried is the claim as a user reads it, and follows the machine's
+//! moods. At least 95 of 100 delays must be found, and at most 7 of 100 where there is none.
 //!
 //! The cell that blocks runs on one processor: between two, part of a delay passes while the other
 //! side is still falling asleep, and never reaches the figure.
@@ -41,12 +41,15 @@ const FOUND: f64 = 0.95;
 const ALLOWED: f64 = 0.07;
 
 /// Makes so many reruns of each cell and prints a table; false where a share misses its limit.
-pub(crate) fn run(reruns: usize) -> io::Result<bool> {
+///
+/// # Errors
+/// Where a cell cannot be measured here, or `only` names none of them.
+pub(crate) fn run(reruns: usize, only: Option<&str>) -> io::Result<bool> {
     let stop = Stop::on_signals()?;
     let arm = Arm::new(&std::env::current_exe()?, vec![OsString::from(NAME)]);
     let mut rows = Vec::new();
     let mut good = true;
-    for task in tasks()? {
+    for task in tasks(only)? {
         let mut cell = Cell { arm: &arm, stop: &stop, random: ChaCha8Rng::seed_from_u64(1), task };
         let row = cell.trial(reruns)?;
         good &= row.good();
@@ -74,16 +77,23 @@ pub(crate) fn run(reruns: usize) -> io::Result<bool> {
     Ok(good)
 }
 
-fn tasks() -> io::Result<Vec<Task>> {
+fn tasks(only: Option<&str>) -> io::Result<Vec<Task>> {
     let topology = Topology::of_this_machine();
     let mut tasks = Vec::new();
     for (name, placement) in CELLS {
+        if only.is_some_and(|only| only != name) {
+            continue;
+        }
         let found = plan::select(&[name.to_owned()], Size::Quick, &topology);
         let mut found = found.map_err(io::Error::other)?.into_iter();
         let fits =
             |task: &Task| placement.is_none_or(|placement| task.params["placement"] == placement);
         let missing = || io::Error::other(format!("{name}: no {placement:?} on this machine"));
         tasks.push(found.find(fits).ok_or_else(missing)?);
+    }
+    if tasks.is_empty() {
+        let names = CELLS.map(|(name, _)| name).join(", ");
+        return Err(io::Error::other(format!("no such cell; there are {names}")));
     }
     Ok(tasks)
 }

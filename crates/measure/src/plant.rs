@@ -64,8 +64,8 @@ pub(crate) fn delay() -> Option<Delay> {
     PLANTED.get().copied()
 }
 
-/// So many operations, or where a delay is planted a fifth of them: an invocation under trial is one
-/// of some ten thousand.
+/// So many operations, or where a delay is planted a fifth of them: an invocation under trial is
+/// one of some ten thousand.
 pub(crate) fn brief(operations: usize) -> usize {
     delay().map_or(operations, |_| (operations / 5).max(1))
 }

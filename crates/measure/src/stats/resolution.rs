@@ -5,12 +5,12 @@
 //! comparison would have found it, its interval without zero, in at least 95 of 100 cases.
 //!
 //! **Pairs.** The sign-test interval of n differences is [x₍ₗ₎, x₍ₙ₊₁₋ₗ₎]. A shift by d lifts its
-//! lower end above zero where fewer than l of the n differences lie more than d below the truth. So
-//! d is a quantile of the differences, and an order statistic estimates it: of a repetition's
-//! values, those beyond this comparison's x₍ⱼ₎ have a beta-binomial number whatever the
-//! distribution. The largest j for which that number stays below l in [`POWER`] of all cases gives d,
-//! the larger of the distances of x₍ⱼ₎ and x₍ₙ₊₁₋ⱼ₎ from the middle. Where the differences are alike
-//! at both ends it needs no other assumption; it needs 20 pairs at 95 %.
+//! lower end above zero where fewer than l of the n differences lie more than d below the
+//! truth. So d is a quantile of the differences, and an order statistic estimates it: of a
+//! repetition's values, those beyond this comparison's x₍ⱼ₎ have a beta-binomial number whatever
+//! the distribution. The largest j for which that number stays below l in [`POWER`] of all cases
+//! gives d, the larger of the distances of x₍ⱼ₎ and x₍ₙ₊₁₋ⱼ₎ from the middle. Where the
+//! differences are alike at both ends it needs no other assumption; it needs 20 pairs at 95 %.
 //!
 //! **Two groups** of invocations, not paired: [`ERRORS`] standard errors of the difference of their
 //! means. The interval of [`super::shift`] is about two wide to either side, two more make the
