@@ -26,7 +26,7 @@ pub(crate) fn figure(task: &Task) -> io::Result<Summary> {
         arguments: vec![OsString::from(NAME)],
         deadline: DEADLINE,
     };
-    let order = Order { task: task.clone(), block: 0, samples: None };
+    let order = Order { task: task.clone(), block: 0, samples: None, plant: None };
     let name = format!("{}/{}", task.experiment, task.variant);
     match launcher.launch(&order, &Stop::never()?) {
         Ended::Replied(reply) => match reply.outcome {

@@ -9,6 +9,7 @@ mod crash;
 mod header;
 mod invocation;
 mod ledger;
+mod planted;
 mod tidy;
 mod twins;
 
@@ -61,6 +62,15 @@ enum Chore {
         #[arg(long)]
         check: bool,
     },
+    /// Plant delays that `compare` says it can resolve, and count how many it finds
+    Planted {
+        /// Reruns of each cell
+        #[arg(default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..))]
+        reruns: u16,
+        /// Only this cell
+        #[arg(long, value_name = "NAME")]
+        cell: Option<String>,
+    },
     /// Explore what a kill leaves of the peers, and write the table of docs/survival.md
     Crash {
         /// Kill at every instruction, not once a class
@@ -87,6 +97,7 @@ fn main() -> ExitCode {
         Chore::Aa { comparisons } => aa::run(comparisons),
         Chore::Twins { only } => twins::run(&only),
         Chore::Ledger { results, check } => ledger::run(Path::new("."), &results, check),
+        Chore::Planted { reruns, cell } => planted::run(reruns.into(), cell.as_deref()),
         Chore::Crash { full, minutes, afresh } => {
             crash::run(full, minutes.map(|minutes| Duration::from_secs(60 * minutes)), afresh)
         }

@@ -37,6 +37,8 @@ pub(crate) enum Command {
     Recv(Recv),
     /// Send the lines of standard input as messages to whoever receives at a path.
     Send(Send),
+    /// Compare two runs of `measure`, row by row; exit status 1 on a regression.
+    Compare(Compare),
     /// Say what on this machine spoils measurements, and how to mend it. Changes nothing.
     Doctor(Doctor),
     /// Kill processes at every instruction of an operation, and see who wedges.
@@ -176,6 +178,84 @@ pub(crate) struct Doctor {
     /// What to print: text, or everything that was found out as JSON.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+First all rows are screened by what the files hold. Those that may differ are
+measured again with the programs that made the two runs, in pairs, if both
+still lie where they lay; else say where they are with --again.
+
+Each row says the smallest difference that it could have resolved. A smaller one
+may be there all the same.
+
+Examples:
+  cp target/release/tontine old              keep the program of before
+  ./old measure --quick --out before         … change something, build …
+  tontine measure --quick --out after
+  tontine compare before after               what became worse?
+  tontine compare before after --threshold 5 --format markdown
+                                             for CI: by more than 5 %
+  tontine compare before after --again ./old ./new
+                                             with programs that lie elsewhere
+  tontine compare here/results.json there/results.json
+                                             two machines
+
+Exit status: 0 no row is worse by more than --threshold; 1 at least one is; 2
+wrong usage, or a file that cannot be read or compared; 128 + n ended early by
+signal n, and what was settled was printed.")]
+pub(crate) struct Compare {
+    /// The run before: a results.json, or the folder that holds it.
+    #[arg(value_name = "A")]
+    pub(crate) base: PathBuf,
+
+    /// The run after.
+    #[arg(value_name = "B")]
+    pub(crate) new: PathBuf,
+
+    /// Let a row count as a regression only where all of its interval is worse by more than this:
+    /// per cent of A, of shares percentage points.
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.0, value_parser = threshold)]
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) threshold: f64,
+
+    /// Measure flagged rows again with these two programs: that of before and that of after.
+    #[arg(long, num_args = 2, value_names = ["OLD", "NEW"])]
+    pub(crate) again: Vec<PathBuf>,
+
+    /// Measure nothing again: only what the files say, corrected for the number of rows.
+    #[arg(long, conflicts_with_all = ["again", "pairs", "order_seed"])]
+    pub(crate) screen: bool,
+
+    /// Pairs a flagged row at most. Never fewer are made than an interval needs, 20 for one row.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    pub(crate) pairs: u16,
+
+    /// Repeat an earlier second stage's random order: `order_seed` in its JSON.
+    #[arg(long, value_name = "N")]
+    pub(crate) order_seed: Option<u64>,
+
+    /// What to print.
+    #[arg(long, value_enum, default_value_t = Document::Text)]
+    pub(crate) format: Document,
+}
+
+fn threshold(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(percent) if percent >= 0.0 && f64::is_finite(percent) => Ok(percent),
+        _ => Err("expected a number of per cent, 0 or more".into()),
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Document {
+    /// Tables for a terminal.
+    Text,
+    /// For an issue or a CI summary.
+    Markdown,
+    /// For programs.
+    Json,
 }
 
 #[derive(Debug, Args)]

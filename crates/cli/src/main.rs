@@ -1,6 +1,7 @@
 //! The `tontine` command: parses, calls, prints. What it does stands in the libraries.
 
 mod args;
+mod compare;
 mod crash;
 mod doctor;
 mod explain;
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         Command::Explain(asked) => explain::explain(&asked),
         Command::Recv(asked) => mail::recv(&asked),
         Command::Send(asked) => mail::send(&asked),
+        Command::Compare(asked) => compare::compare(&asked),
         Command::Doctor(asked) => doctor::doctor(&asked),
         Command::Crash(asked) => crash::crash(&asked),
         Command::Man => manual_page().map(|()| ExitCode::SUCCESS).map_err(Refusal::from),

@@ -28,9 +28,14 @@ pub(crate) fn advise(
     let stop = Stop::on_signals()?;
     let mut found = Vec::new();
     let mut out = io::stderr();
-    for task in tasks {
+    let trials = repetitions::TRIALS;
+    let _ = writeln!(out, "trying {} cells, {trials} short invocations each", tasks.len());
+    for (tried, task) in tasks.iter().enumerate() {
         match repetitions::advise(task, asked.precision / 100.0, Pilot { launcher, stop: &stop }) {
-            Ok(advice) => found.push(advice),
+            Ok(advice) => {
+                let _ = writeln!(out, "{task}: tried, {} of {}", tried + 1, tasks.len());
+                found.push(advice);
+            }
             Err(Without::Unmeasurable(why)) => {
                 let _ = writeln!(out, "{task}: skipped: {why}");
             }

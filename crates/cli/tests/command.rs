@@ -206,7 +206,7 @@ fn help_manual_and_completions_name_every_command() {
         text(&output.stdout)
     };
     for text in [of(&["--help"]), of(&["man"]), of(&["completions", "bash"])] {
-        for command in ["measure", "list", "recv", "send", "doctor", "crash"] {
+        for command in ["measure", "list", "compare", "recv", "send", "doctor", "crash"] {
             assert!(text.contains(command), "{command} is missing in {text}");
         }
         for hidden in ["Serve one invocation", "Serve as one end", "Serve as an actor"] {

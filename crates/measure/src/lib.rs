@@ -10,6 +10,7 @@
 //!    order.
 //! 4. [`stats`] turns samples into a summary, and the summaries of the invocations into intervals.
 //! 5. [`report`] writes what came out: `results.json` ([`report::schema`]), a page, tables.
+//! 6. [`compare`] holds two such files against each other, and measures again where they differ.
 //!
 //! [`clock`] stamps time, [`os`] wraps the few system calls that the experiments share, `mechanism`
 //! makes what they send over, [`machine`] finds out what spoils a measurement here, [`trace`] which
@@ -21,12 +22,15 @@
 
 pub mod as_published;
 pub mod clock;
+pub mod compare;
 pub mod engine;
+pub mod executable;
 pub mod experiment;
 pub mod machine;
 mod mechanism;
 pub mod observe;
 pub mod os;
+pub mod plant;
 pub mod published;
 pub mod report;
 pub mod size;

@@ -16,6 +16,7 @@ use crate::clock::Clock;
 use crate::experiment::{self, Params, Task};
 use crate::machine::stolen_ms;
 use crate::observe::{Observed, PairedRatio, Series, Statistic, Tried};
+use crate::plant::Plant;
 use crate::stats::summary::{Summary, summarise};
 use crate::trouble::Trouble;
 
@@ -28,6 +29,9 @@ pub struct Order {
     pub block: usize,
     /// Where to put all samples, in order.
     pub samples: Option<PathBuf>,
+    /// A known delay, in trials of the instrument itself; no command line of `tontine` orders one.
+    #[serde(default)]
+    pub plant: Option<Plant>,
 }
 
 /// What an invocation answers.
@@ -126,7 +130,12 @@ fn carry_out(order: &Order) -> Reply {
     let stolen_before = stolen_ms();
     let observed = experiment::find(&order.task.experiment)
         .ok_or_else(|| Trouble::fail(format!("no experiment is named {}", order.task.experiment)))
-        .and_then(|experiment| experiment.run(&order.task));
+        .and_then(|experiment| {
+            if let Some(plant) = order.plant {
+                plant.plant(&order.task.experiment)?;
+            }
+            experiment.run(&order.task)
+        });
     let stolen = stolen_ms().zip(stolen_before).map_or(0.0, |(after, before)| after - before);
     let outcome = match observed.and_then(|observed| sum_up(order, observed)) {
         Ok(measured) => Outcome::Measured(measured),
@@ -183,7 +192,7 @@ fn write_samples(folder: &Path, order: &Order, series: &Series) -> io::Result<()
     let task = &order.task;
     let mut name = format!("{}-{}", task.experiment, task.variant);
     for word in experiment::short(&task.params).chain(experiment::short(&series.at)) {
-        name = format!("{name}-{}", word.replace(' ', "-"));
+        name = format!("{name}-{}", word.replace([' ', '/'], "-"));
     }
     let name = format!("{name}-{}-{:02}.txt", series.metric, order.block);
     let mut file = BufWriter::new(File::create(folder.join(name))?);

@@ -27,6 +27,7 @@ use crate::engine::invoked::{Order, Outcome, Reply};
 use crate::engine::launch::{Ended, Launcher};
 use crate::engine::plan::Plan;
 use crate::engine::stop::Stop;
+use crate::executable::Executable;
 use crate::experiment::{self, Task};
 use crate::machine::{Machine, advice, card};
 use crate::report::schema::{Results, SCHEMA};
@@ -67,6 +68,7 @@ pub fn run(
     let began = Instant::now();
     let started = jiff::Timestamp::now().round(jiff::Unit::Second);
     let mut machine = machine_facts();
+    let executable = Executable::at(&launcher.program).ok();
     let mut collector = Collector::new(plan);
     let mut failed_blocks = vec![0; plan.tasks.len()];
     let mut closed = vec![false; plan.tasks.len()];
@@ -81,7 +83,7 @@ pub fn run(
             }
             let task = &plan.tasks[index];
             progress.invoking(task, block);
-            let order = Order { task: task.clone(), block, samples: samples.cloned() };
+            let order = Order { task: task.clone(), block, samples: samples.cloned(), plant: None };
             let invoked = Instant::now();
             let Some((reply, earlier)) = invoke(launcher, &order, stop) else {
                 break 'run;
@@ -117,6 +119,7 @@ pub fn run(
         ledger,
         size: plan.size,
         complete: !stop.requested(),
+        executable,
         cells,
         ratios,
         tried,

@@ -44,7 +44,8 @@ impl Pilot<'_> {
     pub fn try_at(&self, task: &Task, size: Size) -> Result<Trial, Without> {
         let task = Task { size, ..task.clone() };
         let began = Instant::now();
-        match self.launcher.launch(&Order { task, block: 0, samples: None }, self.stop) {
+        match self.launcher.launch(&Order { task, block: 0, samples: None, plant: None }, self.stop)
+        {
             Ended::Stopped => Err(Without::Stopped),
             Ended::Broken(why) => Err(Without::Unmeasurable(why)),
             Ended::Replied(reply) => match reply.outcome {

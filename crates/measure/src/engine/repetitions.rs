@@ -21,6 +21,8 @@ use crate::stats::plan::{Components, Costs, Plan};
 const SMALL: usize = 10;
 /// Larger ones: for what an iteration costs.
 const LARGE: usize = 2;
+/// Invocations that the advice on one task takes.
+pub const TRIALS: usize = SMALL + LARGE;
 /// An invocation costs at least this to start, however the line falls.
 const LEAST_INVOCATION_SECONDS: f64 = 1e-3;
 

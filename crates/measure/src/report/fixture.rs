@@ -81,6 +81,7 @@ fn made() -> Results {
     Results {
         schema: SCHEMA,
         machine: machine(),
+        executable: None,
         order_seed: 4_242,
         started: "2026-01-02T03:04:05Z".into(),
         seconds: 431.7,

@@ -116,7 +116,7 @@ fn record<const FIELDS: usize>(out: &mut String, fields: [&str; FIELDS]) {
 }
 
 /// Text that can neither end a table's field nor begin markup.
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {
         match c {

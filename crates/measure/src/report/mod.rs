@@ -18,4 +18,4 @@ pub mod verdict;
 pub mod write;
 
 #[cfg(test)]
-mod fixture;
+pub(crate) mod fixture;

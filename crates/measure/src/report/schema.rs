@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::executable::Executable;
 use crate::observe::{Statistic, Tried};
 
 /// Version of the schema that this build writes.
@@ -29,6 +30,9 @@ pub struct Results {
     pub size: crate::size::Size,
     /// False where the run was interrupted.
     pub complete: bool,
+    /// The program that made it; `None` in files of older builds.
+    #[serde(default)]
+    pub executable: Option<Executable>,
     /// One row each: experiment × variant × parameters × metric.
     pub cells: Vec<Cell>,
     /// Paired ratios.

@@ -40,7 +40,7 @@ pub fn quantile_interval(values: &[f64], q: f64, confidence: f64) -> Option<Inte
 }
 
 /// The ranks, from 1, of the two ends for `n` values, and the confidence that they have.
-fn ranks(n: usize, q: f64, confidence: f64) -> Option<(usize, usize, f64)> {
+pub(super) fn ranks(n: usize, q: f64, confidence: f64) -> Option<(usize, usize, f64)> {
     let below = Binomial::new(q, n as u64).ok()?;
     let tail = (1.0 - confidence) / 2.0;
     let low = (1..=n).take_while(|&rank| below.cdf(rank as u64 - 1) <= tail).last()?;

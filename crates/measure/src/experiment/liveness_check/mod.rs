@@ -19,12 +19,15 @@ pub mod tried;
 pub mod ways;
 pub mod word;
 
+use rustix::io::Errno;
+
 use super::explanation::{Explanation, Topic};
 use super::{Experiment, Params, Task, Variant};
 use crate::clock::Clock;
 use crate::machine::topology::Topology;
 use crate::observe::{Observed, PairedRatio, Series};
 use crate::os::pin;
+use crate::plant::{self, Delay};
 use crate::size::Size;
 use crate::stats::order;
 use crate::trouble::{Result, Trouble};
@@ -82,9 +85,11 @@ impl Experiment for LivenessCheck {
         // Before anything starts a thread: the processes that are tried are forked.
         let tried = match task.variant.as_str() {
             "dummy" | "load" => Vec::new(),
+            _ if plant::delay().is_some() => Vec::new(),
             variant => tried::try_all(variant),
         };
-        let batch = batch_of(way, task.size);
+        let mut batch = batch_of(way, task.size);
+        batch.samples = plant::brief(batch.samples);
         let seen = time(way, batch)?;
         let mut notes = Vec::new();
         if task.variant == "epoll-empty" {
@@ -120,15 +125,30 @@ fn time(way: &Way, batch: Batch) -> Result<Interleaved> {
     with_check!(way.name, &monitored, |check| {
         check.probe()?;
         pin::pin_to(here)?;
-        interleaved(
-            &check,
-            &Nothing,
-            &Load(&monitored.page().plain),
-            &CompareExchange::new(&monitored.page().plain),
-            &clock,
-            batch,
-        )
+        let plain = &monitored.page().plain;
+        let (load, compare_exchange) = (Load(plain), CompareExchange::new(plain));
+        match plant::delay() {
+            None => interleaved(&check, &Nothing, &load, &compare_exchange, &clock, batch),
+            Some(delay) => {
+                let slowed = Slowed { check: &check, delay };
+                interleaved(&slowed, &Nothing, &load, &compare_exchange, &clock, batch)
+            }
+        }
     })
+}
+
+/// A check that takes a planted delay longer.
+struct Slowed<'a, C> {
+    check: &'a C,
+    delay: Delay,
+}
+
+impl<C: Check> Check for Slowed<'_, C> {
+    #[inline(always)]
+    fn look(&self) -> std::result::Result<bool, Errno> {
+        self.delay.pass();
+        self.check.look()
+    }
 }
 
 /// Ratios of medians over batches that ran in turn.

@@ -28,6 +28,7 @@ use crate::machine::topology::Placement;
 use crate::mechanism::peer::{LastWords, Nudge, Peer, TellEnd};
 use crate::os::child::Child;
 use crate::os::pin::{self, Pinned};
+use crate::plant::{self, Delay};
 use crate::trouble::{Result, Trouble};
 
 /// Rounds between two stamps in [`Stamps::Batched`].
@@ -99,6 +100,25 @@ pub(super) trait End {
     /// done besides waking the other end.
     fn forget(&mut self) -> Result<()> {
         Ok(())
+    }
+}
+
+/// An end whose every message takes a planted delay longer.
+struct Slowed<'a, E> {
+    end: &'a mut E,
+    delay: Delay,
+}
+
+impl<E: End> End for Slowed<'_, E> {
+    #[inline(always)]
+    fn send(&mut self) -> Result<()> {
+        self.delay.pass();
+        self.end.send()
+    }
+
+    #[inline(always)]
+    fn wait(&mut self) -> Result<()> {
+        self.end.wait()
     }
 }
 
@@ -209,6 +229,14 @@ pub(super) fn answer(plan: &Plan, end: &mut impl End) -> Result<()> {
 /// Answers `rounds` rounds.
 #[inline(never)]
 pub(super) fn answer_rounds(rounds: usize, end: &mut impl End) -> Result<()> {
+    match plant::delay() {
+        None => answer_all(rounds, end),
+        Some(delay) => answer_all(rounds, &mut Slowed { end, delay }),
+    }
+}
+
+#[inline(always)]
+fn answer_all(rounds: usize, end: &mut impl End) -> Result<()> {
     for _ in 0..rounds {
         end.wait()?;
         end.send()?;
@@ -221,7 +249,14 @@ pub(super) fn time(plan: &Plan, end: &mut impl End) -> Result<Timed> {
     if let Some(paced) = &plan.paced {
         return paced.send(plan, end);
     }
-    bare(plan.warm_up, end)?;
+    match plant::delay() {
+        None => time_all(plan, end),
+        Some(delay) => time_all(plan, &mut Slowed { end, delay }),
+    }
+}
+
+fn time_all(plan: &Plan, end: &mut impl End) -> Result<Timed> {
+    bare_all(plan.warm_up, end)?;
     let batch = plan.batch();
     Ok(Timed {
         one_way: stamped(plan, plan.batches(), batch, end)?,
@@ -233,6 +268,14 @@ pub(super) fn time(plan: &Plan, end: &mut impl End) -> Result<Timed> {
 /// Rounds without stamps.
 #[inline(never)]
 pub(super) fn bare(rounds: usize, end: &mut impl End) -> Result<()> {
+    match plant::delay() {
+        None => bare_all(rounds, end),
+        Some(delay) => bare_all(rounds, &mut Slowed { end, delay }),
+    }
+}
+
+#[inline(always)]
+fn bare_all(rounds: usize, end: &mut impl End) -> Result<()> {
     for _ in 0..rounds {
         end.send()?;
         end.wait()?;

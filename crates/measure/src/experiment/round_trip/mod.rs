@@ -16,6 +16,7 @@ use crate::machine::topology::{Placement, Topology};
 use crate::mechanism;
 use crate::observe::{Observed, Series};
 use crate::os::shared::Shared;
+use crate::plant;
 use crate::size::Size;
 use crate::stats::order;
 use crate::trouble::{Result, Trouble};
@@ -127,7 +128,7 @@ impl Experiment for RoundTrip {
     }
 
     fn run(&self, task: &Task) -> Result<Observed> {
-        let rounds = self.operations(&task.variant, task.size);
+        let rounds = plant::brief(self.operations(&task.variant, task.size));
         let name = task.params.get("placement").map_or("cross-core", String::as_str);
         let placement = Topology::of_this_machine().placement(name).ok_or_else(|| match name {
             "cross-core" => Trouble::skip("needs two processors; this process may use one"),

@@ -1,0 +1,203 @@
+//! `tontine compare`: two runs, row by row.
+
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use comfy_table::{CellAlignment, Table};
+use indicatif::{ProgressBar, ProgressStyle};
+use tontine_measure::compare::again::{self, Arm, Limits, Listener};
+use tontine_measure::compare::read::read;
+use tontine_measure::compare::report::{self, TextRow};
+use tontine_measure::compare::screen::screen;
+use tontine_measure::compare::{Again, Comparison, programs};
+use tontine_measure::engine::stop::Stop;
+use tontine_measure::engine::{self, machine_facts};
+use tontine_measure::executable::Executable;
+use tontine_measure::experiment::Task;
+
+use crate::args::{Compare, Document, INVOCATION};
+use crate::{FAILED, Refusal, print, stopped_by, table};
+
+/// Carries out `compare`. Status 1 is kept for a regression: whatever goes wrong has 2.
+pub(crate) fn compare(asked: &Compare) -> Result<ExitCode, Refusal> {
+    let given = asked.again.iter().map(|path| given(path)).collect::<Result<Vec<_>, _>>()?;
+    let (base, new) = read(&asked.base, &asked.new).map_err(Refusal::usage)?;
+    let mut comparison = screen(&base, &new, asked.threshold);
+    let stop = Stop::on_signals().map_err(Refusal::usage)?;
+    if !comparison.flagged().is_empty() {
+        let programs = match &given[..] {
+            _ if asked.screen => Err("as asked; corrected for the number of rows".into()),
+            [old, new] => Ok([old.clone(), new.clone()]),
+            _ => programs::recorded(&comparison, &machine_facts(), &new.results.machine),
+        };
+        match programs {
+            Ok(programs) => settle(&mut comparison, &programs, asked, &stop),
+            Err(why) => comparison.again = Again::NotMade { why },
+        }
+    }
+    let text = match asked.format {
+        Document::Text => text(&comparison),
+        Document::Markdown => report::markdown(&comparison),
+        Document::Json => serde_json::to_string_pretty(&comparison).map_err(Refusal::usage)? + "\n",
+    };
+    print(text.as_bytes()).map_err(Refusal::usage)?;
+    Ok(match stop.signal() {
+        Some(signal) => stopped_by(signal),
+        None if comparison.regressions > 0 => ExitCode::from(FAILED),
+        None => ExitCode::SUCCESS,
+    })
+}
+
+fn given(path: &Path) -> Result<PathBuf, Refusal> {
+    let program = Executable::at(path).map(|program| program.path);
+    program.map_err(|error| Refusal::usage(format!("--again {}: {error}", path.display())))
+}
+
+fn settle(comparison: &mut Comparison, programs: &[PathBuf; 2], asked: &Compare, stop: &Stop) {
+    let [base, new] = programs.each_ref().map(|program| Arm::new(program, vec![INVOCATION.into()]));
+    let limits = Limits {
+        most_pairs: asked.pairs.into(),
+        order_seed: asked.order_seed.unwrap_or_else(engine::plan::fresh_seed),
+    };
+    engine::clean_up();
+    again::measure(comparison, [&base, &new], limits, stop, &mut Show::new());
+    engine::clean_up();
+}
+
+/// What the second stage shows on standard error: a bar on a terminal, else a line a task.
+struct Show {
+    bar: ProgressBar,
+    terminal: bool,
+}
+
+impl Show {
+    fn new() -> Self {
+        let bar = ProgressBar::no_length();
+        let style = "{bar:32} {pos}/{len} pairs, {eta} left  {wide_msg}";
+        if let Ok(style) = ProgressStyle::with_template(style) {
+            bar.set_style(style);
+        }
+        Self { bar, terminal: io::stderr().is_terminal() }
+    }
+
+    fn say(&self, line: &str) {
+        if self.terminal {
+            self.bar.println(line);
+        } else {
+            // Whoever closed standard error does not want to know.
+            let _ = writeln!(io::stderr(), "{line}");
+        }
+    }
+}
+
+impl Listener for Show {
+    fn began(&mut self, rows: usize, pairs: usize) {
+        self.bar.set_length(pairs as u64);
+        let rows = if rows == 1 { "one row".into() } else { format!("{rows} rows") };
+        self.say(&format!("{rows} flagged: at least {pairs} pairs to measure again"));
+    }
+
+    fn needs(&mut self, task: &Task, more: usize) {
+        self.bar.inc_length(more as u64);
+        if !self.terminal {
+            self.say(&format!("{task}: {more} more pairs after the first"));
+        }
+    }
+
+    fn paired(&mut self, task: &Task, why: Option<&str>) {
+        self.bar.inc(1);
+        self.bar.set_message(task.to_string());
+        if let Some(why) = why {
+            self.say(&format!("{task}: {why}"));
+        }
+    }
+
+    fn ended(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// A column: its title, its text, whether it holds figures, and in which order it is given up on a
+/// narrow terminal: the highest first, 0 never.
+type Column = (&'static str, fn(&TextRow) -> &str, bool, u8);
+
+const COLUMNS: [Column; 9] = [
+    ("variant", |row| &row.name, false, 0),
+    ("where", |row| &row.place, false, 0),
+    ("A", |row| &row.base, true, 3),
+    ("B", |row| &row.new, true, 3),
+    ("change", |row| &row.change, true, 0),
+    ("interval", |row| &row.interval, true, 2),
+    ("could resolve", |row| &row.smallest, true, 0),
+    ("verdict", |row| &row.verdict, false, 0),
+    ("by", |row| &row.by, false, 4),
+];
+
+/// Space around a column's text, and between columns.
+const PADDING: usize = 3;
+
+fn text(comparison: &Comparison) -> String {
+    let mut text = String::new();
+    for line in report::head(comparison) {
+        let _ = writeln!(text, "{line}");
+    }
+    let rows = report::rows(comparison);
+    let mut groups: Vec<&str> = Vec::new();
+    for row in &rows {
+        if !groups.contains(&row.group.as_str()) {
+            groups.push(&row.group);
+        }
+    }
+    for group in groups {
+        let of_it: Vec<&TextRow> = rows.iter().filter(|row| row.group == group).collect();
+        let _ = writeln!(text, "\n{group}\n{}", drawn(&of_it));
+        for row in of_it.iter().filter(|row| !row.notes.is_empty()) {
+            let name = format!("{} {}", row.name, row.place);
+            let _ = writeln!(text, "   {}: {}", name.trim_end(), row.notes);
+        }
+    }
+    text.push('\n');
+    for line in report::tail(comparison) {
+        let _ = writeln!(text, "{line}");
+    }
+    text
+}
+
+fn drawn(rows: &[&TextRow]) -> Table {
+    let mut table = Table::new();
+    table.load_style(table::STYLE);
+    let columns = fitting(rows, table.width().map(usize::from));
+    table.set_header(columns.iter().map(|(title, ..)| *title));
+    for row in rows {
+        table.add_row(columns.iter().map(|(_, text, ..)| text(row)));
+    }
+    for (index, (.., figures, _)) in columns.iter().enumerate() {
+        if let Some(column) = table.column_mut(index).filter(|_| *figures) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
+}
+
+/// The columns that say anything and fit into `width`.
+fn fitting(rows: &[&TextRow], width: Option<usize>) -> Vec<&'static Column> {
+    let says = |column: &&Column| rows.iter().any(|row| !column.1(row).is_empty());
+    let mut columns: Vec<&Column> = COLUMNS.iter().filter(says).collect();
+    let needed = |columns: &[&Column]| -> usize {
+        let widest = |column: &&Column| {
+            let texts = rows.iter().map(|row| column.1(row)).chain([column.0]);
+            texts.map(|text| text.chars().count()).max().unwrap_or(0) + PADDING
+        };
+        columns.iter().map(widest).sum()
+    };
+    while width.is_some_and(|width| needed(&columns) > width) {
+        let dearest = columns.iter().map(|column| column.3).max().unwrap_or(0);
+        if dearest == 0 {
+            break;
+        }
+        columns.retain(|column| column.3 != dearest);
+    }
+    columns
+}

@@ -1,0 +1,374 @@
+//! `tontine compare` as its users meet it: two files, real and doctored; what it prints, and its
+//! exit status.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::LazyLock;
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+fn tontine() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_tontine"))
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// One real run of three cells that the doctored ones are made of: times, answers, shares.
+static RUN: LazyLock<Value> = LazyLock::new(|| {
+    let folder = tempfile::tempdir().expect("a folder");
+    let output = tontine()
+        .args(["measure", "--quick", "--invocations", "6", "--out"])
+        .arg(folder.path())
+        .args(["liveness-check/kill-0", "liveness-check/load", "survival/pipe"])
+        .output()
+        .expect("tontine runs");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let bytes = fs::read(folder.path().join("results.json")).expect("results.json");
+    serde_json::from_slice(&bytes).expect("valid JSON")
+});
+
+/// A pair of runs in a folder of their own.
+struct Pair {
+    folder: TempDir,
+}
+
+impl Pair {
+    /// The real run twice, its figures evened out so that nothing differs, and the second doctored.
+    fn doctored(doctor: impl FnOnce(&mut Value)) -> Self {
+        let mut base = RUN.clone();
+        for cell in cells(&mut base) {
+            let share = cell["unit"] == "share";
+            // Spread as machines spread them, and the same in both.
+            for (index, one) in array(&mut cell["invocations"]).iter_mut().enumerate() {
+                let factor = 1.0 + 0.002 * index as f64;
+                for key in ["median", "mean"] {
+                    let figure = if share { 0.5 } else { 100.0 * factor };
+                    one[key] = figure.into();
+                }
+            }
+        }
+        let mut new = base.clone();
+        doctor(&mut new);
+        Self::of(&base, &new)
+    }
+
+    fn of(base: &Value, new: &Value) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        for (name, run) in [("before", base), ("after", new)] {
+            let out = folder.path().join(name);
+            fs::create_dir(&out).expect("a folder");
+            fs::write(out.join("results.json"), run.to_string()).expect("a file");
+        }
+        Self { folder }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn compare(&self, arguments: &[&str]) -> Output {
+        let mut command = tontine();
+        command.arg("compare").arg(self.path("before")).arg(self.path("after"));
+        command.args(arguments).output().expect("tontine runs")
+    }
+
+    fn json(&self, arguments: &[&str]) -> (Option<i32>, Value) {
+        let output = self.compare(&[&["--format", "json"], arguments].concat());
+        let printed = serde_json::from_slice(&output.stdout);
+        (output.status.code(), printed.unwrap_or_else(|_| panic!("{}", text(&output.stderr))))
+    }
+}
+
+fn array(value: &mut Value) -> &mut Vec<Value> {
+    value.as_array_mut().expect("an array")
+}
+
+fn cells(run: &mut Value) -> &mut Vec<Value> {
+    array(&mut run["cells"])
+}
+
+/// Makes every invocation of a row so many times as large.
+fn scale(run: &mut Value, variant: &str, metric: &str, factor: f64) {
+    let mut found = false;
+    for cell in cells(run).iter_mut() {
+        if cell["variant"] == variant && cell["metric"] == metric {
+            found = true;
+            for one in array(&mut cell["invocations"]) {
+                for key in ["median", "mean"] {
+                    one[key] = (one[key].as_f64().expect("a figure") * factor).into();
+                }
+            }
+        }
+    }
+    assert!(found, "{variant} {metric}");
+}
+
+fn row<'a>(comparison: &'a Value, variant: &str, metric: &str) -> &'a Value {
+    let rows = comparison["rows"].as_array().expect("rows");
+    let found = rows.iter().find(|row| row["variant"] == variant && row["metric"] == metric);
+    found.unwrap_or_else(|| panic!("no row {variant} {metric}"))
+}
+
+#[test]
+fn a_run_beside_itself_resolves_nothing_and_never_says_the_same() {
+    let pair = Pair::doctored(|_| {});
+    let output = pair.compare(&[]);
+    let printed = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(printed.contains("no difference resolved"), "{printed}");
+    assert!(!printed.contains("same"), "{printed}");
+    let (_, comparison) = pair.json(&[]);
+    for row in comparison["rows"].as_array().expect("rows") {
+        assert_eq!(row["verdict"], "none-resolved", "{row}");
+        assert!(row["screen"]["smallest"].as_f64() > Some(0.0), "{row}");
+    }
+    assert_eq!(comparison["again"]["status"], "not-needed");
+}
+
+#[test]
+fn a_planted_regression_in_one_row_is_found_and_gives_status_1() {
+    let pair = Pair::doctored(|new| scale(new, "kill-0", "check", 1.2));
+    let (status, comparison) = pair.json(&["--screen"]);
+    assert_eq!(status, Some(1));
+    assert_eq!(comparison["regressions"], 1);
+    let found = row(&comparison, "kill-0", "check");
+    assert_eq!((&found["verdict"], &found["regression"]), (&json!("worse"), &json!(true)));
+    let estimate = found["screen"]["change"]["estimate"].as_f64().expect("a change");
+    assert!((estimate - 1.2).abs() < 0.01, "{estimate}");
+    assert_eq!(row(&comparison, "load", "check")["verdict"], "none-resolved");
+    for format in ["text", "markdown"] {
+        let output = pair.compare(&["--screen", "--format", format]);
+        assert_eq!(output.status.code(), Some(1));
+        let printed = text(&output.stdout);
+        assert!(printed.contains("WORSE") && printed.contains("+20"), "{printed}");
+        assert!(printed.contains("1 worse"), "{printed}");
+    }
+}
+
+#[test]
+fn only_what_is_beyond_the_threshold_counts() {
+    let pair = Pair::doctored(|new| scale(new, "kill-0", "check", 1.2));
+    let (status, comparison) = pair.json(&["--screen", "--threshold", "30"]);
+    assert_eq!(status, Some(0));
+    let found = row(&comparison, "kill-0", "check");
+    assert_eq!((&found["verdict"], &found["regression"]), (&json!("worse"), &json!(false)));
+    assert_eq!(pair.json(&["--screen", "--threshold", "10"]).0, Some(1));
+    assert_eq!(pair.compare(&["--threshold", "-1"]).status.code(), Some(2));
+}
+
+#[test]
+fn faster_is_no_regression_and_a_share_is_compared_in_points() {
+    let pair = Pair::doctored(|new| {
+        scale(new, "kill-0", "check", 0.8);
+        scale(new, "pipe", "wedged", 1.8);
+    });
+    let (status, comparison) = pair.json(&["--screen"]);
+    assert_eq!(row(&comparison, "kill-0", "check")["verdict"], "better");
+    let wedged = row(&comparison, "pipe", "wedged");
+    assert_eq!((&wedged["verdict"], &wedged["scale"]), (&json!("worse"), &json!("difference")));
+    let points = wedged["screen"]["change"]["estimate"].as_f64().expect("a change");
+    assert!((points - 0.4).abs() < 1e-9, "{points}");
+    assert_eq!(status, Some(1));
+    assert!(text(&pair.compare(&["--screen"]).stdout).contains("+40.0 points"));
+}
+
+/// Only the file says that the row is slower; the two programs are one. Measured again, the
+/// difference is gone.
+#[test]
+fn what_the_second_stage_does_not_confirm_is_no_regression() {
+    let pair = Pair::doctored(|new| scale(new, "kill-0", "check", 1.2));
+    let (status, comparison) = pair.json(&["--order-seed", "7", "--threshold", "15"]);
+    assert_eq!(status, Some(0), "{comparison}");
+    assert_eq!(comparison["again"]["status"], "made", "{comparison}");
+    assert_eq!(comparison["again"]["order_seed"], 7);
+    let found = row(&comparison, "kill-0", "check");
+    assert!(found["again"]["pairs"].as_u64() >= Some(20), "{found}");
+    assert!(found["again"]["smallest"].as_f64() > Some(0.0), "{found}");
+    // One in twenty such comparisons resolves some difference, never one as large as the file's.
+    assert_ne!(found["verdict"], "unsettled", "{found}");
+    assert_eq!(found["regression"], false, "{found}");
+}
+
+#[test]
+fn given_programs_are_measured_and_a_wrong_one_is_said() {
+    let pair = Pair::doctored(|new| {
+        scale(new, "load", "check", 1.5);
+        new["executable"] = Value::Null;
+    });
+    let (status, comparison) = pair.json(&[]);
+    let why = comparison["again"]["why"].as_str().expect("a reason");
+    assert!(why.contains("B does not say") && why.contains("--again OLD NEW"), "{why}");
+    assert_eq!(status, Some(1), "the screen alone decides: {comparison}");
+
+    let this = env!("CARGO_BIN_EXE_tontine");
+    let (_, comparison) = pair.json(&["--again", this, this]);
+    assert!(row(&comparison, "load", "check")["again"]["pairs"].as_u64() >= Some(20));
+
+    let (_, comparison) = pair.json(&["--again", this, "/bin/false"]);
+    let found = row(&comparison, "load", "check");
+    assert_eq!(found["again"], Value::Null);
+    assert!(found["notes"].to_string().contains("3 pairs failed"), "{found}");
+
+    let output = pair.compare(&["--again", this, "/nowhere/at/all"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("/nowhere/at/all"));
+}
+
+#[test]
+fn a_program_that_is_another_by_now_is_not_run() {
+    let pair = Pair::doctored(|new| scale(new, "load", "check", 1.5));
+    let mut base: Value =
+        serde_json::from_slice(&fs::read(pair.path("before").join("results.json")).expect("A"))
+            .expect("JSON");
+    base["executable"]["bytes"] = 1.into();
+    fs::write(pair.path("before").join("results.json"), base.to_string()).expect("a file");
+    let (_, comparison) = pair.json(&[]);
+    let why = comparison["again"]["why"].as_str().expect("a reason");
+    assert!(why.contains("gone or another by now"), "{why}");
+}
+
+#[test]
+fn files_that_cannot_be_compared_are_refused_with_2_and_what_to_do() {
+    let pair = Pair::doctored(|new| new["schema"] = 9.into());
+    let refused = |pair: &Pair| {
+        let output = pair.compare(&[]);
+        assert_eq!(output.status.code(), Some(2), "{}", text(&output.stdout));
+        assert!(output.stdout.is_empty());
+        text(&output.stderr)
+    };
+    let said = refused(&pair);
+    assert!(said.contains("schema 1") && said.contains("schema 9"), "{said}");
+    assert!(said.contains("measure the older one again"), "{said}");
+
+    let both = Pair::doctored(|_| {});
+    for name in ["before", "after"] {
+        let path = both.path(name).join("results.json");
+        let other =
+            fs::read_to_string(&path).expect("a file").replace("\"schema\":1", "\"schema\":9");
+        fs::write(path, other).expect("a file");
+    }
+    assert!(refused(&both).contains("this build reads schema 1"));
+
+    let cut = Pair::doctored(|_| {});
+    let path = cut.path("after").join("results.json");
+    let whole = fs::read(&path).expect("a file");
+    fs::write(&path, &whole[..whole.len() / 2]).expect("a file");
+    assert!(refused(&cut).contains("cut off"));
+    fs::write(&path, "{}").expect("a file");
+    assert!(refused(&cut).contains("has no `schema`"));
+    fs::write(&path, "{\"schema\": 1}").expect("a file");
+    assert!(refused(&cut).contains("results.json of `tontine measure`"));
+    fs::remove_file(&path).expect("a file");
+    assert!(refused(&cut).contains("a folder must hold results.json"));
+    assert_eq!(tontine().args(["compare", "one"]).output().expect("runs").status.code(), Some(2));
+}
+
+#[test]
+fn what_differs_between_the_runs_is_said() {
+    let pair = Pair::doctored(|new| {
+        new["complete"] = false.into();
+        new["size"] = "full".into();
+        new["machine"]["kernel"]["release"] = "1.0".into();
+        let gone = cells(new).iter().position(|cell| cell["variant"] == "load").expect("load");
+        cells(new).remove(gone);
+        let torn = |cell: &&mut Value| cell["metric"] == "torn";
+        cells(new).iter_mut().find(torn).expect("torn")["unit"] = "furlongs".into();
+        let tried = array(&mut new["tried"]).iter_mut().find(|row| row["event"] == "zombie");
+        tried.expect("a zombie was tried")["says"] = "perhaps".into();
+    });
+    let output = pair.compare(&[]);
+    let printed = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{printed}");
+    for said in [
+        "B is incomplete",
+        "the sizes differ, quick and full",
+        "kernel release: ",
+        "→ 1.0",
+        "liveness-check/load check: only in A",
+        "the units differ: share and furlongs",
+        "liveness-check/kill-0, zombie: alive → perhaps",
+    ] {
+        assert!(printed.contains(said), "{said} is missing in {printed}");
+    }
+}
+
+#[test]
+fn two_machines_are_compared_by_the_bootstrap_and_never_in_pairs() {
+    let pair = Pair::doctored(|new| {
+        new["machine"]["processor"]["model"] = "Babbage".into();
+        scale(new, "kill-0", "check", 2.0);
+    });
+    let (status, comparison) = pair.json(&[]);
+    assert_eq!(comparison["machines"][0]["new"], "Babbage");
+    let found = row(&comparison, "kill-0", "check");
+    assert_eq!(found["screen"]["method"], "bootstrap");
+    let change = &found["screen"]["change"];
+    assert!(change["low"].as_f64() < Some(2.0) && change["high"].as_f64() > Some(1.9), "{found}");
+    assert!(comparison["again"]["why"].as_str().expect("a reason").contains("two"));
+    assert_eq!(status, Some(1));
+}
+
+#[test]
+fn a_row_with_few_invocations_is_not_judged_by_the_screen() {
+    let few = |run: &mut Value, factor: f64| {
+        for cell in cells(run) {
+            array(&mut cell["invocations"]).truncate(3);
+        }
+        scale(run, "load", "check", factor);
+    };
+    let mut base = RUN.clone();
+    let mut new = RUN.clone();
+    few(&mut base, 1.0);
+    few(&mut new, 9.0);
+    let pair = Pair::of(&base, &new);
+    let (status, comparison) = pair.json(&["--screen"]);
+    let found = row(&comparison, "load", "check");
+    assert_eq!((&found["verdict"], &found["screen"]["flagged"]), (&json!("too-few"), &json!(true)));
+    assert_eq!(status, Some(0));
+    assert!(text(&pair.compare(&["--screen"]).stdout).contains("apart, but too few invocations"));
+}
+
+#[test]
+fn a_signal_ends_the_second_stage_and_what_was_settled_is_printed() {
+    let pair = Pair::doctored(|new| {
+        for cell in ["kill-0", "load"] {
+            scale(new, cell, "check", 1.1);
+        }
+    });
+    let run = tontine()
+        .arg("compare")
+        .args([pair.path("before"), pair.path("after")])
+        .args(["--format", "json", "--pairs", "10000"])
+        .env("TONTINE_TEST", pair.folder.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("tontine runs");
+    thread::sleep(Duration::from_secs(2));
+    kill_process(Pid::from_child(&run), Signal::INT).expect("it still runs");
+    let output = run.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
+    let comparison: Value = serde_json::from_slice(&output.stdout).expect("valid JSON");
+    assert_eq!(comparison["complete"], false);
+    assert_eq!(left_behind(pair.folder.path()), Vec::<String>::new());
+}
+
+/// Processes that carry the test's own mark in their environment.
+fn left_behind(mark: &Path) -> Vec<String> {
+    let marker = format!("TONTINE_TEST={}", mark.display());
+    let processes = fs::read_dir("/proc").expect("/proc").flatten();
+    processes
+        .filter(|entry| {
+            let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
+            environment.split(|byte| *byte == 0).any(|variable| variable == marker.as_bytes())
+        })
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect()
+}

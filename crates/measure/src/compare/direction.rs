@@ -1,0 +1,126 @@
+//! Which way is worse: [`direction`].
+//!
+//! The only place that knows. Times are worse when longer and rates when smaller; a share needs its
+//! name, because a share of messages lost and one of signals seen go opposite ways. What is not
+//! known is neutral, and a comparison says so.
+
+use serde::{Deserialize, Serialize};
+
+/// Which way a figure gets worse.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    /// More is worse: times, losses.
+    More,
+    /// Less is worse: rates.
+    Less,
+    /// Neither: it describes.
+    Neutral,
+    /// Nothing says which; treated as neutral.
+    Unknown,
+}
+
+/// Units of time, whatever is timed.
+const TIMES: [&str; 9] = ["ns", "µs", "us", "ms", "s", "cycles", "ns/op", "µs/op", "s/iteration"];
+
+/// Metrics that describe and judge nothing, whatever their unit: which of two came first and by how
+/// much, how often a lock was taken too early.
+const NEUTRAL: [&str; 6] = [
+    "parent_after",
+    "parent_after_by",
+    "parent_after_by_cycles",
+    "child_after_by",
+    "child_after_by_cycles",
+    "skipped",
+];
+
+/// Shares and counts of what should not happen.
+const HARM: [&str; 12] = [
+    "wedged",
+    "torn",
+    "lost",
+    "lost_with_sender",
+    "corrupted",
+    "deadlocked",
+    "missed",
+    "missed_wake_ups",
+    "increments_lost",
+    "failed",
+    "late",
+    "duplicated",
+];
+
+/// Shares and counts of what should.
+const GOOD: [&str; 4] = ["seen", "delivered", "received", "noticed"];
+
+/// Units of a share or a count.
+const COUNTS: [&str; 5] = ["share", "%", "count", "increments", "signals"];
+
+/// Which way a figure of this metric and unit gets worse.
+pub fn direction(metric: &str, unit: &str) -> Direction {
+    if NEUTRAL.contains(&metric) {
+        Direction::Neutral
+    } else if TIMES.contains(&unit) {
+        Direction::More
+    } else if unit.ends_with("/s") {
+        Direction::Less
+    } else if COUNTS.contains(&unit) && HARM.contains(&metric) {
+        Direction::More
+    } else if COUNTS.contains(&unit) && GOOD.contains(&metric) {
+        Direction::Less
+    } else {
+        Direction::Unknown
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_has_its_way() {
+        for (metric, unit, way) in [
+            ("one_way", "ns", Direction::More),
+            ("build", "s", Direction::More),
+            ("send", "cycles", Direction::More),
+            ("rate", "messages/s", Direction::Less),
+            ("bandwidth", "bytes/s", Direction::Less),
+            ("handled", "signals/s", Direction::Less),
+            ("forked", "forks/s", Direction::Less),
+            ("wedged", "share", Direction::More),
+            ("seen", "share", Direction::Less),
+            ("parent_after", "share", Direction::Neutral),
+            ("child_after_by", "ns", Direction::Neutral),
+            ("skipped", "rounds/round", Direction::Neutral),
+            ("colour", "share", Direction::Unknown),
+            ("ratio", "", Direction::Unknown),
+        ] {
+            assert_eq!(direction(metric, unit), way, "{metric} in {unit}");
+        }
+    }
+
+    /// Every metric that an experiment yields stands in a table of docs/results.md, with its unit;
+    /// each must have a way here.
+    #[test]
+    fn every_documented_metric_has_a_way() {
+        let document = include_str!("../../../../docs/results.md");
+        let table = document.split("**Metrics and units.**").nth(1).expect("the table");
+        let rows = table.lines().skip_while(|line| !line.starts_with("| ---")).skip(1);
+        let mut seen = 0;
+        for row in rows.take_while(|line| line.starts_with('|')) {
+            let fields: Vec<&str> = row.trim_matches('|').split(" | ").collect();
+            let [_, metrics, unit] = fields[..] else { panic!("three columns: {row}") };
+            let names: Vec<&str> = metrics.split('`').skip(1).step_by(2).collect();
+            let names = names.iter().filter(|name| !["kill", "_exit"].contains(name));
+            let units: Vec<&str> = unit.trim().trim_end_matches(", 0 to 1").split(", ").collect();
+            for name in names {
+                // Where a row has several units, some of its metrics have one, some another.
+                let known = units.iter().any(|unit| direction(name, unit) != Direction::Unknown);
+                let known = known || ["send", "one_way"].contains(name);
+                assert!(known, "{name} ({unit}): give it a way in compare/direction.rs");
+                seen += 1;
+            }
+        }
+        assert!(seen > 15, "{seen} metrics");
+    }
+}

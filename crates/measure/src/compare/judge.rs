@@ -1,0 +1,145 @@
+//! From intervals to conclusions: [`Comparison::judge`].
+//!
+//! A row that was measured again is judged by that alone. One that was not is judged by the screen,
+//! and then corrected for all rows, because nothing follows that would sort out the false ones.
+
+use super::direction::Direction;
+use super::{Change, Comparison, Row, Scale, Verdict};
+
+/// Corrected values up to this are resolved by the screen alone.
+const FALSE_DISCOVERIES: f64 = 0.05;
+
+impl Comparison {
+    /// Gives each row its verdict, and counts the regressions.
+    pub fn judge(&mut self) {
+        let threshold = self.threshold_percent / 100.0;
+        for row in &mut self.rows {
+            row.verdict = verdict(row);
+            row.regression = row.verdict == Verdict::Worse
+                && row.change().is_some_and(|change| worse_by(row, change) > threshold);
+        }
+        self.regressions = self.rows.iter().filter(|row| row.regression).count();
+    }
+
+    /// Indices of the rows to measure again.
+    pub fn flagged(&self) -> Vec<usize> {
+        let rows = self.rows.iter().enumerate();
+        rows.filter(|(_, row)| row.screen.flagged).map(|(index, _)| index).collect()
+    }
+}
+
+fn verdict(row: &Row) -> Verdict {
+    let resolved = match (&row.again, row.screen.change) {
+        (Some(again), _) if again.change.resolves(row.scale) => again.change,
+        (Some(_), _) => return Verdict::NotConfirmed,
+        (None, None) => return Verdict::TooFew,
+        (None, Some(_)) if !row.screen.flagged => return Verdict::NoneResolved,
+        (None, Some(change)) if row.screen.p_corrected <= FALSE_DISCOVERIES => change,
+        (None, Some(_)) => return Verdict::Unsettled,
+    };
+    let more = resolved.low > row.scale.none();
+    match (row.worse, more) {
+        (Direction::More, true) | (Direction::Less, false) => Verdict::Worse,
+        (Direction::More, false) | (Direction::Less, true) => Verdict::Better,
+        (Direction::Neutral | Direction::Unknown, _) => Verdict::Changed,
+    }
+}
+
+/// By how much a row is worse at least, by the end of its interval that is nearer to no change: a
+/// share of the base, of shares their difference.
+fn worse_by(row: &Row, change: Change) -> f64 {
+    let amount = |change: f64| match row.scale {
+        Scale::Quotient => change - 1.0,
+        Scale::Difference if row.unit == "share" => change,
+        // By the base's magnitude; of nothing, whatever is more is infinitely more.
+        Scale::Difference => change / row.base.abs(),
+    };
+    match row.worse {
+        Direction::Less => -amount(change.high),
+        _ => amount(change.low),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::{Screen, Settled};
+    use crate::experiment::Params;
+
+    fn change(low: f64, high: f64) -> Change {
+        Change { estimate: f64::midpoint(low, high), low, high, confidence: 0.95 }
+    }
+
+    fn row(worse: Direction, scale: Scale, screened: Change, p: f64) -> Row {
+        Row {
+            experiment: "round-trip".into(),
+            variant: "pipe".into(),
+            params: Params::new(),
+            metric: "one_way".into(),
+            unit: "ns".into(),
+            worse,
+            scale,
+            base: 10.0,
+            new: 10.0,
+            invocations: (10, 10),
+            screen: Screen {
+                method: "mann-whitney".into(),
+                change: Some(screened),
+                p,
+                p_corrected: p,
+                smallest: Some(0.1),
+                flagged: screened.resolves(scale),
+            },
+            again: None,
+            verdict: Verdict::NoneResolved,
+            regression: false,
+            notes: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn direction_decides_what_a_resolved_difference_is() {
+        let (up, down) = (change(1.1, 1.3), change(0.7, 0.9));
+        for (worse, change, expected) in [
+            (Direction::More, up, Verdict::Worse),
+            (Direction::More, down, Verdict::Better),
+            (Direction::Less, up, Verdict::Better),
+            (Direction::Less, down, Verdict::Worse),
+            (Direction::Neutral, up, Verdict::Changed),
+            (Direction::Unknown, down, Verdict::Changed),
+            (Direction::More, self::change(0.9, 1.1), Verdict::NoneResolved),
+        ] {
+            assert_eq!(verdict(&row(worse, Scale::Quotient, change, 0.001)), expected);
+        }
+    }
+
+    #[test]
+    fn the_screen_alone_is_corrected_and_the_second_stage_outranks_it() {
+        let mut one = row(Direction::More, Scale::Quotient, change(1.1, 1.3), 0.2);
+        assert_eq!(verdict(&one), Verdict::Unsettled);
+        let settled = |change| Some(Settled { change, pairs: 20, smallest: Some(0.02) });
+        one.again = settled(change(0.99, 1.02));
+        assert_eq!(verdict(&one), Verdict::NotConfirmed);
+        one.again = settled(change(1.01, 1.02));
+        assert_eq!(verdict(&one), Verdict::Worse);
+        one.again = None;
+        one.screen.change = None;
+        assert_eq!(verdict(&one), Verdict::TooFew);
+    }
+
+    #[test]
+    fn all_of_the_interval_must_be_beyond_the_threshold() {
+        let by = |row: &Row| worse_by(row, row.change().expect("a change"));
+        let more = row(Direction::More, Scale::Quotient, change(1.08, 1.3), 0.0);
+        assert!((by(&more) - 0.08).abs() < 1e-12);
+        let less = row(Direction::Less, Scale::Quotient, change(0.5, 0.9), 0.0);
+        assert!((by(&less) - 0.1).abs() < 1e-12);
+        let mut share = row(Direction::More, Scale::Difference, change(0.2, 0.4), 0.0);
+        share.unit = "share".into();
+        assert!((by(&share) - 0.2).abs() < 1e-12);
+        let mut unit = row(Direction::More, Scale::Difference, change(2.0, 4.0), 0.0);
+        assert!((by(&unit) - 0.2).abs() < 1e-12);
+        unit.base = 0.0;
+        assert_eq!(by(&unit), f64::INFINITY);
+    }
+}

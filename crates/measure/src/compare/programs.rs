@@ -1,0 +1,46 @@
+//! Which two programs the second stage runs: [`recorded`].
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use super::{About, Comparison, machines};
+
+/// What to do where the recorded programs will not do.
+const GIVE: &str = "to settle, give both programs with --again OLD NEW";
+
+/// The programs that made the two runs, if both still lie where they lay and `here`, the facts of
+/// this machine, is where the runs were made.
+///
+/// # Errors
+/// Why they cannot be run, and what to do.
+pub fn recorded(
+    comparison: &Comparison,
+    here: &Value,
+    ran_on: &Value,
+) -> Result<[PathBuf; 2], String> {
+    if !comparison.machines.is_empty() {
+        return Err("pairs need one machine, and these runs come from two; --again OLD NEW \
+            measures two programs on this one"
+            .into());
+    }
+    if let Some(one) = machines::differences(ran_on, here).first() {
+        let (fact, there, here) = (&one.fact, &one.base, &one.new);
+        return Err(format!(
+            "this is not the machine of the two runs, or not as it was ({fact}: {there} there, \
+             {here} here); compare there, or measure two programs here with --again OLD NEW"
+        ));
+    }
+    Ok([program("A", &comparison.base)?, program("B", &comparison.new)?])
+}
+
+fn program(name: &str, about: &About) -> Result<PathBuf, String> {
+    let Some(executable) = &about.executable else {
+        return Err(format!("{name} does not say which program made it; {GIVE}"));
+    };
+    if executable.is_still_there() {
+        return Ok(executable.path.clone());
+    }
+    let path = executable.path.display();
+    Err(format!("the program that made {name}, {path}, is gone or another by now; {GIVE}"))
+}

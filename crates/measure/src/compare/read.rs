@@ -1,0 +1,132 @@
+//! The two files: [`read()`] finds, checks and decodes one.
+//!
+//! The version of the schema is looked at before anything else is, so that a file from another
+//! time is refused by its version and not by the first field that it lacks.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use thiserror::Error;
+
+use crate::report::schema::{Results, SCHEMA};
+
+/// A run that was read.
+#[derive(Debug, Clone)]
+pub struct Side {
+    /// The file.
+    pub path: PathBuf,
+    /// What it holds.
+    pub results: Results,
+}
+
+/// Why two files cannot be compared.
+#[derive(Debug, Error)]
+pub enum Unreadable {
+    /// There is no such file, or it may not be read.
+    #[error("{}: {error}{}", .path.display(), if *.folder {
+        "; a folder must hold results.json, as `tontine measure --out` makes it"
+    } else {
+        ""
+    })]
+    Missing {
+        /// Where it was looked for.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+        /// Whether a folder was named.
+        folder: bool,
+    },
+    /// No JSON, or cut off.
+    #[error("{}: {error}; expected a results.json of `tontine measure`{}", .path.display(),
+        if .error.is_eof() { ", and this one is cut off" } else { "" })]
+    Garbled {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and where.
+        error: serde_json::Error,
+    },
+    /// JSON, but no run.
+    #[error("{}: has no `schema`; expected a results.json of `tontine measure`", .path.display())]
+    NoRun {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A version that this build does not know.
+    #[error("{}: schema {found}, and this build reads schema {SCHEMA}; measure again with one \
+        build, or compare with the build that wrote it", .path.display())]
+    OtherSchema {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: Value,
+    },
+    /// Two versions.
+    #[error("{} has schema {base_found}, {} has schema {new_found}: figures of different schemas \
+        are not compared; measure the older one again with a build that writes schema {SCHEMA}",
+        .base.display(), .new.display())]
+    TwoSchemas {
+        /// The base's file.
+        base: PathBuf,
+        /// Its version.
+        base_found: Value,
+        /// The new run's file.
+        new: PathBuf,
+        /// Its version.
+        new_found: Value,
+    },
+}
+
+/// Reads both.
+///
+/// # Errors
+/// [`Unreadable`]: which file, what was expected, what to do.
+pub fn read(base: &Path, new: &Path) -> Result<(Side, Side), Unreadable> {
+    let (base, new) = (Raw::read(base)?, Raw::read(new)?);
+    if base.schema != new.schema {
+        return Err(Unreadable::TwoSchemas {
+            base: base.path,
+            base_found: base.schema,
+            new: new.path,
+            new_found: new.schema,
+        });
+    }
+    Ok((base.decode()?, new.decode()?))
+}
+
+/// A file whose version is known.
+struct Raw {
+    path: PathBuf,
+    text: String,
+    schema: Value,
+}
+
+impl Raw {
+    fn read(named: &Path) -> Result<Self, Unreadable> {
+        let folder = named.is_dir();
+        let path = if folder { named.join("results.json") } else { named.to_owned() };
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) => return Err(Unreadable::Missing { path, error, folder }),
+        };
+        let value: Value = match serde_json::from_str(&text) {
+            Ok(value) => value,
+            Err(error) => return Err(Unreadable::Garbled { path, error }),
+        };
+        match value.get("schema") {
+            Some(schema) => Ok(Self { schema: schema.clone(), path, text }),
+            None => Err(Unreadable::NoRun { path }),
+        }
+    }
+
+    fn decode(self) -> Result<Side, Unreadable> {
+        if self.schema != SCHEMA {
+            return Err(Unreadable::OtherSchema { path: self.path, found: self.schema });
+        }
+        match serde_json::from_str(&self.text) {
+            Ok(results) => Ok(Side { path: self.path, results }),
+            Err(error) => Err(Unreadable::Garbled { path: self.path, error }),
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Which program made a run: [`Executable`].
+//!
+//! A comparison measures flagged rows again with the very programs that made the two runs, so a run
+//! records where its program lay and how to tell that it still lies there. That is the build id
+//! which the linker put into it, a digest of its contents, or without one the length and the time
+//! of the last change.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use object::{Object, ReadCache};
+use serde::{Deserialize, Serialize};
+
+/// A program on disk, recognisable.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Executable {
+    /// Where it lay.
+    pub path: PathBuf,
+    /// Its length.
+    pub bytes: u64,
+    /// When it was last changed, RFC 3339, UTC; `null` where the file system does not say.
+    pub modified: Option<String>,
+    /// The linker's build id, hexadecimal; `null` where it wrote none.
+    pub build_id: Option<String>,
+}
+
+impl Executable {
+    /// The one that runs now.
+    ///
+    /// # Errors
+    /// Where it cannot be found or read, as after it was deleted.
+    pub fn running() -> io::Result<Self> {
+        Self::at(&std::env::current_exe()?)
+    }
+
+    /// The one at `path`.
+    ///
+    /// # Errors
+    /// Where there is none that can be read.
+    pub fn at(path: &Path) -> io::Result<Self> {
+        let path = path.canonicalize()?;
+        let file = File::open(&path)?;
+        let about = file.metadata()?;
+        let modified = about.modified().ok().and_then(|time| jiff::Timestamp::try_from(time).ok());
+        let cache = ReadCache::new(file);
+        let parsed = object::File::parse(&cache).ok();
+        let build_id = parsed.and_then(|parsed| parsed.build_id().ok().flatten().map(hexadecimal));
+        Ok(Self {
+            path,
+            bytes: about.len(),
+            modified: modified.map(|time| time.to_string()),
+            build_id,
+        })
+    }
+
+    /// Whether `other` is the same program: by its build id where both have one.
+    pub fn is_same_as(&self, other: &Self) -> bool {
+        let alike = match (&self.build_id, &other.build_id) {
+            (Some(ours), Some(theirs)) => ours == theirs,
+            _ => self.modified.is_some() && self.modified == other.modified,
+        };
+        alike && self.bytes == other.bytes
+    }
+
+    /// Whether it still lies where it lay.
+    pub fn is_still_there(&self) -> bool {
+        Self::at(&self.path).is_ok_and(|now| now.is_same_as(self))
+    }
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_recognised_until_it_is_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("program");
+        std::fs::copy(std::env::current_exe().unwrap(), &path).unwrap();
+        let program = Executable::at(&path).unwrap();
+        assert!(program.is_still_there());
+        // The contents count where the linker signed them, not the place.
+        let running = Executable::running().unwrap();
+        assert_eq!(program.is_same_as(&running), running.build_id.is_some());
+        std::fs::copy("/bin/sh", &path).unwrap();
+        assert!(!program.is_still_there());
+        std::fs::remove_file(&path).unwrap();
+        assert!(!program.is_still_there());
+    }
+
+    #[test]
+    fn what_is_no_program_has_no_build_id() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "#!/bin/sh\n").unwrap();
+        let script = Executable::at(file.path()).unwrap();
+        assert_eq!((script.bytes, script.build_id.clone()), (10, None));
+        assert!(script.is_still_there());
+    }
+}

@@ -1,0 +1,227 @@
+//! The smallest difference that a comparison could have resolved: [`paired`], [`unpaired`]; and how
+//! many pairs it takes to resolve a given one: [`pairs_for`].
+//!
+//! "Could have resolved" means: had the difference been so large, a repetition of the same
+//! comparison would have found it, its interval without zero, in at least 95 of 100 cases.
+//!
+//! **Pairs.** The sign-test interval of n differences is [x₍ₗ₎, x₍ₙ₊₁₋ₗ₎]. A shift by d lifts its
+//! lower end above zero where fewer than l of the n differences lie more than d below the
+//! truth. So d is a quantile of the differences, and an order statistic estimates it: of a
+//! repetition's values, those beyond this comparison's x₍ⱼ₎ have a beta-binomial number whatever
+//! the distribution. The largest j for which that number stays below l in [`POWER`] of all cases
+//! gives d, the larger of the distances of x₍ⱼ₎ and x₍ₙ₊₁₋ⱼ₎ from the middle. Where the
+//! differences are alike at both ends it needs no other assumption; it needs 20 pairs at 95 %.
+//!
+//! **Two groups** of invocations, not paired: [`ERRORS`] standard errors of the difference of their
+//! means. The interval of [`super::shift`] is about two wide to either side, two more make the
+//! power, and the rest is for not knowing the deviation of so few; the factor was found by
+//! simulation.
+
+use statrs::distribution::{ContinuousCDF, Normal};
+use statrs::function::beta::ln_beta;
+use statrs::function::factorial::ln_binomial;
+
+use super::interval::sorted;
+use super::mean::moments;
+use super::order::{quantile, ranks};
+
+/// How often a repetition is to find it. More than the 95 % that are promised: centre and
+/// distribution are estimated from the same pairs.
+const POWER: f64 = 0.98;
+
+/// Standard errors of the difference of two groups' means.
+const ERRORS: f64 = 6.0;
+
+/// More pairs than any comparison makes.
+const MOST: usize = 10_000;
+
+/// The interquartile range of a normal distribution, in standard deviations.
+const NORMAL_RANGE: f64 = 1.349;
+
+/// For paired differences (logarithms of ratios, or differences): the smallest shift that a
+/// sign-test interval at `confidence` would have resolved. `None` for fewer pairs than
+/// [`fewest_pairs`].
+pub fn paired(differences: &[f64], confidence: f64) -> Option<f64> {
+    let sorted = sorted(differences)?;
+    let rank = beyond(sorted.len(), confidence)?;
+    let middle = quantile(&sorted, 0.5)?;
+    let below = middle - sorted[rank - 1];
+    let above = sorted[sorted.len() - rank] - middle;
+    Some(below.max(above))
+}
+
+/// For two groups that are not paired.
+pub fn unpaired(base: &[f64], new: &[f64]) -> Option<f64> {
+    if base.len() < 2 || new.len() < 2 {
+        return None;
+    }
+    let ((_, base_spread), (_, new_spread)) = (moments(base)?, moments(new)?);
+    let (n, m) = (base.len() as f64, new.len() as f64);
+    let pooled = ((n - 1.0) * base_spread.powi(2) + (m - 1.0) * new_spread.powi(2)) / (n + m - 2.0);
+    Some(ERRORS * (pooled * (1.0 / n + 1.0 / m)).sqrt())
+}
+
+/// The smallest share of which something would have been seen in all of `invocations` with 95 %,
+/// where it had never been seen before in `tries` a time: what can be said where nothing varies.
+pub fn share(tries: usize, invocations: usize) -> Option<f64> {
+    let (tries, invocations) = (tries as f64, invocations as f64);
+    let none_in_one = 1.0 - 0.95_f64.powf(1.0 / invocations);
+    (tries >= 1.0 && invocations >= 1.0).then(|| 1.0 - none_in_one.powf(1.0 / tries))
+}
+
+/// Pairs below which the smallest difference is unknown.
+pub fn fewest_pairs(confidence: f64) -> usize {
+    (1..MOST).find(|&pairs| beyond(pairs, confidence).is_some()).unwrap_or(MOST)
+}
+
+/// How many pairs resolve `target`, to judge by the spread of those of a pilot: never fewer than
+/// [`fewest_pairs`].
+///
+/// The deviation is taken from the quartiles, and a median's error is √(π/2) times a mean's.
+pub fn pairs_for(target: f64, pilot: &[f64], confidence: f64) -> usize {
+    let fewest = fewest_pairs(confidence);
+    let Some(sorted) = sorted(pilot) else { return fewest };
+    let at = |q| quantile(&sorted, q).unwrap_or(0.0);
+    let deviation = (at(0.75) - at(0.25)) / NORMAL_RANGE;
+    let standard = Normal::standard();
+    let errors = standard.inverse_cdf(0.5 + confidence / 2.0) + standard.inverse_cdf(POWER);
+    let needed = std::f64::consts::FRAC_PI_2 * (errors * deviation / target).powi(2);
+    if needed.is_finite() { (needed.ceil() as usize).clamp(fewest, MOST) } else { MOST }
+}
+
+/// The rank, from 1, of the order statistic that estimates the smallest shift.
+fn beyond(pairs: usize, confidence: f64) -> Option<usize> {
+    let (low, _, _) = ranks(pairs, 0.5, confidence)?;
+    (1..=low).take_while(|&rank| fewer_than(low, pairs, rank) >= POWER).last()
+}
+
+/// How often fewer than `low` of `pairs` new values lie below the `rank`-th of as many old ones.
+fn fewer_than(low: usize, pairs: usize, rank: usize) -> f64 {
+    let (n, a) = (pairs as f64, rank as f64);
+    let b = n - a + 1.0;
+    let term = |i: usize| {
+        let x = i as f64;
+        (ln_binomial(pairs as u64, i as u64) + ln_beta(x + a, n - x + b) - ln_beta(a, b)).exp()
+    };
+    (0..low).map(term).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::many::each;
+    use crate::stats::order::{median, quantile_interval};
+    use crate::stats::shift::shift;
+    use crate::stats::simulate::{Model, Source};
+
+    const RUNS: usize = 200;
+    /// Of 200 at 95 %: 190, with a deviation of 3.1.
+    const ENOUGH: usize = 182;
+
+    /// Log ratios of the medians of two fresh invocations each.
+    fn pairs(source: &mut Source, model: Model, count: usize, lift: f64) -> Vec<f64> {
+        let mut figure = || median(&source.invocation(model, 0.5, 15)).expect("samples");
+        (0..count).map(|_| (figure() / figure()).ln() + lift).collect()
+    }
+
+    #[test]
+    fn fewest_pairs_grow_with_the_rows() {
+        let fewest: Vec<usize> =
+            [1, 5, 50, 200].map(|rows| fewest_pairs(each(0.95, rows))).to_vec();
+        assert_eq!(fewest[0], 20);
+        assert!(fewest.is_sorted() && fewest[3] < 40, "{fewest:?}");
+        assert_eq!(paired(&[0.0; 19], 0.95), None);
+        assert_eq!(paired(&[0.0; 20], 0.95), Some(0.0));
+    }
+
+    /// Of two samples of 4, how often fewer than 2 of the second lie below the first's least: by
+    /// counting all orders of 8 values.
+    #[test]
+    fn the_number_beyond_agrees_with_counting() {
+        let (mut held, mut all) = (0, 0);
+        for order in 0_u32..1 << 8 {
+            if order.count_ones() != 4 {
+                continue;
+            }
+            all += 1;
+            // Bits from the lowest value: those of the second sample before the first of the first.
+            let before = (0..8).take_while(|bit| order & (1 << bit) == 0).count();
+            held += usize::from(before < 2);
+        }
+        let counted = f64::from(held as u32) / f64::from(all);
+        assert!((fewer_than(2, 4, 1) - counted).abs() < 1e-9, "{counted}");
+    }
+
+    /// The whole second stage, pilot and correction included: how often its interval holds the
+    /// truth, how often it finds a shift of the size that it says it can resolve, and how often one
+    /// that is not there.
+    #[test]
+    fn the_second_stage_keeps_its_word() {
+        let models = [Model::Normal, Model::Spikes, Model::ModesBetween];
+        for (rows, model) in [1, 10].into_iter().flat_map(|rows| models.map(|model| (rows, model)))
+        {
+            let confidence = each(0.95, rows);
+            let mut source = Source::new(rows as u64);
+            let fewest = fewest_pairs(confidence);
+            let (mut held, mut found, mut false_alarms) = (0, 0, 0);
+            for _ in 0..RUNS {
+                // As `compare` does it: so many pairs as the pilot asks for, the pilot among them.
+                let mut first = pairs(&mut source, model, fewest, 0.03);
+                let count = pairs_for(0.05, &first, confidence).min(100);
+                let more = count.saturating_sub(fewest);
+                first.extend(pairs(&mut source, model, more, 0.03));
+                let interval = quantile_interval(&first, 0.5, confidence).expect("enough");
+                held += usize::from(interval.holds(0.03));
+                let smallest = paired(&first, confidence).expect("enough");
+                let planted = pairs(&mut source, model, count, smallest);
+                let again = quantile_interval(&planted, 0.5, confidence).expect("enough");
+                found += usize::from(!again.holds(0.0) && again.low > 0.0);
+                let equal = pairs(&mut source, model, count, 0.0);
+                let equal = quantile_interval(&equal, 0.5, confidence).expect("enough");
+                false_alarms += usize::from(!equal.holds(0.0));
+            }
+            assert!(held >= ENOUGH, "{model:?}, {rows} rows: held {held} of {RUNS}");
+            assert!(found >= ENOUGH, "{model:?}, {rows} rows: found {found} of {RUNS}");
+            let most = if rows == 1 { 19 } else { 5 };
+            assert!(false_alarms <= most, "{model:?}, {rows} rows: {false_alarms} of {RUNS}");
+        }
+    }
+
+    #[test]
+    fn the_screen_finds_what_it_says_it_could() {
+        for (model, count) in
+            [(Model::Normal, 6), (Model::RandomEffect, 10), (Model::ModesBetween, 10)]
+        {
+            let mut source = Source::new(count as u64);
+            let mut group = |lift: f64| -> Vec<f64> {
+                let mut figure = || median(&source.invocation(model, 0.5, 15)).expect("samples");
+                (0..count).map(|_| figure().ln() + lift).collect()
+            };
+            let found = (0..RUNS).filter(|_| {
+                let smallest = unpaired(&group(0.0), &group(0.0)).expect("enough");
+                let again = shift(&group(0.0), &group(smallest), 0.95).expect("values");
+                again.interval.expect("enough").low > 0.0
+            });
+            let found = found.count();
+            assert!(found >= ENOUGH, "{model:?}, {count}: {found} of {RUNS}");
+        }
+    }
+
+    #[test]
+    fn more_pairs_for_less() {
+        let mut source = Source::new(1);
+        let pilot = pairs(&mut source, Model::RandomEffect, 20, 0.0);
+        let [coarse, fine] = [0.05, 0.01].map(|target| pairs_for(target, &pilot, 0.95));
+        assert!(fine > coarse, "{coarse} {fine}");
+        assert_eq!(pairs_for(0.0, &pilot, 0.95), MOST);
+        assert_eq!(pairs_for(0.01, &[0.0; 20], 0.95), 20, "nothing varies");
+    }
+
+    #[test]
+    fn a_share_never_seen_is_bounded_by_the_tries() {
+        let six = share(20, 6).expect("tries");
+        assert!(six > 0.15 && six < 0.3, "{six}");
+        assert!(share(200, 6).expect("tries") < six / 8.0);
+        assert_eq!(share(0, 6), None);
+    }
+}

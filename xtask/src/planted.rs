@@ -1,0 +1,197 @@
+//! `cargo xtask planted`: a known delay, as large as `compare` says that it can resolve.
+//!
+//! Each rerun of a cell is two comparisons as the second stage makes them, side by side: the cell
+//! against itself, and against itself with a delay planted into every operation. The delay is the
+//! smallest difference that the rerun before it said it could have resolved (for the first, a pilot
+//! says so), so that what is tried is the claim as a user reads it, and follows the machine's
+//! moods. At least 95 of 100 delays must be found, and at most 7 of 100 where there is none.
+//!
+//! The cell that blocks runs on one processor: between two, part of a delay passes while the other
+//! side is still falling asleep, and never reaches the figure.
+
+use std::ffi::OsString;
+use std::io;
+use std::time::Instant;
+
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_chacha::ChaCha8Rng;
+use tontine_measure::compare::again::{Arm, standing};
+use tontine_measure::engine::plan;
+use tontine_measure::engine::stop::Stop;
+use tontine_measure::experiment::Task;
+use tontine_measure::machine::topology::Topology;
+use tontine_measure::plant::Plant;
+use tontine_measure::size::Size;
+use tontine_measure::stats::interval::CONFIDENCE;
+use tontine_measure::stats::order::{median, quantile_interval};
+use tontine_measure::stats::resolution;
+
+use crate::invocation::NAME;
+
+/// One that spins, one that blocks, one system call; and where.
+const CELLS: [(&str, Option<&str>); 3] = [
+    ("round-trip/flag", Some("cross-core")),
+    ("round-trip/pipe", Some("same-core")),
+    ("liveness-check/kill-0", None),
+];
+
+/// The share of delays that must be found, and of false alarms that may be.
+const FOUND: f64 = 0.95;
+const ALLOWED: f64 = 0.07;
+
+/// Makes so many reruns of each cell and prints a table; false where a share misses its limit.
+///
+/// # Errors
+/// Where a cell cannot be measured here, or `only` names none of them.
+pub(crate) fn run(reruns: usize, only: Option<&str>) -> io::Result<bool> {
+    let stop = Stop::on_signals()?;
+    let arm = Arm::new(&std::env::current_exe()?, vec![OsString::from(NAME)]);
+    let mut rows = Vec::new();
+    let mut good = true;
+    for task in tasks(only)? {
+        let mut cell = Cell { arm: &arm, stop: &stop, random: ChaCha8Rng::seed_from_u64(1), task };
+        let row = cell.trial(reruns)?;
+        good &= row.good();
+        rows.push(row);
+    }
+    println!("| cell | reruns | pairs each | delay: median | as a share | found | false alarms |");
+    println!("| --- | --: | --: | --: | --: | --: | --: |");
+    for row in &rows {
+        println!(
+            "| {} | {} | {} | {:.1} ns | {:.1} % | {} | {} |",
+            row.cell,
+            row.reruns,
+            row.pairs,
+            row.delay_ns,
+            row.share * 100.0,
+            row.found,
+            row.false_alarms
+        );
+    }
+    println!(
+        "\nwanted: at least {:.0} % found, at most {:.0} % false alarms in each cell",
+        FOUND * 100.0,
+        ALLOWED * 100.0
+    );
+    Ok(good)
+}
+
+fn tasks(only: Option<&str>) -> io::Result<Vec<Task>> {
+    let topology = Topology::of_this_machine();
+    let mut tasks = Vec::new();
+    for (name, placement) in CELLS {
+        if only.is_some_and(|only| only != name) {
+            continue;
+        }
+        let found = plan::select(&[name.to_owned()], Size::Quick, &topology);
+        let mut found = found.map_err(io::Error::other)?.into_iter();
+        let fits =
+            |task: &Task| placement.is_none_or(|placement| task.params["placement"] == placement);
+        let missing = || io::Error::other(format!("{name}: no {placement:?} on this machine"));
+        tasks.push(found.find(fits).ok_or_else(missing)?);
+    }
+    if tasks.is_empty() {
+        let names = CELLS.map(|(name, _)| name).join(", ");
+        return Err(io::Error::other(format!("no such cell; there are {names}")));
+    }
+    Ok(tasks)
+}
+
+struct Row {
+    cell: String,
+    reruns: usize,
+    pairs: usize,
+    delay_ns: f64,
+    share: f64,
+    found: usize,
+    false_alarms: usize,
+}
+
+impl Row {
+    fn good(&self) -> bool {
+        let reruns = self.reruns as f64;
+        self.found as f64 >= FOUND * reruns && self.false_alarms as f64 <= ALLOWED * reruns
+    }
+}
+
+struct Cell<'a> {
+    arm: &'a Arm,
+    stop: &'a Stop,
+    random: ChaCha8Rng,
+    task: Task,
+}
+
+/// Logarithms of ratios, and the undelayed figures.
+#[derive(Default)]
+struct Pairs {
+    equal: Vec<f64>,
+    delayed: Vec<f64>,
+    figures: Vec<f64>,
+}
+
+impl Cell<'_> {
+    fn trial(&mut self, reruns: usize) -> io::Result<Row> {
+        let pairs = resolution::fewest_pairs(CONFIDENCE);
+        eprintln!("{}: pilot", self.task);
+        let mut last = self.pairs(pairs, 0.0)?;
+        let (mut delays, mut shares) = (Vec::new(), Vec::new());
+        let (mut found, mut false_alarms) = (0, 0);
+        let began = Instant::now();
+        for rerun in 1..=reruns {
+            let smallest = resolution::paired(&last.equal, CONFIDENCE);
+            let share = smallest.expect("the fewest pairs are enough").exp() - 1.0;
+            let delay = share * median(&last.figures).unwrap_or(0.0);
+            last = self.pairs(pairs, delay)?;
+            let interval = |differences: &[f64]| {
+                quantile_interval(differences, 0.5, CONFIDENCE).expect("enough pairs")
+            };
+            found += usize::from(interval(&last.delayed).low > 0.0);
+            false_alarms += usize::from(!interval(&last.equal).holds(0.0));
+            delays.push(delay);
+            shares.push(share);
+            let left = began.elapsed().as_secs_f64() / rerun as f64 * (reruns - rerun) as f64;
+            eprintln!(
+                "{}: rerun {rerun} of {reruns}, {delay:.1} ns ({:.1} %): found {found}, false \
+                 alarms {false_alarms}, {left:.0} s left",
+                self.task,
+                share * 100.0
+            );
+        }
+        Ok(Row {
+            cell: self.task.to_string(),
+            reruns,
+            pairs,
+            delay_ns: median(&delays).unwrap_or(f64::NAN),
+            share: median(&shares).unwrap_or(f64::NAN),
+            found,
+            false_alarms,
+        })
+    }
+
+    /// So many times, in random order: the cell twice, and once with the delay.
+    fn pairs(&mut self, count: usize, delay: f64) -> io::Result<Pairs> {
+        let mut pairs = Pairs::default();
+        for _ in 0..count {
+            let mut order = [0, 1, 2];
+            order.shuffle(&mut self.random);
+            let mut figures = [0.0; 3];
+            for arm in order {
+                figures[arm] = self.figure(if arm == 2 { delay } else { 0.0 })?;
+            }
+            let [base, equal, delayed] = figures;
+            pairs.equal.push((equal / base).ln());
+            pairs.delayed.push((delayed / base).ln());
+            pairs.figures.push(base);
+        }
+        Ok(pairs)
+    }
+
+    fn figure(&self, ns: f64) -> io::Result<f64> {
+        let figures = self.arm.planted(Plant { ns }).figures(&self.task, self.stop);
+        let figures =
+            figures.map_err(|without| io::Error::other(format!("{}: {without:?}", self.task)))?;
+        let metric = &figures[0].metric;
+        standing(&figures, metric).ok_or_else(|| io::Error::other("no figure"))
+    }
+}
