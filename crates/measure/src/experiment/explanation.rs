@@ -99,6 +99,47 @@ pub fn text(experiment: &dyn Experiment) -> String {
     out
 }
 
-/// Of an experiment that nobody has explained yet.
-pub(super) const NOT_YET: Explanation =
-    Explanation { about: &[], steps: &[], timing: "", found: "", reading: "", calls: &[] };
+#[cfg(test)]
+mod tests {
+    /// Whether a line of the system calls is about a variant: by its name, or for all or the rest.
+    fn covers(variants: &str, name: &str) -> bool {
+        ["all", "others"].contains(&variants) || variants.split(", ").any(|one| one == name)
+    }
+
+    #[test]
+    fn every_experiment_is_explained_from_the_start_to_the_last_call() {
+        for experiment in crate::experiment::all() {
+            let (name, explained) = (experiment.name(), experiment.explanation());
+            assert!(!explained.about.is_empty() && explained.steps.len() >= 2, "{name}");
+            let texts = [explained.timing, explained.reading].into_iter();
+            let texts = texts.chain(explained.about.iter().copied());
+            for text in texts.chain(explained.steps.iter().copied()) {
+                assert!(
+                    text.len() > 20 && text.ends_with(['.', '?']),
+                    "{name}: no sentence: {text}"
+                );
+            }
+            for variant in experiment.variants() {
+                let told = explained.calls.iter().any(|(of, _)| covers(of, variant.name));
+                assert!(told, "{name}: which system calls does {} make?", variant.name);
+            }
+            assert!(explained.calls.iter().all(|(_, calls)| !calls.is_empty()), "{name}");
+        }
+    }
+
+    /// What a source found is said where a figure of it stands beside ours.
+    #[test]
+    fn a_published_figure_is_explained() {
+        for experiment in crate::experiment::all() {
+            let published = experiment.variants().iter().any(|variant| {
+                let params = crate::experiment::Params::new();
+                let metrics = ["one_way", "check"];
+                let of = |metric: &&str| {
+                    crate::published::published(experiment.name(), variant.name, metric, &params)
+                };
+                metrics.iter().any(|metric| !of(metric).is_empty())
+            });
+            assert!(!published || !experiment.explanation().found.is_empty());
+        }
+    }
+}

@@ -36,9 +36,7 @@ pub trait Experiment: Sync {
     /// The page of the report that it belongs to.
     fn topic(&self) -> Topic;
     /// What it is, for somebody who meets the topic for the first time.
-    fn explanation(&self) -> &'static Explanation {
-        &explanation::NOT_YET
-    }
+    fn explanation(&self) -> &'static Explanation;
     /// The ways in which it is measured.
     fn variants(&self) -> &'static [Variant];
     /// What `variant` is asked on this machine in a run of this size: one parameter set a cell. A

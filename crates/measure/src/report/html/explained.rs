@@ -7,15 +7,13 @@ use maud::{Markup, html};
 use crate::experiment::Experiment;
 use crate::experiment::explanation::Explanation;
 
-/// The explanation of an experiment; nothing where nobody has written one.
+/// The explanation of an experiment.
 pub(super) fn folded(experiment: &dyn Experiment) -> Markup {
     let explained = experiment.explanation();
     html! {
-        @if !explained.about.is_empty() {
-            details.explained {
-                summary { "What " (experiment.name()) " is, and how it is measured" }
-                (told(experiment, explained))
-            }
+        details.explained {
+            summary { "What " (experiment.name()) " is, and how it is measured" }
+            (told(experiment, explained))
         }
     }
 }
