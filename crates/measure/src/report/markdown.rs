@@ -1,7 +1,7 @@
 //! A run as Markdown: [`markdown`], for a README, a commit message or an issue.
 //!
-//! The verdict first, what to choose and what survives, then a table for each experiment. It holds what [`super::text`] has, no
-//! charts.
+//! The verdict first, what to choose and what survives, then a table for each experiment. It holds
+//! what [`super::text`] has, no charts.
 
 use std::fmt::Write;
 

@@ -72,7 +72,7 @@ pub(super) const EXPLANATION: Explanation = Explanation {
         ),
         (
             "crossbeam",
-            "sched_yield a few times; futex(FUTEX_WAIT) and futex(FUTEX_WAKE) where that was in vain",
+            "sched_yield a few times; futex(FUTEX_WAIT), futex(FUTEX_WAKE) where that was in vain",
         ),
         (
             "mailbox-sleep",

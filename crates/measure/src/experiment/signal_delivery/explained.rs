@@ -32,9 +32,9 @@ pub(super) const EXPLANATION: Explanation = Explanation {
              child's last stamp; `child_after_by` and `parent_after_by` say by how much. Two \
              counters may differ: the band of their offset is measured and noted, and shares are \
              to be read with it. A tie counts for the child.",
-    found: "Source 000, on an Ubuntu machine with Skylake processors, a million signals: in 80 % of them \
-            the child lasts longer than the return of `kill`, by 40 cycles on average, by nearly \
-            1,200 at most; the same with SIGKILL.",
+    found: "Source 000, on an Ubuntu machine with Skylake processors, a million signals: in 80 % \
+            of them the child lasts longer than the return of `kill`, by 40 cycles on average, by \
+            nearly 1,200 at most; the same with SIGKILL.",
     reading: "A share near one half or below does not contradict the source: it depends on how \
               long the way out of `kill` is, and how an interrupt reaches another processor, which \
               a hypervisor makes slower. What it shows is that the order is not fixed. A \

@@ -48,9 +48,9 @@ impl Axis {
         Some(Self { unit: unit.into(), low, high, logarithmic })
     }
 
-    /// An axis of a curve: logarithmic where `figures` span more than two decades, otherwise linear,
-    /// and then from zero where `from_zero` says so. On a logarithmic one a zero stands at the left
-    /// edge.
+    /// An axis of a curve: logarithmic where `figures` span more than two decades, otherwise
+    /// linear, and then from zero where `from_zero` says so. On a logarithmic one a zero stands at
+    /// the left edge.
     pub(super) fn along(
         unit: &str,
         figures: impl Iterator<Item = f64>,

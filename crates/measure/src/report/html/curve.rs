@@ -1,8 +1,8 @@
 //! Which cells make a curve: [`curves`], found by their parameters alone.
 //!
 //! Any metric whose cells differ by a number (pairs, processes, bytes, a pause) is one: that
-//! parameter goes along, a variant is a line. What else the cells differ by is never mixed: it makes
-//! a curve of its own. Neighbour: [`super::plot`] draws them.
+//! parameter goes along, a variant is a line. What else the cells differ by is never mixed: it
+//! makes a curve of its own. Neighbour: [`super::plot`] draws them.
 
 use std::collections::BTreeMap;
 

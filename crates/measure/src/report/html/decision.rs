@@ -1,5 +1,5 @@
-//! What to choose, as tables: [`table`] of decisions with the figures behind them, and [`survivors`],
-//! what a kill does to each mechanism.
+//! What to choose, as tables: [`table`] of decisions with the figures behind them, and
+//! [`survivors`], what a kill does to each mechanism.
 
 use maud::{Markup, html};
 

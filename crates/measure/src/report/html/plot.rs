@@ -54,7 +54,9 @@ pub(super) fn plot(title: &str, unit: &str, experiment: &str, curve: &Curve<'_>)
                 }
                 (levels_below(&along, &levels))
             }
-            p.axis-title.below { (paper.map_or_else(|| along_in_words(curve), |p| p.along.to_owned())) }
+            p.axis-title.below {
+                (paper.map_or_else(|| along_in_words(curve), |p| p.along.to_owned()))
+            }
             (caption(curve, &along, &up))
             @if let Some(paper) = paper { (shape(paper)) }
         }

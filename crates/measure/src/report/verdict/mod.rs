@@ -3,8 +3,8 @@
 //! Each [`Sentence`] carries its figures with their intervals; what was not measured is left out,
 //! never guessed. Which mechanisms block, and which checks need no system call, is a property of
 //! the mechanism and stands here; which of them wins is found in the run. Beside the sentences:
-//! [`decisions`], questions with the figures behind each answer, and [`mechanisms`], what a kill does
-//! to each. Neighbours: [`super::markdown`] and [`super::html`] print them.
+//! [`decisions`], questions with the figures behind each answer, and [`mechanisms`], what a kill
+//! does to each. Neighbours: [`super::markdown`] and [`super::html`] print them.
 
 mod answer;
 mod decide;

@@ -67,7 +67,8 @@ fn figures(browser: &mut Chromium, selector: &str) -> Vec<f64> {
 /// The middles of a curve's marks on the screen, with the figures that they stand for.
 fn places(browser: &mut Chromium, section: &str) -> Vec<(f64, f64, f64)> {
     let found = browser.js(&format!(
-        "[...document.querySelectorAll('[aria-labelledby={section}] .curve .point .mark path')].map(path => {{
+        "[...document.querySelectorAll(
+            '[aria-labelledby={section}] .curve .point .mark path')].map(path => {{
             const box = path.getBoundingClientRect();
             return [box.left + box.width / 2, box.top + box.height / 2, +path.parentNode.dataset.v];
         }})"
@@ -139,9 +140,8 @@ fn the_pointer_and_the_keys_show_exact_figures_and_zoom() {
     assert!(tip.contains(&exact) && tip.contains("linux"), "{tip}, expected {exact}");
 
     // A drag takes a range.
-    let area = browser.js(
-        "(box => [box.left, box.top, box.width])(figure.querySelector('.plot').getBoundingClientRect())",
-    );
+    let area = browser.js("(box => [box.left, box.top, box.width])(
+            figure.querySelector('.plot').getBoundingClientRect())");
     let area: Vec<f64> = (0..3).map(|at| area[at].as_f64().unwrap()).collect();
     let (left, right) = (area[0] + area[2] * 0.02, area[0] + area[2] * 0.5);
     browser.mouse("mousePressed", left, area[1] + 40.0);
@@ -172,10 +172,9 @@ fn the_pointer_and_the_keys_show_exact_figures_and_zoom() {
     assert_eq!(browser.text("document.querySelector('#tip').textContent"), tip);
 
     // Bars, and the shapes of samples.
-    browser.js(
-        "window.bars = document.querySelector('[aria-labelledby=experiment-liveness-check] figure.chart');
-         bars.scrollIntoView({block: 'center'}); bars.focus(); 0",
-    );
+    browser.js("window.bars = document.querySelector(
+             '[aria-labelledby=experiment-liveness-check] figure.chart');
+         bars.scrollIntoView({block: 'center'}); bars.focus(); 0");
     browser.key("ArrowRight");
     browser.until("document.querySelector('#tip').textContent.length > 0");
     let tip = browser.text("document.querySelector('#tip').textContent");
