@@ -100,6 +100,7 @@ fn sweep_folder(folder: &Path, start: &str) {
 }
 
 /// Removes everything in `folder` that starts with `start`.
+#[cfg(feature = "peers")]
 pub(crate) fn remove_all(folder: &Path, start: &str) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         if entry.file_name().to_str().is_some_and(|name| name.starts_with(start)) {

@@ -13,7 +13,6 @@ pub(crate) mod docker;
 #[cfg(feature = "peers")]
 pub(crate) mod iceoryx;
 pub(crate) mod image;
-#[cfg(feature = "peers")]
 pub(crate) mod leftovers;
 pub(crate) mod mailbox;
 pub(crate) mod monitor;
@@ -27,7 +26,6 @@ pub(crate) mod zeromq;
 
 /// Removes what killed processes left in the file system and in an engine.
 pub(crate) fn sweep() {
-    #[cfg(feature = "peers")]
     leftovers::sweep();
     docker::sweep();
 }

@@ -108,12 +108,6 @@ fn measure(variant: &str, threads: usize, time: Duration) -> Result<Observed> {
     match variant {
         "glibc" => measure_heap::<Glibc>(threads, time),
         "glibc-one-arena" => measure_heap::<OneArena>(threads, time),
-        other => peers(other, threads, time),
-    }
-}
-
-fn peers(variant: &str, threads: usize, time: Duration) -> Result<Observed> {
-    match variant {
         #[cfg(feature = "allocators")]
         "mimalloc" => measure_heap::<heap::Mimalloc>(threads, time),
         #[cfg(feature = "allocators")]
