@@ -57,6 +57,30 @@ fn inherit(mailbox: &mut Mailbox, sender: &mut Sender) -> Vec<Vec<u8>> {
     got
 }
 
+/// The first look for a successor comes with the notice of the end, however short a time ago the
+/// sender looked whether its first reader, which had not answered yet, still owned the path.
+#[test]
+fn the_first_look_for_a_successor_does_not_wait() {
+    for round in 0..20 {
+        let place = place();
+        let path = place.path.clone();
+        let reader = fork(move || {
+            let _mailbox = Mailbox::bind(&path).expect("binds");
+            loop {
+                thread::park();
+            }
+        });
+        let mut sender = connect(&waiting(), &place.path);
+        sender.send(b"unread").expect("kept for whoever reads");
+        sender.service().expect("waits");
+        kill(reader);
+        let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+        sender.service().expect("hands over");
+        let message = mailbox.recv_timeout(AMPLE);
+        assert_eq!(message.as_deref().ok(), Some(&b"unread"[..]), "round {round}");
+    }
+}
+
 /// The reader forked a worker, then called `exec`. The worker's copy of the listener still accepts,
 /// and the pidfd does not fire: the lane was handed to nobody, and the owner that came later, whose
 /// socket the path led to, never got it.

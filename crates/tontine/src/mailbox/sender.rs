@@ -42,6 +42,8 @@ pub struct Sender {
     pub(super) kept: Vec<OwnedFd>,
     /// When a successor was last looked for.
     pub(super) looked: Option<Instant>,
+    /// When it was last looked whether somebody else owns the path that nobody answers.
+    pub(super) looked_elsewhere: Option<Instant>,
     /// Since when this has failed for lack of something.
     pub(super) short_since: Option<Instant>,
     /// Which of the lane's `HELLO`s counts; 0 is the one that began it.
@@ -125,6 +127,7 @@ impl Sender {
             life,
             kept: vec![descriptor],
             looked: None,
+            looked_elsewhere: None,
             short_since: None,
             handover: 0,
             leads_to: None,

@@ -179,15 +179,14 @@ impl Sender {
         let now = Instant::now();
         if !self.options.on_death.waits()
             || self.unreadable
-            || self.looked.is_some_and(|looked| now - looked < BETWEEN_LOOKS)
+            || self.looked_elsewhere.is_some_and(|looked| now - looked < BETWEEN_LOOKS)
         {
             return;
         }
-        self.looked = Some(now);
+        self.looked_elsewhere = Some(now);
         let leads_to = self.address.as_ref().and_then(Address::leads_to);
         if leads_to.is_some() && leads_to != self.leads_to && self.withdraw() {
             self.ended = Some(Error::OwnerDied { peer: self.connection.peer() });
-            self.looked = None;
         }
     }
 
