@@ -112,10 +112,10 @@ fn render(ledger: &Ledger) -> String {
     let heads: Vec<&str> = SIZES.iter().map(|(_, name, _)| *name).collect();
     let mut page = format!(
         "# Seconds\n\nWhat each experiment takes in a run of everything, on two processors of a \
-         virtual machine: all its\ninvocations together, in seconds. Written by `cargo xtask ledger \
-         RESULTS` from a run's own record, and\nchecked against another run by `cargo xtask ledger \
-         --check RESULTS`. A `--full` run is not listed: it says\nin advance how long it will take \
-         on the machine at hand.\n\n| experiment | {} |\n| --- |{}\n",
+         virtual machine: all its\ninvocations together, in seconds. Written by `cargo xtask \
+         ledger RESULTS` from a run's own record, and\nchecked against another run by `cargo \
+         xtask ledger --check RESULTS`. A `--full` run is not listed: it says\nin advance how \
+         long it will take on the machine at hand.\n\n| experiment | {} |\n| --- |{}\n",
         heads.join(" | "),
         " --: |".repeat(SIZES.len())
     );

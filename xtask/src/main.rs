@@ -49,7 +49,8 @@ enum Chore {
         #[arg(long, default_value_t = 50)]
         comparisons: usize,
     },
-    /// Compare round trips, checks, signals and new processes with plain C programs that do the same
+    /// Compare round trips, checks, signals and new processes with plain C programs that do the
+    /// same
     Twins {
         /// Only rows whose names hold one of these
         only: Vec<String>,

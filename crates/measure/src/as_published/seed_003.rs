@@ -87,7 +87,8 @@ fn counters(increments: u64, out: &mut dyn Write) -> Result<()> {
     let shared = AtomicU64::new(0);
     let count = || {
         for _ in 0..increments {
-            // As `x++` is compiled: a load, an addition, a store, with nothing to hold them together.
+            // As `x++` is compiled: a load, an addition, a store, with nothing to hold them
+            // together.
             shared.store(shared.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
             OWN.set(std::hint::black_box(OWN.get()) + 1);
         }

@@ -24,14 +24,15 @@ pub enum Direction {
 const TIMES: [&str; 9] = ["ns", "µs", "us", "ms", "s", "cycles", "ns/op", "µs/op", "s/iteration"];
 
 /// Metrics that describe and judge nothing, whatever their unit: which of two came first and by how
-/// much, how often a lock was taken too early.
-const NEUTRAL: [&str; 6] = [
+/// much, how often a lock was taken too early, how many signals were merged.
+const NEUTRAL: [&str; 7] = [
     "parent_after",
     "parent_after_by",
     "parent_after_by_cycles",
     "child_after_by",
     "child_after_by_cycles",
     "skipped",
+    "sent_per_signal",
 ];
 
 /// Shares and counts of what should not happen.

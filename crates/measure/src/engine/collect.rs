@@ -310,8 +310,9 @@ fn few(invocations: usize) -> Option<String> {
             // All lie on one side of the middle with probability 2 · ½ⁿ.
             let held = 100.0 * (1.0 - 0.5_f64.powi(invocations as i32 - 1));
             Some(format!(
-                "few invocations: {invocations}; mean with Student's interval, which takes them as \
-                 normally distributed (from the smallest to the largest: {held:.0} % for the median)"
+                "few invocations: {invocations}; mean with Student's interval, which takes them \
+                 as normally distributed (from the smallest to the largest: {held:.0} % for the \
+                 median)"
             ))
         }
         _ => None,

@@ -2,9 +2,10 @@
 //!
 //! [`plan::Plan`] is what was asked for: tasks, size, order. [`run`] goes through it block by
 //! block; a block is every task once, in random order, so that a machine that drifts spoils all
-//! cells alike. A task whose invocations take seconds has fewer, spread evenly over the blocks. Each invocation is a new process ([`launch`]) that receives a task, runs it
-//! ([`invoked`]) and replies with summaries. [`collect`] turns the replies into cells. [`stop`]
-//! lets Ctrl-C end it all cleanly.
+//! cells alike. A task whose invocations take seconds has fewer, spread evenly over the blocks.
+//! Each invocation is a new process ([`launch`]) that receives a task, runs it ([`invoked`]) and
+//! replies with summaries. [`collect`] turns the replies into cells. [`stop`] lets Ctrl-C end it
+//! all cleanly.
 //!
 //! Before a run, [`pilot`] makes a few small invocations; from them [`estimate`] tells how long the
 //! run will take and [`repetitions`] how often to repeat.

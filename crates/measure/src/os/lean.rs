@@ -2,8 +2,8 @@
 //!
 //! What a fork costs grows with the number of mappings and of pages that the parent has written.
 //! This executable is large and brings libraries along (libzmq's C++, above all), which no child of
-//! a measurement of forks uses. Users compare with a small program; so the libraries are kept out of
-//! children, and the pages of our own that the dynamic linker has written and then closed for
+//! a measurement of forks uses. Users compare with a small program; so the libraries are kept out
+//! of children, and the pages of our own that the dynamic linker has written and then closed for
 //! writing become a shared mapping of the same bytes, which a fork does not copy.
 //!
 //! Best effort: what the system refuses stays as it was. The C library, the dynamic linker, stacks
@@ -121,8 +121,8 @@ fn share(range: Range) {
     if rustix::io::write(&file, bytes) != Ok(length) {
         return;
     }
-    // SAFETY: the range is a whole mapping that nobody writes to (the dynamic linker has closed it);
-    // what replaces it, in one step, holds the same bytes and may be read as it may.
+    // SAFETY: the range is a whole mapping that nobody writes to (the dynamic linker has closed
+    // it); what replaces it, in one step, holds the same bytes and may be read as it may.
     let _ = unsafe {
         mmap(
             range.from as *mut c_void,

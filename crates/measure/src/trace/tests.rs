@@ -1,3 +1,7 @@
+//! The tracer on calls whose names, arguments and children are known beforehand.
+
+#![allow(unsafe_code, reason = "system calls to be seen")]
+
 use super::*;
 use crate::trouble::Trouble;
 
@@ -79,7 +83,6 @@ fn a_fork_asks_for_its_signal_and_the_signal_says_who_exited() {
 fn calls_are_named_with_arguments_and_results_and_nothing_is_added() {
     let asked = || {
         // SAFETY: neither touches memory; the second number is no system call.
-        #[allow(unsafe_code, reason = "system calls to be seen")]
         unsafe {
             libc::syscall(libc::SYS_kill, libc::getpid(), 0);
             libc::syscall(4000, 1_u64, 2_u64, 3_u64, 4_u64, 5_u64, 6_u64);

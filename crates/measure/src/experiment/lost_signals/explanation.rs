@@ -38,9 +38,9 @@ pub(super) const EXPLANATION: Explanation = Explanation {
          thread-directed: the same, and tgkill names the four threads in turn.",
     ],
     timing: "Nothing is timed; events are counted. Sender and receiver are pinned to the \
-             processors of the placement, except the four threads, which run where the kernel puts them. No \
-             count rests on a deadline: a thread that neither answers nor sleeps for five seconds \
-             fails the row.",
+             processors of the placement, except the four threads, which run where the kernel \
+             puts them. No count rests on a deadline: a thread that neither answers nor sleeps \
+             for five seconds fails the row.",
     found: "The source (003) says of its first program, a handler and a loop over pause, that a \
             signal can be missed where the thread has unblocked it and does not pause yet, and \
             advises sigsuspend; it shows sigwait as the cleaner way. It quotes the manual: of \
@@ -50,15 +50,15 @@ pub(super) const EXPLANATION: Explanation = Explanation {
               missed: share of wake-ups (acknowledged) or of bursts after which the thread slept \
               although a signal had come since its last look; only handler-pause can miss any. \
               Acknowledged, a lost signal is a missed wake-up. In bursts almost all loss is \
-              merging: merged is the share that reached nobody because the same signal was pending \
-              already. lost beyond merged are handler runs that the loop did not tell apart: the \
-              handler ran twice before the loop looked once. A share of 0 of handler-pause as it \
-              is does not say that the program is right, only that the gap, some tens of nanoseconds, \
-              was not hit: the signal takes longer to arrive than the thread to reach pause. \
-              main_thread: share of signals that the main thread took; same_thread: share taken by \
-              the thread that took the one before; own_thread: share taken by the thread that \
-              tgkill named. Linux tries the main thread first, whoever else is running; POSIX \
-              promises none of it.",
+              merging: merged is the share that reached nobody because the same signal was \
+              pending already. lost beyond merged are handler runs that the loop did not tell \
+              apart: the handler ran twice before the loop looked once. A share of 0 of \
+              handler-pause as it is does not say that the program is right, only that the gap, \
+              some tens of nanoseconds, was not hit: the signal takes longer to arrive than the \
+              thread to reach pause. main_thread: share of signals that the main thread took; \
+              same_thread: share taken by the thread that took the one before; own_thread: share \
+              taken by the thread that tgkill named. Linux tries the main thread first, whoever \
+              else is running; POSIX promises none of it.",
     calls: &[
         ("handler-pause", "none timed; per signal kill, pause, rt_sigreturn, write, read"),
         (

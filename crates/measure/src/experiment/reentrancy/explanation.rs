@@ -27,15 +27,16 @@ pub(super) const EXPLANATION: Explanation = Explanation {
          they should be. For stdio each prints numbered lines of seven calls of fputs into one \
          file; afterwards the parent looks for each line.",
         "From a handler: a child repeats one operation; the parent sends it SIGUSR1 after pauses \
-         of random length, up to 4 µs after the end of the handler before. The handler does the same \
-         operation once more: another text, a line of its own, or taking the lock and comparing \
-         two words that belong together. Half of the child's time passes between the change of \
-         the first word and that of the second.",
+         of random length, up to 4 µs after the end of the handler before. The handler does the \
+         same operation once more: another text, a line of its own, or taking the lock and \
+         comparing two words that belong together. Half of the child's time passes between the \
+         change of the first word and that of the second.",
         "An operation that a handler interrupted is checked: were the words right, does the line \
          stand whole in the file? With the locks it is the handler that checks.",
         "A handler that has begun and has been asleep at every look for a millisecond is counted \
-         as deadlocked; the child is killed and a new one takes its place. All that is undefined or \
-         may hang happens in such children; the parent reads their counters and nothing else.",
+         as deadlocked; the child is killed and a new one takes its place. All that is undefined \
+         or may hang happens in such children; the parent reads their counters and nothing \
+         else.",
         "Last, the price of an operation that nobody disturbs is taken, a hundred at a time, in \
          the presence of a sleeping second thread: in a process of one thread the C library leaves \
          locks out.",
@@ -43,7 +44,8 @@ pub(super) const EXPLANATION: Explanation = Explanation {
     timing: "Only operation is timed: fenced stamps around a hundred operations, divided by a \
              hundred. For strtok an operation is a text of eight words copied, taken apart and \
              compared; for stdio a line of seven fputs to /dev/null; for the locks a change of \
-             both words without work between, with its lock and, masked, its two changes of the mask.",
+             both words without work between, with its lock and, masked, its two changes of the \
+             mask.",
     found: "The source (003) names strtok and strtok_r as a function that is not reentrant and its \
             reentrant version; says that stdio is thread-safe by a recursive lock, which flockfile \
             exposes, and for that reason does not deadlock in a handler, but is not \

@@ -79,5 +79,11 @@ pub(super) const EXPLANATION: Explanation = Explanation {
             "sendto on the doorbell where the reader sleeps; membarrier, epoll_pwait and recvfrom \
              in the reader that goes to sleep and wakes",
         ),
+        (
+            "container-tcp, container-netns",
+            "write to send, read to wait, on a TCP socket; each packet crosses two veth pairs and \
+             a bridge in the same call. To set it up, container-tcp talks to the engine through \
+             its client; container-netns calls unshare, and sends netlink messages",
+        ),
     ],
 };

@@ -57,11 +57,11 @@ pub(super) const EXPLANATION: Explanation = Explanation {
     calls: &[
         (
             "pty",
-            "of the session: setsid, ioctl(TIOCSCTTY), then some hundreds of processes an iteration \
-             with clone or vfork, execve, mmap, openat, read, write, pipe2, dup2, fcntl, wait4, \
-             kill, rt_sigaction, exit_group, and for files newfstatat, mkdir, link, symlink, \
-             rename, unlink, chmod, getdents64; of the measuring process: poll and read of the \
-             pty's master side",
+            "of the session: setsid, ioctl(TIOCSCTTY), then some hundreds of processes an \
+             iteration with clone or vfork, execve, mmap, openat, read, write, pipe2, dup2, \
+             fcntl, wait4, kill, rt_sigaction, exit_group, and for files newfstatat, mkdir, link, \
+             symlink, rename, unlink, chmod, getdents64; of the measuring process: poll and read \
+             of the pty's master side",
         ),
         (
             "login",

@@ -1,7 +1,7 @@
 //! `sessions`: how long a user's commands take while other users are at work: [`Sessions`].
 //!
-//! [`script`] is what a pseudo-user does, [`terminal`] a session on a pseudo-terminal, [`login`] one
-//! through a real remote login, in a [`house`] of its own. What it does not do: wait between
+//! [`script`] is what a pseudo-user does, [`terminal`] a session on a pseudo-terminal, [`login`]
+//! one through a real remote login, in a [`house`] of its own. What it does not do: wait between
 //! commands, as people do.
 
 mod explained;

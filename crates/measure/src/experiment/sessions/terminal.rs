@@ -90,6 +90,11 @@ fn lead(parent: Pid) -> io::Result<()> {
     if getppid() != Some(parent) {
         return Err(Errno::SRCH.into());
     }
+    // Ignored signals stay so through exec, and under `nohup` a hang-up would end nobody.
+    // SAFETY: sets a disposition of this process; no handler is involved.
+    if unsafe { libc::signal(libc::SIGHUP, libc::SIG_DFL) } == libc::SIG_ERR {
+        return Err(io::Error::last_os_error());
+    }
     setsid()?;
     ioctl_tiocsctty(stdin())?;
     Ok(())

@@ -4,10 +4,10 @@ use crate::experiment::explanation::Explanation;
 
 pub(super) const EXPLANATION: Explanation = Explanation {
     about: &[
-        "A signal is a small notice from the kernel, or from another process, that carries only its \
-         number: SIGUSR1, SIGINT, SIGKILL. A process can name a function, the handler, that runs \
-         when a certain signal comes, wherever the process is at that moment. It can also block a \
-         signal: it then stays pending until it is unblocked.",
+        "A signal is a small notice from the kernel, or from another process, that carries only \
+         its number: SIGUSR1, SIGINT, SIGKILL. A process can name a function, the handler, that \
+         runs when a certain signal comes, wherever the process is at that moment. It can also \
+         block a signal: it then stays pending until it is unblocked.",
         "Standard signals do not queue. The kernel keeps one bit for each: a second SIGUSR1 that \
          comes while the first is still pending is merged with it and never seen. So somebody who \
          sends in a loop sends more than the other side receives, and the honest count is that of \
@@ -36,11 +36,12 @@ pub(super) const EXPLANATION: Explanation = Explanation {
         "Rounds are repeated, each with fresh processes, until ten receivers have been timed, but \
          none begins after 200 ms; before them is a short round that is not counted.",
     ],
-    timing: "The receiver reads the clock before its first sigsuspend and after the one that brought \
-             the 1,000th signal. 1,000 divided by that time is one sample of `received`; the mean \
-             over all receivers stands for the invocation. Making, pinning and ending the processes \
-             is not in it. `sent_per_signal` is the sender's count of successful calls, read by the \
-             receiver at that last moment, divided by 1,000: 1.0 means that nothing was merged.",
+    timing: "The receiver reads the clock before its first sigsuspend and after the one that \
+             brought the 1,000th signal. 1,000 divided by that time is one sample of `received`; \
+             the mean over all receivers stands for the invocation. Making, pinning and ending \
+             the processes is not in it. `sent_per_signal` is the sender's count of successful \
+             calls, read by the receiver at that last moment, divided by 1,000: 1.0 means that \
+             nothing was merged.",
     found: "Source 001 ran this on an Encore Multimax with ten processors (NS32332, about 1.5 MIPS \
             each), under OSF/1 before and after its signal code was made parallel, and drew the \
             result as curves without numbers. Before, throughput per process fell as one divided \
@@ -48,13 +49,13 @@ pub(super) const EXPLANATION: Explanation = Explanation {
             five pairs, which is ten processes on ten processors, and fell beyond.",
     reading: "Higher is better. As long as there are two processors for each pair, a kernel that \
               scales keeps the curve level; beyond, processes take turns, which is another regime \
-              and is noted beside the figure. On one core the figure is mostly the switching between \
-              the two; across cores the receiver often is still awake when the next signal comes, \
-              or has to be woken by an interrupt, which is dear in a virtual machine. Many signals \
-              sent for each received mean that the sender is faster than the receiver, not that \
-              any figure is better. It does not say how long a single signal takes: see \
-              signal-delivery. A plain C program that does the same is timed beside one pair by \
-              `cargo xtask twins`.",
+              and is noted beside the figure. On one core the figure is mostly the switching \
+              between the two; across cores the receiver often is still awake when the next \
+              signal comes, or has to be woken by an interrupt, which is dear in a virtual \
+              machine. Many signals sent for each received mean that the sender is faster than \
+              the receiver, not that any figure is better. It does not say how long a single \
+              signal takes: see signal-delivery. A plain C program that does the same is timed \
+              beside one pair by `cargo xtask twins`.",
     calls: &[(
         "linux",
         "In the receiver 1,000 times rt_sigsuspend, each ended by one run of the handler, which \

@@ -35,19 +35,19 @@ pub(super) const EXPLANATION: Explanation = Explanation {
          not the start of some program: /bin/true takes several times as long, nearly all of it \
          in the dynamic linker.",
     ],
-    timing: "The clock is read before the process is made and after waitpid has returned its status: \
-             each sample is one process, made, ended and reaped. The median stands for the \
-             invocation.",
+    timing: "The clock is read before the process is made and after waitpid has returned its \
+             status: each sample is one process, made, ended and reaped. The median stands for \
+             the invocation.",
     found: "",
-    reading: "Lower is better. fork and clone3 grow with the memory that the parent has touched; vfork \
-              and posix-spawn hardly do. The parent is a small process here, so the distance \
-              between them is the smallest that there is (see thread-vs-process for a large one). \
-              On one core nothing has to be woken elsewhere; unpinned, the child may run beside \
-              the parent, or its processor may have to be woken first, which is dear in a virtual \
-              machine. posix-spawn does more than the others, an exec: compare it with fork and an \
-              exec, not with fork alone. In glibc its child asks for the action of each of 64 \
-              signals and resets most of them, over a hundred calls before the exec. Plain C programs that do the same are timed beside by \
-              `cargo xtask twins`.",
+    reading: "Lower is better. fork and clone3 grow with the memory that the parent has touched; \
+              vfork and posix-spawn hardly do. The parent is a small process here, so the \
+              distance between them is the smallest that there is (see thread-vs-process for a \
+              large one). On one core nothing has to be woken elsewhere; unpinned, the child may \
+              run beside the parent, or its processor may have to be woken first, which is dear \
+              in a virtual machine. posix-spawn does more than the others, an exec: compare it \
+              with fork and an exec, not with fork alone. In glibc its child asks for the action \
+              of each of 64 signals and resets most of them, over a hundred calls before the \
+              exec. Plain C programs that do the same are timed beside by `cargo xtask twins`.",
     calls: &[
         (
             "fork",

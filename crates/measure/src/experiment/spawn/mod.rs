@@ -103,11 +103,11 @@ const VARIANTS: &[Variant] = &[
     },
     Variant {
         name: "posix-spawn",
-        summary: "posix_spawn of an executable of under 200 bytes, in memory, that only exits; waitpid",
+        summary: "posix_spawn of a program of under 200 bytes, in memory, that only exits; waitpid",
     },
     Variant {
         name: "clone3",
-        summary: "bare clone3 with no flag and SIGCHLD, a fork without the C library; _exit; waitpid",
+        summary: "bare clone3, no flag and SIGCHLD: a fork without the C library; _exit; waitpid",
     },
 ];
 

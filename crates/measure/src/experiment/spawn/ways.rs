@@ -79,9 +79,9 @@ fn vfork(stack: &Stack) -> io::Result<libc::pid_t> {
         exit_at_once(0)
     }
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
-    // SAFETY: the stack is as long as the range, aligned to 16 bytes, used by nobody else: CLONE_VFORK
-    // keeps this thread, the only one with the handle, until the child has ended. The child runs
-    // only `ends`, which touches no memory but that stack.
+    // SAFETY: the stack is as long as the range, aligned to 16 bytes, used by nobody else:
+    // CLONE_VFORK keeps this thread, the only one with the handle, until the child has ended. The
+    // child runs only `ends`, which touches no memory but that stack.
     let pid = unsafe {
         let top = stack.0.as_ptr_range().end.cast_mut().cast::<c_void>();
         libc::clone(ends, top, flags, std::ptr::null_mut())

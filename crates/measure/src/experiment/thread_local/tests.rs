@@ -1,3 +1,5 @@
+//! Every variant at a few thousand increments: what it counts, and what may get lost.
+
 use super::*;
 use crate::observe::Statistic;
 

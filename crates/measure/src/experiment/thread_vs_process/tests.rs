@@ -1,3 +1,5 @@
+//! Every way to make a thread or a process, a few times; what its trace shows.
+
 use super::*;
 use crate::mechanism::peer::in_a_process_of_its_own;
 

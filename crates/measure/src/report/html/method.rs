@@ -56,15 +56,12 @@ fn median() -> Markup {
         }
         p {
             "and " var { "k" } " is the largest for which this is at least 95 %. Six invocations "
-            "give "
-            "their "
-            "smallest and largest (96.9 %), ten the second and ninth (97.9 %), twenty the sixth "
-            "and "
-            "fifteenth (95.9 %). p99 is treated in the same way: it is the median of the "
-            "invocations' 99th "
-            "percentiles, which is not the 99th percentile of all samples. Where an invocation takes "
-            "seconds there are fewer than six, of which no two hold the middle so often: their row "
-            "shows the mean with the interval below, and says so."
+            "give their smallest and largest (96.9 %), ten the second and ninth (97.9 %), twenty "
+            "the sixth and fifteenth (95.9 %). p99 is treated in the same way: it is the median "
+            "of the invocations' 99th percentiles, which is not the 99th percentile of all "
+            "samples. Where an invocation takes seconds there are fewer than six, of which no two "
+            "hold the middle so often: their row shows the mean with the interval below, and "
+            "says so."
         }
     }
 }
