@@ -114,9 +114,9 @@ mod tests {
     use crate::stats::shift::shift;
     use crate::stats::simulate::{Model, Source};
 
-    const RUNS: usize = 200;
-    /// Of 200 at 95 %: 190, with a deviation of 3.1.
-    const ENOUGH: usize = 182;
+    const RUNS: usize = 1000;
+    /// Of 1,000 at 95 %: 950, with a deviation of 6.9.
+    const ENOUGH: usize = 933;
 
     /// Log ratios of the medians of two fresh invocations each.
     fn pairs(source: &mut Source, model: Model, count: usize, lift: f64) -> Vec<f64> {
@@ -182,7 +182,7 @@ mod tests {
             }
             assert!(held >= ENOUGH, "{model:?}, {rows} rows: held {held} of {RUNS}");
             assert!(found >= ENOUGH, "{model:?}, {rows} rows: found {found} of {RUNS}");
-            let most = if rows == 1 { 19 } else { 5 };
+            let most = if rows == 1 { 67 } else { 12 };
             assert!(false_alarms <= most, "{model:?}, {rows} rows: {false_alarms} of {RUNS}");
         }
     }
