@@ -35,7 +35,7 @@ impl Size {
 
     /// Round trips timed in one invocation, where the other end is woken.
     pub fn blocking_rounds(self) -> usize {
-        self.pick(5_000, 20_000, 1_000_000)
+        self.pick(5_000, 15_000, 1_000_000)
     }
 
     /// Round trips timed in one invocation between containers: fewer, since starting these takes
@@ -54,24 +54,24 @@ impl Size {
         self.pick(1_000_000, 10_000_000, 10_000_000)
     }
 
-    /// Signal deliveries in one invocation. A full cell has a million of them in all.
+    /// Signal deliveries in one invocation. A full cell has a million of them in all, as source 000.
     pub fn deliveries(self) -> usize {
-        self.pick(300, 3_000, 1_000_000 / 20)
+        self.pick(100, 1_000, 1_000_000 / 20)
     }
 
     /// Milliseconds for which messages stream in one invocation.
     pub fn streaming_ms(self) -> usize {
-        self.pick(40, 100, 1_000)
+        self.pick(40, 50, 1_000)
     }
 
     /// Random kills in one invocation of one mechanism.
     pub fn kills(self) -> usize {
-        self.pick(20, 50, 200)
+        self.pick(20, 30, 200)
     }
 
     /// Deaths that are waited for in one invocation.
     pub fn deaths(self) -> usize {
-        self.pick(30, 100, 1_000)
+        self.pick(30, 50, 1_000)
     }
 
     /// Increments that each thread makes in one invocation.

@@ -1,8 +1,8 @@
 //! Which way is worse: [`direction`].
 //!
 //! The only place that knows. Times are worse when longer and rates when smaller; a share needs its
-//! name, because a share of messages lost and one of signals seen go opposite ways. What is not
-//! known is neutral, and a comparison says so.
+//! name, because messages lost are harm and signals merged are not. What is not known is neutral,
+//! and a comparison says so.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,11 +21,12 @@ pub enum Direction {
 }
 
 /// Units of time, whatever is timed.
-const TIMES: [&str; 9] = ["ns", "µs", "us", "ms", "s", "cycles", "ns/op", "µs/op", "s/iteration"];
+const TIMES: [&str; 5] = ["ns", "µs", "ms", "s", "cycles"];
 
 /// Metrics that describe and judge nothing, whatever their unit: which of two came first and by how
-/// much, how often a lock was taken too early, how many signals were merged.
-const NEUTRAL: [&str; 7] = [
+/// much, how often a lock was taken too early, how many signals were merged, and which thread got
+/// them.
+const NEUTRAL: [&str; 11] = [
     "parent_after",
     "parent_after_by",
     "parent_after_by_cycles",
@@ -33,29 +34,15 @@ const NEUTRAL: [&str; 7] = [
     "child_after_by_cycles",
     "skipped",
     "sent_per_signal",
+    "merged",
+    "main_thread",
+    "same_thread",
+    "own_thread",
 ];
 
-/// Shares and counts of what should not happen.
-const HARM: [&str; 12] = [
-    "wedged",
-    "torn",
-    "lost",
-    "lost_with_sender",
-    "corrupted",
-    "deadlocked",
-    "missed",
-    "missed_wake_ups",
-    "increments_lost",
-    "failed",
-    "late",
-    "duplicated",
-];
-
-/// Shares and counts of what should.
-const GOOD: [&str; 4] = ["seen", "delivered", "received", "noticed"];
-
-/// Units of a share or a count.
-const COUNTS: [&str; 5] = ["share", "%", "count", "increments", "signals"];
+/// Shares of what should not happen.
+const HARM: [&str; 7] =
+    ["wedged", "torn", "lost", "lost_with_sender", "corrupted", "deadlocked", "missed"];
 
 /// Which way a figure of this metric and unit gets worse.
 pub fn direction(metric: &str, unit: &str) -> Direction {
@@ -65,10 +52,8 @@ pub fn direction(metric: &str, unit: &str) -> Direction {
         Direction::More
     } else if unit.ends_with("/s") {
         Direction::Less
-    } else if COUNTS.contains(&unit) && HARM.contains(&metric) {
+    } else if HARM.contains(&metric) {
         Direction::More
-    } else if COUNTS.contains(&unit) && GOOD.contains(&metric) {
-        Direction::Less
     } else {
         Direction::Unknown
     }
@@ -86,10 +71,10 @@ mod tests {
             ("send", "cycles", Direction::More),
             ("rate", "messages/s", Direction::Less),
             ("bandwidth", "bytes/s", Direction::Less),
-            ("handled", "signals/s", Direction::Less),
+            ("received", "signals/s", Direction::Less),
             ("forked", "forks/s", Direction::Less),
             ("wedged", "share", Direction::More),
-            ("seen", "share", Direction::Less),
+            ("own_thread", "share", Direction::Neutral),
             ("parent_after", "share", Direction::Neutral),
             ("child_after_by", "ns", Direction::Neutral),
             ("skipped", "rounds/round", Direction::Neutral),

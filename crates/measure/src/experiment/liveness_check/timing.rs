@@ -47,7 +47,7 @@ impl Batch {
     fn of(size: Size, checks: usize) -> Self {
         let budget = match size {
             Size::Quick => Duration::from_millis(150),
-            Size::Default => Duration::from_millis(600),
+            Size::Default => Duration::from_millis(350),
             Size::Full => Duration::from_secs(15),
         };
         Self { checks: checks as u64, samples: size.checks() / checks, budget }

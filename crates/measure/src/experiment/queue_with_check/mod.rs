@@ -55,7 +55,7 @@ impl Plan {
     fn of(size: Size, variant: &str) -> Self {
         let (batches, budget_ms) = match size {
             Size::Quick => (30, 200),
-            Size::Default => (100, 800),
+            Size::Default => (50, 400),
             Size::Full => (500, 10_000),
         };
         let slow = ways::find(variant).is_none_or(|way| way.enters_kernel);

@@ -57,9 +57,9 @@ pub(super) fn section(results: &Results, name: &str) -> Markup {
 }
 
 fn of_metric(results: &Results, metric: &str, cells: &[&Cell]) -> Markup {
-    let title = title(metric);
     let unit = cells.first().map_or("", |cell| cell.unit.as_str());
     let experiment = cells.first().map_or("", |cell| cell.experiment.as_str());
+    let title = title(experiment, metric);
     let groups = by_params(cells);
     let curves = curve::curves(cells);
     let bars = chart::chart(title, unit, &groups);
@@ -80,7 +80,12 @@ fn of_metric(results: &Results, metric: &str, cells: &[&Cell]) -> Markup {
 }
 
 /// What a metric is called in words; its own name where it has no other.
-fn title(metric: &str) -> &str {
+fn title<'a>(experiment: &str, metric: &'a str) -> &'a str {
+    match (experiment, metric) {
+        ("lost-signals", "lost") => return "Signals that were never seen",
+        ("thread-local", "lost") => return "Increments that were lost",
+        _ => {}
+    }
     match metric {
         "one_way" => "One-way latency",
         "one_way_alone" => "One-way latency without the idle senders",
@@ -106,6 +111,22 @@ fn title(metric: &str) -> &str {
         "remote_free" => "Time of a block that another thread frees",
         "send" => "Time to send",
         "receive" => "Time to receive",
+        "received" => "Signals a second that one process receives",
+        "sent_per_signal" => "Signals sent for each that is received",
+        "missed" => "Signals that did not wake who waited for them",
+        "merged" => "Signals merged with one that was still pending",
+        "main_thread" => "Signals to the process that the main thread got",
+        "same_thread" => "Signals to the process that the thread of the one before got",
+        "own_thread" => "Signals to a thread that this thread got",
+        "corrupted" => "Operations that came out wrong",
+        "deadlocked" => "Operations that did not end",
+        "operation" => "Time of an operation",
+        "create_join" => "Time to make one and wait for its end",
+        "increment" => "Time of an increment",
+        "build" => "Time of a build",
+        "iteration" => "Time of a session's commands",
+        "forked" => "Forks a second of one process",
+        "spawn" => "Time to make a process, let it end and wait for it",
         other => other,
     }
 }

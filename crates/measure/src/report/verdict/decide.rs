@@ -335,15 +335,13 @@ fn padding(results: &Results) -> Option<Decision> {
     let (near, far) = near_and_far(&alike)?;
     let (near, far) = (alike[near], alike[far]);
     let times = quotient(near, far)?;
-    let answer = match apart(near, far) {
-        Apart::Above if worth(near, far) => Sentence::default()
-            .words("Yes: words ")
-            .words(&format!("{} bytes apart take ", near.params["distance"])),
-        _ => Sentence::default()
-            .words("No: words ")
-            .words(&format!("{} bytes apart take ", near.params["distance"])),
+    let verdict = match apart(near, far) {
+        Apart::Above if worth(near, far) => "Yes",
+        Apart::Unresolved => "Not resolved",
+        _ => "No",
     };
-    let answer = answer
+    let answer = Sentence::default()
+        .words(&format!("{verdict}: words {} bytes apart take ", near.params["distance"]))
         .figure(&times)
         .words(&format!(" of what they take {} bytes apart.", far.params["distance"]));
     Some(decision.resting_on([near, far]).answered(answer))

@@ -99,9 +99,8 @@ pub fn mechanisms(results: &Results) -> Vec<Mechanism<'_>> {
             rows.push(Mechanism { name, one_way: None, fate: fate(results, name) });
         }
     }
-    let upper =
-        |row: &Mechanism<'_>| row.one_way.and_then(|c| c.high.or(c.estimate)).unwrap_or(f64::MAX);
-    rows.sort_by(|a, b| upper(a).total_cmp(&upper(b)));
+    let cost = |row: &Mechanism<'_>| row.one_way.and_then(|c| c.estimate).unwrap_or(f64::MAX);
+    rows.sort_by(|a, b| cost(a).total_cmp(&cost(b)));
     rows
 }
 
