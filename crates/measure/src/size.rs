@@ -54,7 +54,7 @@ impl Size {
         self.pick(1_000_000, 10_000_000, 10_000_000)
     }
 
-    /// Signal deliveries in one invocation. A full cell has a million of them in all, as source 000.
+    /// Signal deliveries in one invocation. A full cell has a million of them, as source 000.
     pub fn deliveries(self) -> usize {
         self.pick(100, 1_000, 1_000_000 / 20)
     }
