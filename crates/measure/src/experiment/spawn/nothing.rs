@@ -75,7 +75,10 @@ impl Nothing {
         if written != image.len() {
             return Err(Trouble::fail(format!("a memfd took {written} of {} bytes", image.len())));
         }
-        let path = CString::new(format!("/proc/self/fd/{}", file.as_raw_fd()))
+        // By our own number: `self` would be each child, of whom the kernel would then have to make
+        // a folder in `/proc`, a tenth of the time that is measured.
+        let ours = std::fs::read_link("/proc/self").setting_up("reading the link /proc/self")?;
+        let path = CString::new(format!("/proc/{}/fd/{}", ours.display(), file.as_raw_fd()))
             .map_err(|_| Trouble::fail("a number without zero bytes"))?;
         Ok(Self { _file: file, path })
     }
