@@ -74,6 +74,11 @@ fn parse(text: &str) -> Ledger {
 /// Where a run and the page disagree.
 fn compare(ledger: &Ledger, column: usize, results: &Results) -> Vec<String> {
     let mut complaints = within(ledger, column);
+    let (_, size, most) = SIZES[column];
+    let all: f64 = results.ledger.values().sum();
+    if all > most {
+        complaints.push(format!("this {size} run took {all:.0} s; promised are {most:.0} s"));
+    }
     for (name, took) in &results.ledger {
         match ledger.get(name).and_then(|seconds| seconds[column]) {
             None => complaints.push(format!(

@@ -121,7 +121,7 @@ pub(crate) struct Measure {
     #[arg(value_parser = clap::value_parser!(u16).range(1..=10_000))]
     pub(crate) invocations: Option<u16>,
 
-    /// Repeat a source's experiment as it was published: 000, 002 or 004.
+    /// Repeat a source's experiments as they were published: 000, 001, 002, 003 or 004.
     #[arg(long, value_name = "SEED")]
     #[arg(conflicts_with_all = ["full", "format", "samples", "order_seed"])]
     pub(crate) as_published: Option<String>,

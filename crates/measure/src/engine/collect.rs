@@ -247,8 +247,13 @@ impl Gathered {
         cell.trimmed_mean = mean::kalibera_jones(&of(|summary| summary.trimmed_mean)).map(estimate);
         // Of a rate the smallest is the worst, not the floor; a share's samples are 0 and 1.
         if !cell.unit.ends_with("/s") && cell.unit != "share" {
-            cell.p99 = order::median_interval(&of(|summary| summary.p99)).map(estimate);
-            cell.p999 = order::median_interval(&of(|summary| summary.p999)).map(estimate);
+            // Of fewer samples these would be the largest one under another name.
+            let enough = |least: usize| invocations.iter().all(|one| one.summary.count >= least);
+            let tail = |least: usize, pick: fn(&Summary) -> f64| {
+                enough(least).then(|| order::median_interval(&of(pick))).flatten().map(estimate)
+            };
+            cell.p99 = tail(100, |summary| summary.p99);
+            cell.p999 = tail(1_000, |summary| summary.p999);
             cell.floor = of(|summary| summary.min).into_iter().reduce(f64::min);
         }
         cell.notes = self.notes_on(&standing, &cell.unit, &invocations);

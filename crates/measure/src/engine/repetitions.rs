@@ -26,10 +26,11 @@ pub const TRIALS: usize = SMALL + LARGE;
 /// An invocation costs at least this to start, however the line falls.
 const LEAST_INVOCATION_SECONDS: f64 = 1e-3;
 
-/// What a pilot advises for a task's first metric.
+/// What a pilot advises for a task's first metric; where an invocation has several points of it,
+/// for the one that asks for most.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Advice {
-    /// What was tried.
+    /// What was tried, with the parameters of the point.
     pub task: Task,
     /// Name of the metric.
     pub metric: String,
@@ -81,11 +82,29 @@ pub fn advise(task: &Task, precision: f64, pilot: Pilot<'_>) -> Result<Advice, W
 }
 
 fn judge(task: &Task, precision: f64, small: &[Trial], large: &[Trial]) -> Option<Advice> {
-    let figure = small.first()?.figures.first()?;
+    let figures = &small.first()?.figures;
+    let points = figures.iter().filter(|figure| figure.metric == figures[0].metric);
+    let cost = |advice: &Advice| advice.seconds.unwrap_or(f64::INFINITY);
+    points
+        .filter_map(|point| judge_at(point, task, precision, small, large))
+        .reduce(|most, next| if cost(&next) > cost(&most) { next } else { most })
+}
+
+fn judge_at(
+    figure: &Figure,
+    task: &Task,
+    precision: f64,
+    small: &[Trial],
+    large: &[Trial],
+) -> Option<Advice> {
+    let of = |trial: &Trial| -> Option<Figure> {
+        let same = |one: &&Figure| one.metric == figure.metric && one.at == figure.at;
+        trial.figures.iter().find(same).cloned()
+    };
     let stretches: Vec<Vec<f64>> =
-        small.iter().filter_map(|trial| Some(trial.figures.first()?.stretches.clone())).collect();
+        small.iter().filter_map(|trial| Some(of(trial)?.stretches)).collect();
     let components = Components::of(&stretches)?;
-    let at_default = operations(large.first()?.figures.first()?);
+    let at_default = operations(&of(large.first()?)?);
     let line = line((operations(figure), middle(small)?), (at_default, middle(large)?));
     let stretch = (operations(figure) / STRETCHES as f64).max(1.0);
     let costs = Costs { iteration: line.iteration * stretch, invocation: line.invocation };
@@ -102,8 +121,9 @@ fn judge(task: &Task, precision: f64, small: &[Trial], large: &[Trial]) -> Optio
             .half_width(operations / stretch, invocations(size))
             .map_or(f64::NAN, |width| width / components.mean.abs())
     };
+    let params = task.params.clone().into_iter().chain(figure.at.clone()).collect();
     Some(Advice {
-        task: task.clone(),
+        task: Task { params, ..task.clone() },
         metric: figure.metric.clone(),
         unit: figure.unit.clone(),
         mean: components.mean,
@@ -183,6 +203,23 @@ mod tests {
         assert_eq!(advice.iterations, 300, "{advice:?}");
         assert!(advice.invocations.is_some_and(|count| (10..20).contains(&count)), "{advice:?}");
         assert!(advice.reached.full < advice.reached.default);
+    }
+
+    #[test]
+    fn of_several_points_the_one_that_asks_for_most_is_named() {
+        let at = |point: &str, level: f64| {
+            let mut trial = trial(0.2, 1_000, level);
+            trial.figures[0].at.insert("pause_us".into(), point.into());
+            trial.figures.remove(0)
+        };
+        let both = |i: i32| Trial {
+            seconds: 0.2,
+            figures: vec![at("1", 100.0 + f64::from(i) / 10.0), at("10", 100.0 + f64::from(i))],
+        };
+        let small: Vec<Trial> = (0..10).map(both).collect();
+        let large = [both(0), both(0)];
+        let advice = judge(&task(), 0.02, &small, &large).expect("enough samples");
+        assert_eq!(advice.task.params.get("pause_us").map(String::as_str), Some("10"));
     }
 
     #[test]

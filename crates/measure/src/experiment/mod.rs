@@ -168,4 +168,21 @@ mod tests {
         };
         assert_eq!(task.to_string(), "throughput/pipe cross-core senders 2");
     }
+
+    /// Scripts read the parameters by these names.
+    #[test]
+    fn every_parameter_is_documented() {
+        let page = include_str!("../../../../docs/results.md");
+        let row = page.lines().find(|line| line.starts_with("| `params` |")).expect("the row");
+        let topology = Topology::of_this_machine();
+        for experiment in all() {
+            for variant in experiment.variants() {
+                let cells = experiment.params(variant.name, &topology, Size::Full);
+                for name in cells.iter().flat_map(Params::keys) {
+                    let (of, tick) = (experiment.name(), format!("`{name}`"));
+                    assert!(row.contains(&tick), "{of}: {name} is missing in docs/results.md");
+                }
+            }
+        }
+    }
 }

@@ -1,8 +1,8 @@
 //! `reentrancy`: what comes of a function that is entered again before it has returned, by another
 //! thread or by a signal handler: [`Reentrancy`].
 //!
-//! [`together`] lets two threads of a child do the same thing at once, [`interrupted`] a child and
-//! its own signal handler. What they do is [`strtok`], printing ([`stdio`]), or changing what a
+//! [`mod@together`] lets two threads of a child do the same thing at once, [`interrupted`] a child
+//! and its own signal handler. What they do is [`strtok`], printing ([`stdio`]), or changing what a
 //! [`lock`] guards. Whatever is undefined or may hang happens in such a child; the price of an
 //! operation is taken beside it, in one thread.
 //!

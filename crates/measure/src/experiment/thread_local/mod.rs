@@ -1,7 +1,7 @@
 //! What it costs to count in memory that threads share, and in memory of their own:
 //! [`ThreadLocal`].
 //!
-//! [`ways`] holds one counter each and the loop that increments it, [`race`] lets one or two
+//! [`ways`] holds one counter each and the loop that increments it, [`mod@race`] lets one or two
 //! threads run that loop at once and counts what is missing afterwards, `explained` is for readers.
 //!
 //! Source: seed 003, whose program increments a global and a `__thread` variable ten million times
