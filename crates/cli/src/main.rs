@@ -10,6 +10,7 @@ mod mail;
 mod measure;
 mod progress;
 mod repetitions;
+mod reproduction;
 mod table;
 
 use std::io::{self, Write};

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tontine_measure::as_published;
 use tontine_measure::engine::launch::Launcher;
 use tontine_measure::engine::pilot::Pilot;
 use tontine_measure::engine::plan::{Plan, select};
@@ -19,12 +18,12 @@ use tontine_measure::size::Size;
 
 use crate::args::{Format, INVOCATION, Measure};
 use crate::progress::Show;
-use crate::{FAILED, Refusal, print, repetitions, stopped_by, table};
+use crate::{FAILED, Refusal, print, repetitions, reproduction, stopped_by, table};
 
 /// Carries out `measure`.
 pub(crate) fn measure(asked: &Measure) -> Result<ExitCode, Refusal> {
     if let Some(seed) = &asked.as_published {
-        return reproduce(seed, asked);
+        return reproduction::reproduce(seed, asked);
     }
     let size = size_of(asked);
     let tasks = select(&asked.names, size, &Topology::of_this_machine()).map_err(Refusal::usage)?;
@@ -93,7 +92,7 @@ fn deadline(size: Size) -> Duration {
 }
 
 /// Says *before* measuring that nothing could be written afterwards.
-fn writable(folder: &Path) -> Result<(), Refusal> {
+pub(crate) fn writable(folder: &Path) -> Result<(), Refusal> {
     write::check_folder(folder).map_err(|error| {
         let folder = folder.display();
         Refusal::failed(format!(
@@ -135,38 +134,4 @@ fn status(results: &Results, stop: &Stop) -> ExitCode {
     }
     let failed = results.cells.iter().any(|cell| cell.status == Status::Failed);
     if failed { ExitCode::from(FAILED) } else { ExitCode::SUCCESS }
-}
-
-/// Repeats a source's experiment. What it prints goes to a file as well, when it is whole.
-fn reproduce(seed: &str, asked: &Measure) -> Result<ExitCode, Refusal> {
-    let known =
-        || as_published::seeds().iter().map(|seed| seed.number).collect::<Vec<_>>().join(", ");
-    let seed = as_published::find(seed).ok_or_else(|| {
-        Refusal::usage(format!("no seed is named '{seed}'; there are {}", known()))
-    })?;
-    writable(&asked.out)?;
-    engine::clean_up();
-    let mut both = Both { text: Vec::new() };
-    seed.reproduce(asked.quick, &mut both).map_err(Refusal::failed)?;
-    let name = format!("as-published-{}.txt", seed.number);
-    let file = write::write_file(&asked.out, &name, &both.text).map_err(Refusal::failed)?;
-    let _ = writeln!(io::stderr(), "wrote {}", file.display());
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Prints, and keeps what was printed.
-struct Both {
-    text: Vec<u8>,
-}
-
-impl io::Write for Both {
-    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-        self.text.extend_from_slice(text);
-        print(text)?;
-        Ok(text.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }

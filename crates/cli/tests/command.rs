@@ -112,6 +112,25 @@ fn an_unwritable_folder_is_said_before_measuring() {
 }
 
 #[test]
+fn a_signal_ends_a_reproduction_and_leaves_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut run = tontine()
+        .args(["measure", "--quick", "--as-published", "001", "--out"])
+        .arg(folder.path())
+        .env("TONTINE_TEST", folder.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("tontine runs");
+    thread::sleep(Duration::from_secs(2));
+    kill_process(Pid::from_child(&run), Signal::INT).expect("it still runs");
+    assert_eq!(run.wait().expect("it ends").code(), Some(130));
+    assert_eq!(leftover_files(), Vec::<String>::new(), "files were left behind");
+    assert_eq!(left_behind(folder.path()), Vec::<String>::new(), "processes were left behind");
+    assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0, "half a file");
+}
+
+#[test]
 fn a_signal_ends_the_run_cleanly_and_keeps_what_was_measured() {
     for (signal, status) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let folder = tempfile::tempdir().expect("a folder");
@@ -139,8 +158,11 @@ fn leftover_files() -> Vec<String> {
     let folders = [std::env::temp_dir(), "/dev/shm".into()];
     let files = folders.iter().flat_map(|folder| fs::read_dir(folder).into_iter().flatten());
     let names = files.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
-    let starts = ["tontine-ice-", "tontine-zmq-", "tontine_ice_"];
-    names.filter(|name| starts.iter().any(|start| name.starts_with(start))).collect()
+    let kinds = ["ice", "zmq", "builds", "sessions"].map(|kind| format!("tontine-{kind}-"));
+    let ours = |name: &String| {
+        name.starts_with("tontine_ice_") || kinds.iter().any(|start| name.starts_with(start))
+    };
+    names.filter(ours).collect()
 }
 
 /// Processes that carry the test's own mark in their environment: none may survive the run.

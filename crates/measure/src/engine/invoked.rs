@@ -16,6 +16,7 @@ use crate::clock::Clock;
 use crate::experiment::{self, Params, Task};
 use crate::machine::stolen_ms;
 use crate::observe::{Observed, PairedRatio, Series, Statistic, Tried};
+use crate::os::deadline;
 use crate::plant::Plant;
 use crate::stats::summary::{Summary, summarise};
 use crate::trouble::Trouble;
@@ -108,6 +109,7 @@ impl Reply {
 /// Where the order cannot be read or the reply not be written.
 pub fn serve() -> io::Result<()> {
     die_with_parent();
+    deadline::begin();
     let mut text = String::new();
     io::stdin().lock().read_to_string(&mut text)?;
     let order: Order = serde_json::from_str(&text)?;

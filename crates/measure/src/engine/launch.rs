@@ -19,6 +19,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, wa
 
 use crate::engine::invoked::{Order, Reply};
 use crate::engine::stop::Stop;
+use crate::os::deadline;
 
 /// The longest sleep between two looks at whether the leader has ended; its end normally wakes us
 /// at once, by closing the pipe.
@@ -74,6 +75,7 @@ impl Launcher {
         let order = serde_json::to_vec(order)?;
         let child = Command::new(&self.program)
             .args(&self.arguments)
+            .env(deadline::NAME, self.deadline.as_millis().to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

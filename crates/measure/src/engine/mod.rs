@@ -29,8 +29,9 @@ use crate::engine::launch::{Ended, Launcher};
 use crate::engine::plan::Plan;
 use crate::engine::stop::Stop;
 use crate::executable::Executable;
-use crate::experiment::{self, Task};
+use crate::experiment::Task;
 use crate::machine::{Machine, advice, card};
+use crate::mechanism;
 use crate::report::schema::{Results, SCHEMA};
 
 /// Blocks in which a task may fail before it is left out of the rest: a mechanism that hangs would
@@ -144,11 +145,10 @@ fn invoke(launcher: &Launcher, order: &Order, stop: &Stop) -> Option<(Reply, Opt
     }
 }
 
-/// Removes what killed invocations left behind, in this run or an earlier one.
+/// Removes what killed invocations left behind, in this run or an earlier one: files, containers.
+/// What belongs to a living process stays.
 pub fn clean_up() {
-    for experiment in experiment::all() {
-        experiment.clean_up();
-    }
+    mechanism::sweep();
 }
 
 /// The doctor's facts, his advice and his card, as they stand in `results.json`.

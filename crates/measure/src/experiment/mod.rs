@@ -68,9 +68,6 @@ pub trait Experiment: Sync {
     fn invocations(&self, _variant: &str, size: Size) -> usize {
         size.invocations()
     }
-    /// Removes what invocations that were killed left in the file system. Called before and after a
-    /// run; what belongs to a living process stays.
-    fn clean_up(&self) {}
     /// Ratios between variants worth printing, as (numerator, denominator) of variant names; they
     /// are taken block by block, between cells that have the same parameters.
     fn ratios(&self) -> Vec<(&'static str, &'static str)> {

@@ -67,7 +67,7 @@ pub(crate) fn maker() -> String {
 }
 
 /// The number of our PID namespace, by which `/proc/self/ns/pid` names it: `pid:[4026531836]`.
-fn namespace() -> Option<u64> {
+pub(crate) fn namespace() -> Option<u64> {
     let link = fs::read_link("/proc/self/ns/pid").ok()?;
     link.to_str()?.strip_prefix("pid:[")?.strip_suffix(']')?.parse().ok()
 }

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::{geteuid, getppid};
 
+use super::leftovers::namespace;
 use crate::trouble::{During, Result};
 
 /// Where marks are: a folder that outlives a reboot, as what they speak of does; otherwise the
@@ -128,12 +129,6 @@ fn runs_our_program(pid: u32) -> bool {
     let file = |path: &str| fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
     let ours = file("/proc/self/exe");
     ours.is_some() && file(&format!("/proc/{pid}/exe")) == ours
-}
-
-/// The number of our PID namespace.
-fn namespace() -> Option<u64> {
-    let link = fs::read_link("/proc/self/ns/pid").ok()?;
-    link.to_str()?.strip_prefix("pid:[")?.strip_suffix(']')?.parse().ok()
 }
 
 /// When a process started, in ticks since boot; none, where it has ended.

@@ -3,10 +3,12 @@
 //! [`shared`] is memory that two processes see, [`child`] a forked process that cannot outlive its
 //! handle, [`pin`] puts a thread on one processor, [`room`] asks whether more fits on the machine,
 //! [`signal`] masks and handles signals, [`state`] tells whether a thread sleeps. [`program`] finds
-//! other programs, [`herd`] runs them and what they start; `lean` makes this process fork as a
-//! small one does; `namespaces` are a container's, `netlink` joins them.
+//! other programs, [`herd`] runs them and what they start; `deadline` knows when we are given up;
+//! `lean` makes this process fork as a small one does; `namespaces` are a container's, `netlink`
+//! joins them.
 
 pub mod child;
+pub(crate) mod deadline;
 pub(crate) mod herd;
 pub(crate) mod lean;
 pub(crate) mod namespaces;

@@ -18,8 +18,7 @@ const SHARE: u64 = 2;
 pub fn for_processes(count: u64, bytes: u64) -> Result<()> {
     let files = Files::of_this_machine();
     let limit = getrlimit(Resource::Nproc).current;
-    // Root's processes are not counted against it.
-    if let (Some(limit), false) = (limit, getuid().is_root()) {
+    if let (Some(limit), false) = (limit, is_exempt(&files)) {
         let running = threads_of_ours(&files);
         if running + count + SPARE > limit {
             return Err(Trouble::skip(format!(
@@ -27,12 +26,15 @@ pub fn for_processes(count: u64, bytes: u64) -> Result<()> {
             )));
         }
     }
-    if let (Some(most), Some(running)) = tasks_of_cgroup(&files)
-        && running + count + SPARE > most
-    {
-        return Err(Trouble::skip(format!(
-            "needs {count} processes; pids.max of the cgroup allows {most}, {running} run already"
-        )));
+    for folder in cgroups(&files) {
+        let number = |name: &str| files.number::<u64>(&format!("{folder}/{name}"));
+        if let (Some(most), Some(running)) = (number("pids.max"), number("pids.current"))
+            && running + count + SPARE > most
+        {
+            return Err(Trouble::skip(format!(
+                "needs {count} processes; {folder}/pids.max allows {most}, {running} run already"
+            )));
+        }
     }
     for_memory(count.saturating_mul(bytes))
 }
@@ -56,33 +58,38 @@ pub fn for_memory(bytes: u64) -> Result<()> {
     Ok(())
 }
 
-/// Bytes that could be had without swapping, within the cgroup's limit.
+/// Bytes that could be had without swapping, within the limits of our cgroup and of those above it.
+/// What a cgroup has of files that nobody has read lately it can give back.
 fn available(files: &Files) -> Option<u64> {
     let text = files.text("proc/meminfo")?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let machine = line.trim().trim_end_matches(" kB").parse::<u64>().ok()? << 10;
-    let within = || {
-        let folder = cgroup(files)?;
+    let left_of = |folder: &String| {
         let most: u64 = files.number(&format!("{folder}/memory.max"))?;
         let used: u64 = files.number(&format!("{folder}/memory.current"))?;
-        Some(most.saturating_sub(used))
+        let facts = files.text(&format!("{folder}/memory.stat")).unwrap_or_default();
+        let idle = facts.lines().find_map(|line| line.strip_prefix("inactive_file "));
+        let idle = idle.and_then(|bytes| bytes.trim().parse().ok()).unwrap_or(0);
+        Some(most.saturating_sub(used.saturating_sub(idle)))
     };
-    Some(within().map_or(machine, |left| left.min(machine)))
+    Some(cgroups(files).iter().filter_map(left_of).fold(machine, u64::min))
 }
 
-/// `pids.max` and `pids.current`, where there is a limit.
-fn tasks_of_cgroup(files: &Files) -> (Option<u64>, Option<u64>) {
-    let Some(folder) = cgroup(files) else {
-        return (None, None);
-    };
-    (files.number(&format!("{folder}/pids.max")), files.number(&format!("{folder}/pids.current")))
+/// Whether RLIMIT_NPROC does not count: for root, but not for one who is root in a namespace of
+/// users only.
+fn is_exempt(files: &Files) -> bool {
+    let whole = |map: String| map.split_whitespace().eq(["0", "0", "4294967295"]);
+    getuid().is_root() && files.text("proc/self/uid_map").is_none_or(whole)
 }
 
-/// The folder of this process's cgroup, version 2.
-fn cgroup(files: &Files) -> Option<String> {
-    let text = files.text("proc/self/cgroup")?;
-    let path = text.lines().find_map(|line| line.strip_prefix("0::"))?;
-    Some(format!("sys/fs/cgroup/{}", path.trim_start_matches('/')))
+/// The folders of this process's cgroup and of those above it, version 2.
+fn cgroups(files: &Files) -> Vec<String> {
+    let text = files.text("proc/self/cgroup").unwrap_or_default();
+    let Some(path) = text.lines().find_map(|line| line.strip_prefix("0::/")) else {
+        return Vec::new();
+    };
+    let above = std::path::Path::new(path).ancestors();
+    above.map(|path| format!("sys/fs/cgroup/{}", path.display())).collect()
 }
 
 /// Threads of this user, as far as `/proc` shows them.
@@ -106,12 +113,28 @@ fn threads_of_ours(files: &Files) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::files::Tree;
 
     #[test]
     fn a_few_fit_and_more_than_there_is_does_not() {
         for_processes(1, 1 << 20).expect("one process");
         let lack = for_memory(u64::MAX).expect_err("nobody has that");
         assert!(lack.why().contains("MiB are free"), "{lack}");
+    }
+
+    #[test]
+    fn the_tightest_limit_of_any_cgroup_above_us_counts() {
+        let tree = Tree::new();
+        let limited = "sys/fs/cgroup/user.slice";
+        tree.write("proc/self/cgroup", "0::/user.slice/session");
+        tree.write("proc/meminfo", "MemAvailable:    8388608 kB");
+        tree.write(&format!("{limited}/session/memory.max"), "max");
+        tree.write(&format!("{limited}/memory.max"), &(2_u64 << 30).to_string());
+        tree.write(&format!("{limited}/memory.current"), &(3_u64 << 29).to_string());
+        assert_eq!(available(&tree.files()), Some(1 << 29));
+        tree.write(&format!("{limited}/memory.stat"), &format!("inactive_file {}", 1_u64 << 29));
+        assert_eq!(available(&tree.files()), Some(1 << 30));
+        assert_eq!(cgroups(&tree.files()).len(), 3);
     }
 
     #[test]

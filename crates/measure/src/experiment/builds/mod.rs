@@ -13,7 +13,7 @@ use super::explanation::{Explanation, Topic};
 use super::levels::{crowd, levels};
 use super::{Experiment, Params, Task, Variant};
 use crate::machine::topology::Topology;
-use crate::mechanism::leftovers::{self, Folder};
+use crate::mechanism::leftovers::Folder;
 use crate::observe::{Observed, Series, Statistic};
 use crate::os::herd::Herd;
 use crate::os::program::file_system;
@@ -76,10 +76,6 @@ impl Experiment for Builds {
             Trouble::fail(format!("expected builds from 1 to {MOST}, found {:?}", task.params))
         })?;
         measure(builds, task.size.patience())
-    }
-
-    fn clean_up(&self) {
-        leftovers::sweep();
     }
 }
 

@@ -107,7 +107,7 @@ fn who_kills_the_invocation_kills_its_builds() {
         let left = entries(place.path());
         // SAFETY: as in `measured_in`.
         unsafe { std::env::set_var("TMPDIR", place.path()) };
-        leftovers::sweep();
+        crate::mechanism::leftovers::sweep();
         match (left, entries(place.path())) {
             (1, 0) => Ok(()),
             other => Err(format!("folders before and after the sweep: {other:?}")),

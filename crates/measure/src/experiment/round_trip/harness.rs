@@ -120,6 +120,10 @@ impl<E: End> End for Slowed<'_, E> {
     fn wait(&mut self) -> Result<()> {
         self.end.wait()
     }
+
+    fn forget(&mut self) -> Result<()> {
+        self.end.forget()
+    }
 }
 
 /// What a run of rounds showed.

@@ -13,7 +13,6 @@ use crate::clock::offset::Band;
 use crate::experiment::explanation::{Explanation, Topic};
 use crate::experiment::{Experiment, Params, Task, Variant};
 use crate::machine::topology::{Placement, Topology};
-use crate::mechanism;
 use crate::observe::{Observed, Series};
 use crate::os::shared::Shared;
 use crate::plant;
@@ -135,10 +134,6 @@ impl Experiment for RoundTrip {
             _ => Trouble::skip(format!("this machine has no placement {name}")),
         })?;
         measure(&task.variant, rounds, task.size.warm_up(rounds), placement, Stamps::Batched)
-    }
-
-    fn clean_up(&self) {
-        mechanism::sweep();
     }
 
     fn ratios(&self) -> Vec<(&'static str, &'static str)> {

@@ -21,7 +21,7 @@ use super::explanation::{Explanation, Topic};
 use super::levels::{crowd, levels};
 use super::{Experiment, Params, Task, Variant};
 use crate::machine::topology::Topology;
-use crate::mechanism::leftovers::{self, Folder};
+use crate::mechanism::leftovers::Folder;
 use crate::observe::{Observed, Series, Statistic};
 use crate::os::program::{file_system, last_words};
 use crate::os::{pin, room};
@@ -84,10 +84,6 @@ impl Experiment for Sessions {
             Trouble::fail(format!("expected sessions from 1 to {MOST}, found {:?}", task.params))
         })?;
         measure(&task.variant, sessions, task.size.iterations(), task.size.patience())
-    }
-
-    fn clean_up(&self) {
-        leftovers::sweep();
     }
 }
 

@@ -45,7 +45,6 @@ use super::explanation::{Explanation, Topic};
 use super::{Experiment, Params, Task, Variant};
 use crate::clock::Clock;
 use crate::machine::topology::Topology;
-use crate::mechanism;
 use crate::observe::{Observed, Series};
 use crate::os::pin;
 use crate::size::Size;
@@ -91,10 +90,6 @@ impl Experiment for Survival {
 
     fn run(&self, task: &Task) -> Result<Observed> {
         measure(&task.variant, task.size.kills(), DEADLINE).map(|fates| observed(&fates))
-    }
-
-    fn clean_up(&self) {
-        mechanism::sweep();
     }
 }
 

@@ -33,7 +33,6 @@ use super::explanation::{Explanation, Topic};
 use super::{Experiment, Params, Task, Variant};
 use crate::clock::Clock;
 use crate::machine::topology::Topology;
-use crate::mechanism;
 use crate::observe::{Observed, Series};
 use crate::os::pin;
 use crate::size::Size;
@@ -109,10 +108,6 @@ impl Experiment for Throughput {
         };
         let budget = Duration::from_millis(self.operations(&task.variant, task.size) as u64);
         measure(&task.variant, number("size")?, number("senders")?, budget)
-    }
-
-    fn clean_up(&self) {
-        mechanism::sweep();
     }
 
     fn ratios(&self) -> Vec<(&'static str, &'static str)> {

@@ -13,7 +13,6 @@ use super::explanation::{Explanation, Topic};
 use super::round_trip::{self, Step};
 use super::{Experiment, Params, Task, Variant};
 use crate::machine::topology::{Placement, Topology};
-use crate::mechanism;
 use crate::observe::{Observed, Series};
 use crate::size::Size;
 use crate::trouble::{Result, Trouble};
@@ -73,10 +72,6 @@ impl Experiment for WakeUp {
             _ => Trouble::skip(format!("this machine has no placement {name}")),
         })?;
         measure(&task.variant, &steps(task.size), WARM_UP, placement)
-    }
-
-    fn clean_up(&self) {
-        mechanism::sweep();
     }
 
     fn ratios(&self) -> Vec<(&'static str, &'static str)> {

@@ -1,0 +1,91 @@
+//! `tontine measure --as-published`: a source's own programs, repeated: [`reproduce`].
+//!
+//! They run in a child, this program called anew, so that a signal ends them wherever they are and
+//! what they had made is removed afterwards: processes end with the child, files and containers are
+//! swept. What it prints goes to a file as well, when it is whole.
+
+use std::io::{self, Write as _};
+use std::process::{Child, Command, ExitCode};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, set_parent_process_death_signal};
+use tontine_measure::as_published::{self, Seed};
+use tontine_measure::engine;
+use tontine_measure::engine::stop::Stop;
+use tontine_measure::report::write;
+
+use crate::args::Measure;
+use crate::measure::writable;
+use crate::{FAILED, Refusal, print, stopped_by};
+
+/// Set for the child: it does the work.
+const CHILD: &str = "TONTINE_REPRODUCES";
+
+/// Repeats the source of that number.
+pub(crate) fn reproduce(seed: &str, asked: &Measure) -> Result<ExitCode, Refusal> {
+    let known =
+        || as_published::seeds().iter().map(|seed| seed.number).collect::<Vec<_>>().join(", ");
+    let seed = as_published::find(seed).ok_or_else(|| {
+        Refusal::usage(format!("no seed is named '{seed}'; there are {}", known()))
+    })?;
+    if std::env::var_os(CHILD).is_some() {
+        return carry_out(seed, asked);
+    }
+    writable(&asked.out)?;
+    engine::clean_up();
+    let stop = Stop::on_signals()?;
+    let mut command = Command::new(std::env::current_exe()?);
+    let mut child = command.args(std::env::args_os().skip(1)).env(CHILD, "1").spawn()?;
+    let ended = wait_for_either(&child, &stop);
+    if stop.requested() || ended.is_err() {
+        let _ = child.kill();
+    }
+    let status = child.wait()?;
+    engine::clean_up();
+    ended?;
+    match (stop.signal(), status.code()) {
+        (Some(signal), _) => Ok(stopped_by(signal)),
+        (None, Some(code)) => Ok(ExitCode::from(u8::try_from(code).unwrap_or(FAILED))),
+        (None, None) => Err(Refusal::failed(format!("source {}: {status}", seed.number))),
+    }
+}
+
+/// Returns when the child has ended, or the wish to stop has come.
+fn wait_for_either(child: &Child, stop: &Stop) -> io::Result<()> {
+    let ended = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
+    let mut waits = [PollFd::new(&ended, PollFlags::IN), PollFd::new(stop, PollFlags::IN)];
+    loop {
+        match poll(&mut waits, None) {
+            Err(Errno::INTR) => {}
+            done => return Ok(done.map(drop)?),
+        }
+    }
+}
+
+fn carry_out(seed: &Seed, asked: &Measure) -> Result<ExitCode, Refusal> {
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(io::Error::from)?;
+    let mut both = Both { text: Vec::new() };
+    seed.reproduce(asked.quick, &mut both).map_err(Refusal::failed)?;
+    let name = format!("as-published-{}.txt", seed.number);
+    let file = write::write_file(&asked.out, &name, &both.text).map_err(Refusal::failed)?;
+    let _ = writeln!(io::stderr(), "wrote {}", file.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints, and keeps what was printed.
+struct Both {
+    text: Vec<u8>,
+}
+
+impl io::Write for Both {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        self.text.extend_from_slice(text);
+        print(text)?;
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
