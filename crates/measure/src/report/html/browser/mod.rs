@@ -64,7 +64,8 @@ fn figures(browser: &mut Chromium, selector: &str) -> Vec<f64> {
     sorted(found.as_array().unwrap().iter().map(|value| value.as_f64().unwrap()).collect())
 }
 
-/// The middles of the marks of the first curve's first line on the screen, with the figures that they stand for.
+/// The middles of the marks of the first curve's first line on the screen, with the figures that
+/// they stand for.
 fn places(browser: &mut Chromium, section: &str) -> Vec<(f64, f64, f64)> {
     let found = browser.js(&format!(
         "[...document.querySelector('[aria-labelledby={section}] .curve')
