@@ -1,8 +1,12 @@
 //! How a number looks: [`Scale`] chooses the unit, [`decimals`] the digits.
 //!
 //! A figure shows as many digits as its interval supports and no more: the last digit printed is
-//! about a tenth of the interval's width. Every form of output takes its numbers from here, so that
-//! the page, the table and the terminal agree to the last digit.
+//! about a tenth of the interval's width. A share that was seen never, or always, shows its count
+//! and what that excludes. No interval is shown to reach below zero where its figure does not: all
+//! that is measured is a time, a rate, a share or a number. Every form of output takes its numbers
+//! from here, so that the page, the table and the terminal agree to the last digit.
+
+use statrs::distribution::{Beta, ContinuousCDF};
 
 use super::schema::{Cell, Estimate, Published, Ratio, Results};
 use crate::experiment::Params;
@@ -12,6 +16,9 @@ pub const NOTHING: &str = "–";
 
 /// Most digits behind a point.
 const MOST_DECIMALS: usize = 3;
+
+/// What a share that was seen never, or always, may be unseen with this probability.
+const UNSEEN: f64 = 0.05;
 
 /// A unit that suits a magnitude: what to multiply by and what to write behind.
 #[derive(Debug, Clone, PartialEq)]
@@ -87,6 +94,7 @@ impl Shown {
     /// A figure in `unit`, with the interval where there is one.
     pub fn new(unit: &str, value: f64, interval: Option<(f64, f64)>) -> Self {
         let scale = Scale::of(unit, value);
+        let interval = interval.map(|(low, high)| (above_zero(value, low), high));
         let digits = scale.decimals(value, interval.map(|(low, high)| high - low));
         let interval = interval.map_or_else(String::new, |(low, high)| {
             scale.join(&format!("{} – {}", scale.number(low, digits), scale.number(high, digits)))
@@ -96,7 +104,38 @@ impl Shown {
 
     /// The estimate of a cell; nothing where it has none.
     pub fn of_cell(cell: &Cell) -> Option<Self> {
-        Some(Self::new(&cell.unit, cell.estimate?, cell.low.zip(cell.high)))
+        Self::shared(cell, false)
+    }
+
+    /// A share, or, with `not`, the rest: the count where (next to) none or all did it. Any other
+    /// cell as it is.
+    fn shared(cell: &Cell, not: bool) -> Option<Self> {
+        let estimate = cell.estimate?;
+        match counted(cell) {
+            Some((did, tries)) if not => Some(Self::of_tries(tries - did, tries)),
+            Some((did, tries)) => Some(Self::of_tries(did, tries)),
+            None if not => {
+                let rest = cell.low.zip(cell.high).map(|(low, high)| (1.0 - high, 1.0 - low));
+                Some(Self::new(&cell.unit, 1.0 - estimate, rest))
+            }
+            None => Some(Self::new(&cell.unit, estimate, cell.low.zip(cell.high))),
+        }
+    }
+
+    /// The share of a cell's tries that did not do it.
+    pub fn of_rest(cell: &Cell) -> Option<Self> {
+        Self::shared(cell, true)
+    }
+
+    /// So many of all tries, with what that leaves possible.
+    fn of_tries(did: usize, tries: usize) -> Self {
+        let bound = if did > tries / 2 {
+            format!("at least {}", tick("share", 1.0 - most(tries - did, tries)))
+        } else {
+            format!("at most {}", tick("share", most(did, tries)))
+        };
+        let value = format!("{} of {}", grouped(did as f64, 0), grouped(tries as f64, 0));
+        Self { value, interval: bound }
     }
 
     /// A figure of [`crate::stats`].
@@ -119,16 +158,55 @@ impl Shown {
     }
 }
 
+/// The lower end of an interval as it is shown: Student's may reach below zero where no figure can.
+fn above_zero(value: f64, low: f64) -> f64 {
+    if value >= 0.0 { low.max(0.0) } else { low }
+}
+
+/// The ends of a cell's interval, as they are shown.
+pub fn ends(cell: &Cell) -> Option<(f64, f64)> {
+    let (low, high) = cell.low.zip(cell.high)?;
+    Some((above_zero(cell.estimate?, low), high))
+}
+
+/// How many tries of a share did it, and how many there were; none where a sample is more than
+/// one try, or where the interval has a width and says more.
+fn counted(cell: &Cell) -> Option<(usize, usize)> {
+    let all = || cell.invocations.iter().map(|one| &one.summary);
+    let tries: usize = all().map(|summary| summary.count).sum();
+    let (low, high) = cell.low.zip(cell.high)?;
+    let at_an_end = low == high && (low == 0.0 || low == 1.0);
+    if cell.unit != "share" || tries == 0 || !at_an_end || all().any(|each| each.batch != 1) {
+        return None;
+    }
+    let did: f64 = all().map(|summary| (summary.mean * summary.count as f64).round()).sum();
+    Some(((did as usize).min(tries), tries))
+}
+
+/// Of what happened in so few of many independent tries: the largest share that goes unseen so far
+/// with a probability of [`UNSEEN`], by the binomial distribution; of none about 3 in `tries`. To
+/// two digits, the last rounded up.
+fn most(did: usize, tries: usize) -> f64 {
+    let exact = match Beta::new(did as f64 + 1.0, tries.saturating_sub(did) as f64) {
+        _ if did == 0 => 1.0 - UNSEEN.powf(1.0 / tries as f64),
+        Ok(beta) => beta.inverse_cdf(1.0 - UNSEEN),
+        Err(_) => 1.0,
+    };
+    // No finer than the digits of a percentage.
+    let step = 10_f64.powf(exact.log10().floor() - 1.0).max(1e-5);
+    ((exact / step).ceil() * step).min(1.0)
+}
+
 /// A single figure in a unit that suits it, to three significant digits.
 pub fn single(unit: &str, value: f64) -> String {
     Shown::new(unit, value, None).value
 }
 
-/// A round figure for an axis: `200 ns`, `0.5 µs`, without idle zeros. A rate keeps only its
-/// prefix, `5 M`, because its unit is too long to stand at each tick.
+/// A round figure for an axis: `200 ns`, `0.5 µs`, without idle zeros. A rate or another quotient
+/// keeps only its prefix, `5 M`, because its unit is too long to stand at each tick.
 pub fn tick(unit: &str, value: f64) -> String {
     let mut scale = Scale::of(unit, value);
-    if unit.ends_with("/s") {
+    if unit.contains('/') {
         scale.suffix = scale.suffix.trim_end_matches(unit).trim_end().into();
     }
     let number = scale.number(value, 3);
@@ -139,28 +217,51 @@ pub fn tick(unit: &str, value: f64) -> String {
     scale.join(short)
 }
 
-/// A quotient: `3.21×`, with its interval.
+/// A quotient: `3.21×`, with its interval. The nearer end decides the digits: far from the other,
+/// `1.7× (1.6× – 104×)` would be `2× (2× – 104×)`.
 pub fn times(value: f64, low: f64, high: f64) -> Shown {
-    let digits = decimals(value, Some(high - low));
+    let plain = decimals(value, Some(high - low));
+    let near = (value - low).min(high - value);
+    let digits = match near.log10() {
+        power if power.is_finite() => {
+            plain.max((-power).ceil().clamp(0.0, MOST_DECIMALS as f64) as usize)
+        }
+        _ => plain,
+    };
+    let scale = Scale { factor: 1.0, suffix: String::new() };
+    let end = |end: f64| {
+        let far = decimals(end, Some(2.0 * (end - value).abs()));
+        scale.number(end, far.min(digits).max(plain))
+    };
     Shown {
-        value: format!("{}×", grouped(value, digits)),
-        interval: format!("{}× – {}×", grouped(low, digits), grouped(high, digits)),
+        value: format!("{}×", scale.number(value, digits)),
+        interval: format!("{}× – {}×", end(low), end(high)),
     }
 }
 
 /// The ratio whose numerator is this cell, under the same parameters.
-///
-/// A ratio names no metric: it belongs to the first that the variant yields.
 pub fn ratio_of<'a>(cell: &Cell, results: &'a Results) -> Option<&'a Ratio> {
+    ratios_of(cell, results).next()
+}
+
+/// The ratio of two cells; none where the run has not paired them.
+pub fn ratio_between<'a>(above: &Cell, below: &Cell, results: &'a Results) -> Option<&'a Ratio> {
+    let alike = (&above.experiment, &above.params, &above.metric)
+        == (&below.experiment, &below.params, &below.metric);
+    let mut ratios = ratios_of(above, results).filter(|_| alike);
+    ratios.find(|ratio| denominator(&ratio.name) == below.variant)
+}
+
+/// A ratio names no metric: it belongs to the first that the variant yields.
+fn ratios_of<'a>(cell: &Cell, results: &'a Results) -> impl Iterator<Item = &'a Ratio> {
     let first = results.cells.iter().find(|other| {
         (&other.experiment, &other.variant, &other.params)
             == (&cell.experiment, &cell.variant, &cell.params)
-    })?;
-    if first.metric != cell.metric {
-        return None;
-    }
-    results.ratios.iter().find(|ratio| {
-        ratio.experiment == cell.experiment
+    });
+    let is_first = first.is_some_and(|first| first.metric == cell.metric);
+    results.ratios.iter().filter(move |ratio| {
+        is_first
+            && ratio.experiment == cell.experiment
             && ratio.params == cell.params
             && numerator(&ratio.name) == cell.variant
     })
@@ -226,6 +327,7 @@ fn grouped(value: f64, decimals: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::fixture;
 
     #[test]
     fn the_interval_decides_how_many_digits_are_shown() {
@@ -244,8 +346,70 @@ mod tests {
         let shown = |low, value, high| Shown::new("ns", value, Some((low, high))).in_line();
         assert_eq!(shown(25.0, 13_100.0, 25_000.0), "13 µs (0.03 – 25 µs)");
         assert_eq!(shown(0.0, 13_100.0, 25_000.0), "13 µs (0 – 25 µs)");
-        assert_eq!(shown(-0.02, 60.0, 99.0), "60 ns (−0.02 – 99 ns)");
         assert_eq!(shown(0.4, 0.4, 60.0), "0.4 ns (0.4 – 60 ns)");
+    }
+
+    /// Student's interval of two builds, `1.2 s (−1.4 – 3.7 s)`, was shown with a negative time.
+    #[test]
+    fn no_time_is_shown_below_zero() {
+        let shown = |low, value, high| Shown::new("s", value, Some((low, high))).in_line();
+        assert_eq!(shown(-1.419, 1.162, 3.742), "1.2 s (0.0 – 3.7 s)");
+        assert_eq!(shown(-0.1, 0.0, 0.2), "0.00 s (0.00 – 0.20 s)");
+        assert_eq!(shown(-0.2, -0.1, 0.2), "−0.10 s (−0.20 – 0.20 s)");
+    }
+
+    /// `0 % (0 – 0 %)` claimed to be sure of what thirty kills cannot tell.
+    #[test]
+    fn a_share_of_none_or_all_shows_its_tries_and_what_they_exclude() {
+        let mut cell = fixture::small().cells.remove(0);
+        let share = |cell: &mut Cell, each: f64, tries: usize| {
+            cell.unit = "share".into();
+            (cell.estimate, cell.low, cell.high) = (Some(each), Some(each), Some(each));
+            for one in &mut cell.invocations {
+                let summary = &mut one.summary;
+                (summary.count, summary.batch, summary.mean) = (tries, 1, each);
+            }
+        };
+        let lines = |cell: &Cell| {
+            let all = [Shown::of_cell(cell).unwrap(), Shown::of_rest(cell).unwrap()];
+            all.map(|shown| shown.in_line())
+        };
+        assert_eq!(cell.invocations.len(), 10);
+        for (each, tries, expected) in [
+            (0.0, 1_000, ["0 of 10,000 (at most 0.03 %)", "10,000 of 10,000 (at least 99.97 %)"]),
+            (1.0, 30, ["300 of 300 (at least 99 %)", "0 of 300 (at most 1 %)"]),
+            (0.0, 1, ["0 of 10 (at most 26 %)", "10 of 10 (at least 74 %)"]),
+        ] {
+            share(&mut cell, each, tries);
+            assert_eq!(lines(&cell), expected);
+        }
+        // One invocation that differs moves no median; it is counted nevertheless.
+        share(&mut cell, 1.0, 30);
+        cell.invocations[0].summary.mean = 29.0 / 30.0;
+        let one_less = ["299 of 300 (at least 98.4 %)", "1 of 300 (at most 1.6 %)"];
+        assert_eq!(lines(&cell), one_less);
+        // A sample that sums up many tries is no try; an interval with a width says more.
+        cell.invocations[0].summary.batch = 20;
+        assert_eq!(lines(&cell)[0], "100 % (100 – 100 %)");
+        share(&mut cell, 0.0, 30);
+        (cell.estimate, cell.high) = (Some(0.1), Some(0.25));
+        assert_eq!(lines(&cell), ["10 % (0 – 25 %)", "90 % (75 – 100 %)"]);
+        for tries in [1, 7, 60, 12_345, 100_000_000] {
+            let (most, exact) = (most(0, tries), 1.0 - UNSEEN.powf(1.0 / tries as f64));
+            assert!(most >= exact && most <= (exact * 1.1).max(2e-5), "{tries}: {most}, {exact}");
+        }
+    }
+
+    /// A pair of which one had two modes was shown as `2× (2× – 104×)`.
+    #[test]
+    fn the_nearer_end_decides_the_digits_of_a_quotient() {
+        let shown = |value, low, high| times(value, low, high).in_line();
+        assert_eq!(shown(1.72, 1.61, 104.2), "1.7× (1.6× – 104×)");
+        assert_eq!(shown(1.593_8, 0.183_4, 4.753_6), "1.6× (0.2× – 4.8×)");
+        assert_eq!(shown(28.2, 27.354, 28.764), "28.2× (27.4× – 28.8×)");
+        assert_eq!(shown(992.0, 810.0, 1_110.0), "992× (810× – 1,110×)");
+        assert_eq!(shown(1.0, 1.0, 40.0), "1× (1× – 40×)");
+        assert_eq!(shown(1.7, 0.03, 104.0), "2× (0.03× – 104×)");
     }
 
     #[test]
@@ -276,6 +440,7 @@ mod tests {
         assert_eq!(tick("share", 0.0), "0 %");
         assert_eq!(tick("messages/s", 12_500_000.0), "12.5 M");
         assert_eq!(tick("bytes/s", 2_000_000_000.0), "2 GB/s");
+        assert_eq!(tick("signals/signal", 20.0), "20");
     }
 
     #[test]

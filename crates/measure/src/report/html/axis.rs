@@ -78,7 +78,7 @@ impl Axis {
         format!("{:e};{:e};{};{}", self.low, self.high, self.kind(), self.unit)
     }
 
-    /// `log scale` or `linear scale`, for a caption.
+    /// `logarithmic` or `linear`, for a caption.
     pub(super) fn kind(&self) -> &'static str {
         if self.logarithmic { "logarithmic" } else { "linear" }
     }

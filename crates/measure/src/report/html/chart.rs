@@ -9,7 +9,7 @@ use maud::{Markup, html};
 
 use super::axis::{Axis, percent};
 use crate::observe::Statistic;
-use crate::report::format::Shown;
+use crate::report::format::{self, Shown};
 use crate::report::schema::{Cell, Invocation, Published};
 
 /// Height of a track, px.
@@ -45,12 +45,13 @@ pub(super) fn chart(title: &str, unit: &str, groups: &[(String, Vec<&Cell>)]) ->
 
 /// The unit, where the ticks leave it out.
 fn unit_in_words(unit: &str) -> String {
-    if unit.ends_with("/s") { format!("{unit}, ") } else { String::new() }
+    if unit.contains('/') { format!("{unit}, ") } else { String::new() }
 }
 
 /// Everything that the axis must hold.
 pub(super) fn figures(cell: &Cell) -> impl Iterator<Item = f64> {
-    let own = [cell.estimate, cell.low, cell.high].into_iter().flatten();
+    let (low, high) = format::ends(cell).unzip();
+    let own = [cell.estimate, low, high].into_iter().flatten();
     let ran = cell.invocations.iter().map(|invocation| figure_of(invocation, cell.statistic));
     let published = cell.published.iter().flat_map(|p| [Some(p.value), p.low, p.high]).flatten();
     own.chain(ran).chain(published)
@@ -65,6 +66,7 @@ pub(super) fn figure_of(invocation: &Invocation, statistic: Statistic) -> f64 {
 
 fn row(cell: &Cell, axis: &Axis) -> Markup {
     let shown = Shown::of_cell(cell);
+    let ends = format::ends(cell);
     html! {
         div.row {
             span.name {
@@ -75,11 +77,11 @@ fn row(cell: &Cell, axis: &Axis) -> Markup {
             }
             svg.track aria-hidden="true" height=(HEIGHT) {
                 (axis.grid())
-                @if let Some(start) = cell.low.or(cell.estimate) {
+                @if let Some(start) = ends.map(|(low, _)| low).or(cell.estimate) {
                     // Leads the eye from the name to the figure.
                     line.leader x1="0" x2=(percent(axis.place(start))) y1=(MIDDLE) y2=(MIDDLE) {}
                 }
-                @if let Some((low, high)) = cell.low.zip(cell.high) {
+                @if let Some((low, high)) = ends {
                     // Never narrower than a hair, or a sharp interval would vanish.
                     @let (left, right) = (axis.place(low), axis.place(high));
                     rect.interval x=(percent(left)) width=(percent((right - left).max(0.15)))

@@ -2,9 +2,11 @@
 //!
 //! Any metric whose cells differ by a number (pairs, processes, bytes, a pause) is one: that
 //! parameter goes along, a variant is a line. What else the cells differ by is never mixed: it
-//! makes a curve of its own. Neighbour: [`super::plot`] draws them.
+//! makes a curve of its own. Only a placement may follow the level, as one pair runs cross-core
+//! and more pairs are spread; same-core then stands aside, as a line of its own. Neighbour:
+//! [`super::plot`] draws them.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use crate::experiment::Params;
 use crate::report::format;
@@ -12,6 +14,10 @@ use crate::report::schema::Cell;
 
 /// So many levels make a curve of a parameter that is not the one with most.
 const WORTH_A_SECOND_CURVE: usize = 3;
+/// The parameter that says where the ends run.
+const PLACEMENT: &str = "placement";
+/// Both ends on one processor: no level of a curve whose other ends lie apart.
+const ASIDE: &str = "same-core";
 
 /// Cells over one parameter.
 pub(super) struct Curve<'a> {
@@ -29,10 +35,19 @@ pub(super) struct Curve<'a> {
 pub(super) struct Line<'a> {
     /// The variant.
     pub(super) name: &'a str,
+    /// Its ends share a processor, other than those of the line that it stands beside.
+    pub(super) aside: bool,
     /// Its number among the metric's variants: it looks the same on all curves.
     pub(super) at: usize,
     /// Level and cell, in the order of the levels.
     pub(super) points: Vec<(f64, &'a Cell)>,
+}
+
+impl Line<'_> {
+    /// What the line is called beside the others.
+    pub(super) fn label(&self) -> String {
+        if self.aside { format!("{}, {ASIDE}", self.name) } else { self.name.into() }
+    }
 }
 
 impl Curve<'_> {
@@ -72,37 +87,29 @@ pub(super) fn curves<'a>(cells: &[&'a Cell]) -> Vec<Curve<'a>> {
 }
 
 /// How many different numbers a parameter takes; none where it is not a number in all cells that
-/// have it, or counts in several units.
+/// have it.
 fn levels(cells: &[&Cell], name: &str) -> Option<usize> {
     let values = cells.iter().filter_map(|cell| cell.params.get(name));
-    let read: Option<Vec<(f64, &str)>> = values.map(|value| number(name, value)).collect();
+    let read: Option<Vec<f64>> = values.map(|value| number(name, value)).collect();
     let mut read = read?;
-    read.sort_by(|a, b| a.0.total_cmp(&b.0));
-    read.dedup_by(|a, b| a.0 == b.0);
-    read.windows(2).all(|pair| pair[0].1 == pair[1].1).then_some(read.len())
+    read.sort_by(f64::total_cmp);
+    read.dedup();
+    Some(read.len())
 }
 
 /// The curves over `name`: one, or as many as the other parameters make.
 fn over<'a>(cells: &[&'a Cell], name: &str) -> Vec<Curve<'a>> {
-    let mut unit = "";
-    let mut points: Vec<(f64, &Cell)> = Vec::new();
-    for cell in cells {
-        if let Some((level, of)) = cell.params.get(name).and_then(|value| number(name, value)) {
-            unit = of;
-            points.push((level, cell));
-        }
-    }
-    // A parameter that follows the level, as a placement may, parts nothing.
-    let mut seen: BTreeMap<(&str, u64), usize> = BTreeMap::new();
-    for (level, cell) in &points {
-        *seen.entry((&cell.variant, level.to_bits())).or_default() += 1;
-    }
-    let parted = seen.values().any(|count| *count > 1);
-    let rest = |cell: &Cell| {
+    let points: Vec<(f64, &Cell)> = cells
+        .iter()
+        .filter_map(|cell| Some((number(name, cell.params.get(name)?)?, *cell)))
+        .collect();
+    let rest = |cell: &Cell, left_out: &str| {
         let mut rest: Params = cell.params.clone();
-        rest.remove(name);
+        rest.retain(|param, _| param != name && param != left_out);
         format::params(&rest)
     };
+    let follows = placement_follows(&points, &rest);
+    let parted = twice(points.iter().copied(), |_| String::new());
     let mut variants: Vec<&str> = Vec::new();
     for cell in cells {
         if !variants.contains(&cell.variant.as_str()) {
@@ -111,18 +118,25 @@ fn over<'a>(cells: &[&'a Cell], name: &str) -> Vec<Curve<'a>> {
     }
     let mut curves: Vec<Curve<'a>> = Vec::new();
     for (level, cell) in points {
-        let common = if parted { rest(cell) } else { String::new() };
+        // A parameter that follows the level parts nothing.
+        let common = match (parted, follows) {
+            (false, _) => String::new(),
+            (true, true) => rest(cell, PLACEMENT),
+            (true, false) => rest(cell, ""),
+        };
+        let aside = parted && follows && is_aside(cell);
         let at = curves.iter().position(|curve| curve.common == common).unwrap_or_else(|| {
-            let (param, unit) = (name.to_owned(), unit.to_owned());
+            let (param, unit) = (name.to_owned(), unit(name).to_owned());
             curves.push(Curve { param, unit, common, lines: Vec::new() });
             curves.len() - 1
         });
         let lines = &mut curves[at].lines;
-        match lines.iter_mut().find(|line| line.name == cell.variant) {
+        match lines.iter_mut().find(|line| line.name == cell.variant && line.aside == aside) {
             Some(line) => line.points.push((level, cell)),
             None => {
                 let number = variants.iter().position(|name| *name == cell.variant).unwrap_or(0);
-                lines.push(Line { name: &cell.variant, at: number, points: vec![(level, cell)] });
+                let at = number + if aside { variants.len() } else { 0 };
+                lines.push(Line { name: &cell.variant, aside, at, points: vec![(level, cell)] });
             }
         }
     }
@@ -133,21 +147,39 @@ fn over<'a>(cells: &[&'a Cell], name: &str) -> Vec<Curve<'a>> {
     curves
 }
 
-/// A parameter's value as a number with its unit: `64`, `8 B`, `10 ms` (10,000,000 ns).
-fn number(name: &str, value: &str) -> Option<(f64, &'static str)> {
-    let end = value.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(value.len());
-    let figure: f64 = value[..end].parse().ok().filter(|figure: &f64| figure.is_finite())?;
-    match value[end..].trim() {
-        "" if name.ends_with("_ns") => Some((figure, "ns")),
-        "" if name.ends_with("_us") => Some((figure * 1e3, "ns")),
-        "" => Some((figure, "")),
-        "ns" => Some((figure, "ns")),
-        "us" | "µs" => Some((figure * 1e3, "ns")),
-        "ms" => Some((figure * 1e6, "ns")),
-        "s" => Some((figure * 1e9, "ns")),
-        "B" | "bytes" => Some((figure, "")),
-        _ => None,
-    }
+/// Whether each level has one placement of its own, apart from the cells that stand aside.
+fn placement_follows(points: &[(f64, &Cell)], rest: &impl Fn(&Cell, &str) -> String) -> bool {
+    let usual = || points.iter().copied().filter(|(_, cell)| !is_aside(cell));
+    let mut placements: Vec<&str> =
+        usual().filter_map(|(_, cell)| cell.params.get(PLACEMENT).map(String::as_str)).collect();
+    placements.sort_unstable();
+    placements.dedup();
+    placements.len() > 1 && !twice(usual(), |cell| rest(cell, PLACEMENT))
+}
+
+/// Whether a variant has two cells at one level that `apart` does not tell apart.
+fn twice<'a>(
+    points: impl Iterator<Item = (f64, &'a Cell)>,
+    apart: impl Fn(&Cell) -> String,
+) -> bool {
+    let mut seen = BTreeSet::new();
+    let mut points = points;
+    points.any(|(level, cell)| !seen.insert((&cell.variant, level.to_bits(), apart(cell))))
+}
+
+fn is_aside(cell: &Cell) -> bool {
+    cell.params.get(PLACEMENT).is_some_and(|placement| placement == ASIDE)
+}
+
+/// A parameter's value as a number, a time in nanoseconds.
+fn number(name: &str, value: &str) -> Option<f64> {
+    let figure: f64 = value.parse().ok().filter(|figure: &f64| figure.is_finite())?;
+    Some(if name.ends_with("_us") { figure * 1e3 } else { figure })
+}
+
+/// The unit of what [`number`] reads; empty for mere numbers.
+fn unit(name: &str) -> &'static str {
+    if name.ends_with("_us") { "ns" } else { "" }
 }
 
 #[cfg(test)]
@@ -189,11 +221,50 @@ mod tests {
         assert_eq!((found.len(), found[0].levels()), (1, vec![1.0, 10.0]));
     }
 
+    /// One pair runs cross-core and same-core, more pairs are spread: the paper's figure was drawn
+    /// without its first point.
     #[test]
-    fn pauses_are_read_with_their_units_and_words_are_no_numbers() {
-        assert_eq!(number("pause", "10 ms"), Some((1e7, "ns")));
-        assert_eq!(number("pause", "1µs"), Some((1e3, "ns")));
-        assert_eq!(number("placement", "2-core"), None);
+    fn the_curve_of_pairs_begins_with_one_pair_and_same_core_stands_aside() {
+        let cells = [
+            with("linux", &[("pairs", "1"), ("placement", "cross-core")]),
+            with("linux", &[("pairs", "1"), ("placement", "same-core")]),
+            with("linux", &[("pairs", "2"), ("placement", "spread")]),
+            with("linux", &[("pairs", "4"), ("placement", "spread")]),
+        ];
+        let found = curves(&cells.iter().collect::<Vec<_>>());
+        assert_eq!((found.len(), found[0].common.as_str()), (1, ""));
+        let lines: Vec<(String, usize, Vec<f64>)> = found[0]
+            .lines
+            .iter()
+            .map(|line| (line.label(), line.at, line.points.iter().map(|(x, _)| *x).collect()))
+            .collect();
+        let expected =
+            [("linux".into(), 0, vec![1.0, 2.0, 4.0]), ("linux, same-core".into(), 1, vec![1.0])];
+        assert_eq!(lines, expected);
+        assert_eq!(found[0].lines[0].points[0].1.params["placement"], "cross-core");
+    }
+
+    #[test]
+    fn two_placements_of_all_levels_are_two_curves() {
+        let cells = [
+            with("pipe", &[("size", "8"), ("placement", "cross-core")]),
+            with("pipe", &[("size", "8"), ("placement", "same-core")]),
+            with("pipe", &[("size", "64"), ("placement", "cross-core")]),
+            with("pipe", &[("size", "64"), ("placement", "same-core")]),
+        ];
+        let found = curves(&cells.iter().collect::<Vec<_>>());
+        let common: Vec<&str> = found.iter().map(|curve| curve.common.as_str()).collect();
+        assert_eq!(common, ["placement cross-core", "placement same-core"]);
+        assert!(found.iter().all(|curve| curve.lines.iter().all(|line| !line.aside)));
+    }
+
+    #[test]
+    fn a_pause_is_a_time_and_words_are_no_numbers() {
+        assert_eq!((number("pause_us", "10000"), unit("pause_us")), (Some(1e7), "ns"));
+        assert_eq!((number("pairs", "10"), unit("pairs")), (Some(10.0), ""));
+        for (name, word) in [("placement", "2-core"), ("parent", "1 MiB"), ("window", "as it is")] {
+            assert_eq!(number(name, word), None);
+        }
         let lone = [with("pipe", &[("placement", "same-core")])];
         assert!(curves(&lone.iter().collect::<Vec<_>>()).is_empty());
     }

@@ -61,7 +61,15 @@ fn median() -> Markup {
             "of the invocations' 99th percentiles, which is not the 99th percentile of all "
             "samples. Where an invocation takes seconds there are fewer than six, of which no two "
             "hold the middle so often: their row shows the mean with the interval below, and "
-            "says so."
+            "says so; where that interval reaches below zero, it is shown from zero, because no "
+            "time is negative."
+        }
+        p {
+            "Where all invocations but one or two counted no try of a share, or every try, the row "
+            "shows the count and what it leaves possible: none of " var { "n" } " tries excludes, "
+            "at 95 %, every share above 1 − 0.05" sup { "1 ∕ " var { "n" } } ", about 3 ∕ "
+            var { "n" } "; of a few the binomial distribution says as much. "
+            "That takes the tries as independent of each other."
         }
     }
 }

@@ -323,6 +323,20 @@ mod tests {
     }
 
     #[test]
+    fn a_figure_of_the_paper_is_the_one_metric_that_it_shows() {
+        let page = rendered(&fixture::run());
+        for figure in 1..=4 {
+            assert_eq!(page.matches(&format!("Figure {figure}: ")).count(), 1, "{figure}");
+        }
+        let (_, after) = page.split_once("Figure 1: ").unwrap();
+        let (curve, _) = after.split_once("</figure>").unwrap();
+        assert!(curve.contains("linux: at 1 ") && curve.contains("linux, same-core: at 1 "));
+        let (_, sent) = page.split_once("received <code>sent_per_signal</code></h4>").unwrap();
+        let (curve, _) = sent.split_once("</figure>").unwrap();
+        assert!(!curve.contains("In the paper") && !curve.contains("per second"), "{curve}");
+    }
+
+    #[test]
     fn hostile_strings_stay_text() {
         let mut results = fixture::run();
         let hostile = "\"><script>alert(1)</script>";

@@ -7,6 +7,8 @@
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Paper {
     experiment: &'static str,
+    /// The metric that it shows: others of the experiment are no figure of the source.
+    metric: &'static str,
     /// Its number and its caption.
     pub(super) caption: &'static str,
     /// What goes along.
@@ -17,14 +19,15 @@ pub(super) struct Paper {
     pub(super) shape: &'static str,
 }
 
-/// The figure that an experiment repeats; none where its source has none.
-pub(super) fn drawn(experiment: &str) -> Option<&'static Paper> {
-    PAPERS.iter().find(|paper| paper.experiment == experiment)
+/// The figure that a metric of an experiment repeats; none where its source has none.
+pub(super) fn drawn(experiment: &str, metric: &str) -> Option<&'static Paper> {
+    PAPERS.iter().find(|paper| paper.experiment == experiment && paper.metric == metric)
 }
 
 const PAPERS: &[Paper] = &[
     Paper {
         experiment: "signal-throughput",
+        metric: "received",
         caption: "Figure 1: signal deliveries per process per second",
         along: "pairs of processes, one sending, one receiving",
         up: "signals per process per second",
@@ -35,6 +38,7 @@ const PAPERS: &[Paper] = &[
     },
     Paper {
         experiment: "fork-throughput",
+        metric: "forked",
         caption: "Figure 2: forks completed per process per second",
         along: "processes that fork at once, 50 forks each",
         up: "forks per process per second",
@@ -45,6 +49,7 @@ const PAPERS: &[Paper] = &[
     },
     Paper {
         experiment: "builds",
+        metric: "build",
         caption: "Figure 3: elapsed time for multiple builds",
         along: "builds at once, each of about 10,000 lines of C",
         up: "elapsed seconds per build",
@@ -54,6 +59,7 @@ const PAPERS: &[Paper] = &[
     },
     Paper {
         experiment: "sessions",
+        metric: "iteration",
         caption: "Figure 4: elapsed time for multiple pseudo-user sessions",
         along: "pseudo-users at once",
         up: "elapsed seconds per iteration",

@@ -31,9 +31,11 @@ const COLOURS: usize = 8;
 const APART: f64 = 0.22;
 
 /// Draws `curve`; nothing where no cell has a figure.
-pub(super) fn plot(title: &str, unit: &str, experiment: &str, curve: &Curve<'_>) -> Markup {
+pub(super) fn plot(title: &str, curve: &Curve<'_>) -> Markup {
     let cells = || curve.lines.iter().flat_map(|line| line.points.iter().map(|(_, cell)| *cell));
-    let paper = paper::drawn(experiment);
+    let first = cells().next();
+    let unit = first.map_or("", |cell| cell.unit.as_str());
+    let paper = first.and_then(|cell| paper::drawn(&cell.experiment, &cell.metric));
     let levels = curve.levels();
     let along = Axis::along(&curve.unit, levels.iter().copied(), false);
     let up = Axis::along(unit, cells().flat_map(figures), true);
@@ -164,7 +166,7 @@ fn point(at: usize, level: f64, cell: &Cell, place: &impl Fn(f64, f64) -> (f64, 
                 circle.dot cx=(percent(x + (nth as f64 - middle) * APART)) cy=(percent(y))
                     data-v=(figure) {}
             }
-            @if let Some((low, high)) = cell.low.zip(cell.high) {
+            @if let Some((low, high)) = format::ends(cell) {
                 @let ((x, below), (_, above)) = (place(level, low), place(level, high));
                 line.span x1=(percent(x)) x2=(percent(x)) y1=(percent(below)) y2=(percent(above)) {}
             }
@@ -195,7 +197,7 @@ fn caption(curve: &Curve<'_>, along: &Axis, up: &Axis) -> Markup {
                         line.path x1="0" x2="26" y1="8" y2="8" {}
                         svg.mark x="13" y="8" { path d=(SHAPES[line.at % SHAPES.len()]) {} }
                     }
-                    (line.name)
+                    (line.label())
                 }
             }
             span {
@@ -220,7 +222,7 @@ fn description(name: &str, curve: &Curve<'_>) -> String {
                     Some(format!("at {} {shown}", format::tick(&curve.unit, *level)))
                 })
                 .collect();
-            format!("{}: {}", line.name, points.join(", "))
+            format!("{}: {}", line.label(), points.join(", "))
         })
         .collect();
     format!("Curve of {name}. {}. The table below has the same figures.", lines.join("; "))

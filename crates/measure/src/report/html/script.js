@@ -122,7 +122,7 @@
       const part = document.createElementNS(SVG, parent.matches('.axis, .scale') ? 'text' : 'line');
       part.setAttribute('class', 'own tick');
       for (const name in set) part.setAttribute(name, set[name]);
-      if (part.tagName === 'text') part.textContent = written(along.unit, tick, 4).replace(along.unit.endsWith('/s') ? along.unit : '\0', '');
+      if (part.tagName === 'text') part.textContent = written(along.unit, tick, 4).replace(along.unit.includes('/') ? along.unit : '\0', '');
       parent.prepend(part);
     };
     const draw = () => {

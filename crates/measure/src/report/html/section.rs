@@ -65,7 +65,7 @@ fn of_metric(results: &Results, metric: &str, cells: &[&Cell]) -> Markup {
     let bars = chart::chart(title, unit, &groups);
     html! {
         h4 { (title) @if !title.eq_ignore_ascii_case(metric) { " " code { (metric) } } }
-        @for curve in &curves { (plot::plot(title, unit, experiment, curve)) }
+        @for curve in &curves { (plot::plot(title, curve)) }
         @if curves.is_empty() {
             (bars)
         } @else {

@@ -1,6 +1,6 @@
 //! What was said of events that were tried, judged: [`Answer`], and [`Score`] over all events.
 
-use crate::report::schema::Results;
+use crate::report::schema::{Results, TriedRow};
 
 /// What became of one thing tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,7 +30,10 @@ impl Answer {
     }
 }
 
-/// How a variant did on the events that were tried.
+/// Whose variants are asked.
+const CHECKS: &str = "liveness-check";
+
+/// How a check did on the events that were tried.
 pub(super) struct Score {
     pub(super) right: usize,
     /// Events that it answered wrongly.
@@ -40,7 +43,8 @@ pub(super) struct Score {
 impl Score {
     pub(super) fn of(results: &Results, variant: &str) -> Self {
         let mut score = Self { right: 0, wrong: Vec::new() };
-        for row in results.tried.iter().filter(|row| row.variant == variant) {
+        let asked = |row: &&TriedRow| row.experiment == CHECKS && row.variant == variant;
+        for row in results.tried.iter().filter(asked) {
             match Answer::of(&row.tried.truth, &row.tried.says) {
                 Answer::Right => score.right += 1,
                 Answer::Wrong => score.wrong.push(row.tried.event.clone()),

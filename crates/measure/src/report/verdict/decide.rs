@@ -5,20 +5,25 @@
 //! here; which of them to take is found in the run.
 
 use super::answer::Score;
+use super::compared::{Apart, Compared, doubt};
 use super::sentence::Sentence;
 use super::survivors::{Fate, Mechanism, fate, mechanisms};
-use super::{BLOCKING, Cells, quotient};
+use super::{Cells, Sleepers};
 use crate::report::format::{self, Shown};
 use crate::report::schema::{Cell, Results, Status};
 
 /// Mechanisms whose receiver spins: of one kind with a sleeping one, or the floor.
 const PAIRS: [(&str, &str); 1] = [("mailbox-spin", "mailbox-sleep")];
 
-/// Ways to make a process, beside `thread`.
-const PROCESSES: [&str; 6] = ["fork", "vfork", "posix-spawn", "posix_spawn", "clone3", "clone"];
+/// Mechanisms that exist between threads and between processes.
+const BOTH: [(&str, &str); 3] = [
+    ("semaphore", "semaphore-process"),
+    ("spinlock-tas", "spinlock-tas-process"),
+    ("spinlock-ttas", "spinlock-ttas-process"),
+];
 
-/// A difference below a tenth is no reason to choose one or the other.
-const WORTH_IT: f64 = 1.1;
+/// Ways to make a process of its own; a vfork's child borrows its parent's memory.
+const PROCESSES: [&str; 2] = ["fork", "posix-spawn"];
 
 /// A question, its answer, and what the answer rests on.
 #[derive(Debug, Clone, PartialEq)]
@@ -103,7 +108,7 @@ fn spin_or_sleep(results: &Results) -> Decision {
         PAIRS.iter().find_map(|(spin, sleep)| trips.named(spin).zip(trips.named(sleep)));
     let (spin, sleep) = match of_one_kind {
         Some((spin, sleep)) => (Some(spin), Some(sleep)),
-        None => (trips.named("flag"), trips.cheapest(&BLOCKING)),
+        None => (trips.named("flag"), Sleepers::of(&trips).map(|all| all.best)),
     };
     let (spin, sleep) = match (spin, sleep) {
         (Some(spin), Some(sleep)) => (spin, sleep),
@@ -115,13 +120,19 @@ fn spin_or_sleep(results: &Results) -> Decision {
         }
         (None, None) => return decision.without(results, "round-trip", ""),
     };
-    let decision = after_a_pause(decision.resting_on([spin, sleep]), results);
+    let mut decision = decision.resting_on([spin, sleep]);
+    let pauses = pauses(sleep, results);
+    match pauses {
+        Some((shortest, longest)) => decision = decision.resting_on([shortest, longest]),
+        None => decision = decision.without(results, "wake-up", &sleep.variant),
+    }
     let (Some(shown_spin), Some(shown_sleep)) = (Shown::of_cell(spin), Shown::of_cell(sleep))
     else {
         return decision;
     };
-    let answer = match apart(sleep, spin) {
-        Apart::Above => Sentence::default()
+    let apart = Compared::of(sleep, spin, results).map(|times| times.apart());
+    let answer = match apart {
+        Some(Apart::Above) => Sentence::default()
             .words("Spin for about ")
             .figure(&Shown { value: shown_sleep.value.clone(), interval: String::new() })
             .words(
@@ -135,7 +146,7 @@ fn spin_or_sleep(results: &Results) -> Decision {
             .words(" ")
             .figure(&shown_spin)
             .words(" and a processor to itself."),
-        Apart::Below => Sentence::default()
+        Some(Apart::Below) => Sentence::default()
             .words("Sleep: here it is even faster (")
             .name(&sleep.variant)
             .words(" ")
@@ -145,31 +156,46 @@ fn spin_or_sleep(results: &Results) -> Decision {
             .words(" ")
             .figure(&shown_spin)
             .words(")."),
-        Apart::Unresolved => Sentence::default()
+        Some(Apart::Unresolved) | None => Sentence::default()
             .words("Sleep: no difference resolved, and a sleeper costs no processor."),
+    };
+    let answer = match pauses.and_then(|(_, longest)| Some((longest, Shown::of_cell(longest)?))) {
+        Some((longest, shown)) => answer
+            .words(&format!(" After {} asleep, a wake-up takes ", asleep(longest)))
+            .figure(&shown)
+            .words("."),
+        None => answer,
     };
     decision.answered(answer)
 }
 
-/// What a wake-up costs after the shortest and the longest pause, of the cheapest mechanism.
-fn after_a_pause(decision: Decision, results: &Results) -> Decision {
-    let cells = Cells::of(results, "wake-up", "one_way");
-    let upper = |cell: &&&Cell| cell.high.or(cell.estimate).unwrap_or(f64::MAX);
-    let least = cells.0.iter().min_by(|a, b| upper(a).total_cmp(&upper(b)));
-    let Some(least) = least else {
-        return decision.without(results, "wake-up", "");
-    };
-    let same = cells.0.iter().copied().filter(|cell| cell.variant == least.variant);
-    let most = same.max_by(|a, b| upper(&a).total_cmp(&upper(&b)));
-    decision.resting_on([*least]).resting_on(most)
+/// What a wake-up by the same mechanism costs after the shortest and after the longest sleep, at
+/// the same placement.
+fn pauses<'a>(sleep: &Cell, results: &'a Results) -> Option<(&'a Cell, &'a Cell)> {
+    let place = |cell: &Cell| cell.params.get("placement").cloned();
+    let all = Cells::of(results, "wake-up", "one_way").0;
+    let mut cells: Vec<(f64, &Cell)> = all
+        .into_iter()
+        .filter(|cell| cell.variant == sleep.variant && place(cell) == place(sleep))
+        .filter_map(|cell| Some((cell.params.get("pause_us")?.parse().ok()?, cell)))
+        .collect();
+    cells.sort_by(|a, b| a.0.total_cmp(&b.0));
+    Some((cells.first()?.1, cells.last()?.1))
+}
+
+/// How long the receiver of a wake-up had slept.
+fn asleep(cell: &Cell) -> String {
+    let us: f64 = cell.params.get("pause_us").and_then(|us| us.parse().ok()).unwrap_or(f64::NAN);
+    format::tick("ns", us * 1e3)
 }
 
 fn thread_or_process(results: &Results) -> Decision {
     let mut decision = Decision::on("Thread or process?");
     let trips = Cells::of(results, "round-trip", "one_way").commonest_params();
-    let message = [("semaphore", "semaphore-process"), ("spinlock-ttas", "spinlock-ttas-process")]
+    let message = BOTH
         .into_iter()
-        .find_map(|(thread, process)| trips.named(thread).zip(trips.named(process)));
+        .filter_map(|(thread, process)| trips.named(thread).zip(trips.named(process)))
+        .min_by_key(|(thread, process)| doubt(thread) + doubt(process));
     let made = made(results);
     match message {
         Some((thread, process)) => decision = decision.resting_on([thread, process]),
@@ -183,41 +209,61 @@ fn thread_or_process(results: &Results) -> Decision {
         return decision;
     }
     let mut answer = Sentence::default();
-    if let Some((thread, process)) = message {
-        answer = match (apart(process, thread), quotient(process, thread)) {
-            (Apart::Above, Some(times)) if worth(process, thread) => answer
+    if let Some((thread, process)) = message
+        && let Some(times) = Compared::of(process, thread, results)
+    {
+        answer = match times.apart() {
+            Apart::Above if times.is_worth_it() => answer
                 .words("Thread, where messages decide: between processes one takes ")
-                .figure(&times)
-                .words(" as long. "),
-            _ => answer.words(
-                "Process: a message between two takes no longer than between threads, by more \
-                 than a tenth. ",
-            ),
+                .figure(&times.shown())
+                .words(" as long"),
+            Apart::Above => answer
+                .words("Messages hardly decide: between processes one takes ")
+                .figure(&times.shown())
+                .words(" as long"),
+            Apart::Below => answer
+                .words("Process, where messages decide: between two, one takes ")
+                .figure(&times.shown())
+                .words(" as long as between threads"),
+            Apart::Unresolved => answer
+                .words("Messages do not decide: no difference is resolved, between processes ")
+                .figure(&times.shown())
+                .words(" as long as between threads"),
         };
+        answer = answer.words(" (").name(&thread.variant).words("). ");
     }
-    if let Some((thread, process)) = made {
-        answer = match (apart(process, thread), quotient(process, thread)) {
-            (Apart::Above, Some(times)) => answer
-                .words("Making and ending one takes ")
-                .figure(&times)
+    if let Some((thread, process)) = made
+        && let Some(times) = Compared::of(process, thread, results)
+    {
+        answer = answer.words("Making and ending a process (").name(&process.variant);
+        answer = match times.apart() {
+            Apart::Above => answer
+                .words(") takes ")
+                .figure(&times.shown())
                 .words(" as long as a thread: keep it, where it is needed often. "),
-            _ => answer.words("Making and ending one takes no longer than a thread. "),
+            Apart::Below => {
+                answer.words(") takes ").figure(&times.shown()).words(" as long as a thread. ")
+            }
+            Apart::Unresolved => answer
+                .words(") and a thread: no difference is resolved, ")
+                .figure(&times.shown())
+                .words(" as long. "),
         };
     }
     decision.answered(answer.words("Only a process outlives the other's end."))
 }
 
-/// What it costs to make and end a thread, and the cheapest process, in the same cells.
+/// What it costs to make and end a thread, and the cheapest process, of the same parent at the
+/// same place.
 fn made(results: &Results) -> Option<(&Cell, &Cell)> {
-    let thread = results.cells.iter().find(|cell| {
-        cell.experiment == "thread-vs-process"
-            && cell.variant == "thread"
-            && cell.status == Status::Ok
-            && is_time(&cell.unit)
-    })?;
-    let cells = Cells::of(results, "thread-vs-process", &thread.metric);
-    let alike = Cells(cells.0.into_iter().filter(|cell| cell.params == thread.params).collect());
-    Some((thread, alike.cheapest(&PROCESSES)?))
+    let all = Cells::of(results, "thread-vs-process", "create_join").0;
+    let threads = all.iter().copied().filter(|cell| cell.variant == "thread");
+    let pairs = threads.filter_map(|thread| {
+        let alike = all.iter().copied().filter(|cell| cell.params == thread.params);
+        Some((thread, Cells(alike.collect()).cheapest(&PROCESSES)?))
+    });
+    // The first of those that nothing is said against.
+    pairs.min_by_key(|(thread, process)| doubt(thread) + doubt(process))
 }
 
 fn which_check(results: &Results) -> Decision {
@@ -256,8 +302,10 @@ fn which_check(results: &Results) -> Decision {
     let mut answer =
         Sentence::default().name(&best.variant).words(&right).figure(&shown).words(" a check");
     let kill = checks.named("kill-0").filter(|kill| kill.variant != best.variant);
-    if let Some((kill, times)) = kill.and_then(|kill| Some((kill, quotient(kill, best)?))) {
-        answer = answer.words("; ").name(&kill.variant).words(" takes ").figure(&times);
+    let times = kill.and_then(|kill| Some((kill, Compared::of(kill, best, results)?)));
+    if let Some((kill, times)) = times {
+        let takes = answer.words("; ").name(&kill.variant).words(" takes ");
+        answer = takes.figure(&times.shown()).words(" as long");
         let wrong = Score::of(results, &kill.variant).wrong;
         if !wrong.is_empty() {
             answer = answer.words(&format!(" and errs ({})", wrong.join(", ")));
@@ -294,18 +342,18 @@ fn which_survives(results: &Results) -> Decision {
         (true, true) => Sentence::default().words("None of those that were killed."),
     };
     let cells = rows.iter().flat_map(|row| match row.fate {
-        Fate::Killed { wedged, lost, .. } => [row.one_way, Some(wedged), lost],
-        _ => [row.one_way, None, None],
+        Fate::Killed { wedged, torn, lost, .. } => [row.one_way, Some(wedged), torn, lost],
+        _ => [row.one_way, None, None, None],
     });
     let mut decision = decision.resting_on(cells.flatten()).answered(answer);
     for row in rows.iter().filter(|row| row.one_way.is_none()) {
         decision = decision.without(results, "round-trip", row.name);
     }
-    if let Some(best) =
-        Cells::of(results, "round-trip", "one_way").commonest_params().cheapest(&BLOCKING)
-        && let Fate::NotMeasured(_) = fate(results, &best.variant)
+    let trips = Cells::of(results, "round-trip", "one_way").commonest_params();
+    if let Some(sleepers) = Sleepers::of(&trips)
+        && let Fate::NotMeasured(_) = fate(results, &sleepers.best.variant)
     {
-        decision = decision.without(results, "survival", &best.variant);
+        decision = decision.without(results, "survival", &sleepers.best.variant);
     }
     decision
 }
@@ -313,60 +361,44 @@ fn which_survives(results: &Results) -> Decision {
 /// Whether to keep apart what two threads write; nothing where that was not measured.
 fn padding(results: &Results) -> Option<Decision> {
     let decision = Decision::on("Is padding against false sharing worth it?");
-    let near_and_far = |cells: &[&'_ Cell]| -> Option<(usize, usize)> {
-        let distance = |at: &usize| cells[*at].params["distance"].parse::<u64>().unwrap_or(0);
-        let ends = 0..cells.len();
-        let (near, far) = (ends.clone().min_by_key(distance)?, ends.max_by_key(distance)?);
-        (near != far).then_some((near, far))
-    };
-    let cells: Vec<&Cell> = results
-        .cells
-        .iter()
-        .filter(|cell| cell.experiment == "false-sharing" && cell.status == Status::Ok)
-        .filter(|cell| is_time(&cell.unit))
-        .filter(|cell| cell.params.get("distance").is_some_and(|d| d.parse::<u64>().is_ok()))
-        .collect();
-    let first = cells.first()?;
-    let alike: Vec<&Cell> = cells
-        .iter()
-        .copied()
-        .filter(|cell| cell.variant == first.variant && cell.metric == first.metric)
-        .collect();
-    let (near, far) = near_and_far(&alike)?;
-    let (near, far) = (alike[near], alike[far]);
-    let times = quotient(near, far)?;
-    let verdict = match apart(near, far) {
-        Apart::Above if worth(near, far) => "Yes",
+    let distance = |cell: &&Cell| cell.params.get("distance").and_then(|d| d.parse::<u64>().ok());
+    let all = Cells::of(results, "false-sharing", "both").0.into_iter();
+    let cells: Vec<&Cell> = all.filter(|cell| distance(cell).is_some()).collect();
+    let near = *cells.iter().min_by_key(|cell| distance(cell))?;
+    let far = *cells.iter().max_by_key(|cell| distance(cell))?;
+    if near.params == far.params {
+        return None;
+    }
+    let times = Compared::of(near, far, results)?;
+    let verdict = match times.apart() {
+        Apart::Above if times.is_worth_it() => "Yes",
         Apart::Unresolved => "Not resolved",
         _ => "No",
     };
     let answer = Sentence::default()
         .words(&format!("{verdict}: words {} bytes apart take ", near.params["distance"]))
-        .figure(&times)
-        .words(&format!(" of what they take {} bytes apart.", far.params["distance"]));
+        .figure(&times.shown())
+        .words(&format!(" as long as {} bytes apart.", far.params["distance"]));
     Some(decision.resting_on([near, far]).answered(answer))
 }
 
 /// The cheapest allocator with most threads; nothing where that was not measured.
 fn allocator(results: &Results) -> Option<Decision> {
     let decision = Decision::on("Which allocator?");
-    let timed: Vec<&Cell> = results
-        .cells
-        .iter()
-        .filter(|cell| cell.experiment == "allocators" && cell.status == Status::Ok)
-        .filter(|cell| is_time(&cell.unit))
-        .collect();
+    let timed = Cells::of(results, "allocators", "pair").0;
     let threads = |cell: &Cell| cell.params.get("threads").and_then(|n| n.parse::<u64>().ok());
-    let metric = &timed.first()?.metric;
     let most = timed.iter().filter_map(|cell| threads(cell)).max()?;
-    let rivals = timed.iter().filter(|c| c.metric == *metric && threads(c) == Some(most));
+    let rivals = timed.iter().filter(|cell| threads(cell) == Some(most));
     let rivals = Cells(rivals.copied().collect()).commonest_params();
     let names: Vec<&str> = rivals.0.iter().map(|cell| cell.variant.as_str()).collect();
     let best = rivals.cheapest(&names)?;
     let others = rivals.0.iter().copied().filter(|cell| cell.variant != best.variant);
     let level: Vec<&str> = others
         .clone()
-        .filter(|cell| matches!(apart(cell, best), Apart::Unresolved))
+        .filter(|cell| {
+            let times = Compared::of(cell, best, results);
+            times.is_none_or(|times| times.apart() == Apart::Unresolved)
+        })
         .map(|cell| cell.variant.as_str())
         .collect();
     let mut answer = Sentence::default()
@@ -377,31 +409,6 @@ fn allocator(results: &Results) -> Option<Decision> {
         answer = answer.words(&format!(" (no difference resolved from {})", level.join(", ")));
     }
     Some(decision.resting_on([best]).resting_on(others).answered(answer.words(".")))
-}
-
-/// How two intervals lie.
-enum Apart {
-    Above,
-    Below,
-    Unresolved,
-}
-
-fn apart(this: &Cell, that: &Cell) -> Apart {
-    let above = |a: &Cell, b: &Cell| a.low.zip(b.high).is_some_and(|(low, high)| low > high);
-    match (above(this, that), above(that, this)) {
-        (true, _) => Apart::Above,
-        (_, true) => Apart::Below,
-        _ => Apart::Unresolved,
-    }
-}
-
-/// Whether `this` takes longer than `that` by more than a tenth, at either end of the intervals.
-fn worth(this: &Cell, that: &Cell) -> bool {
-    this.low.zip(that.high).is_some_and(|(low, high)| low > high * WORTH_IT)
-}
-
-fn is_time(unit: &str) -> bool {
-    ["ns", "us", "µs", "ms", "s"].contains(&unit)
 }
 
 #[cfg(test)]

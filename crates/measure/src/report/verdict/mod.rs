@@ -7,6 +7,7 @@
 //! does to each. Neighbours: [`super::markdown`] and [`super::html`] print them.
 
 mod answer;
+mod compared;
 mod decide;
 mod sentence;
 mod survivors;
@@ -16,6 +17,7 @@ use super::schema::{Cell, Results, Status};
 use crate::experiment::Params;
 use crate::size::Size;
 use answer::Score;
+use compared::{Compared, has_two_modes};
 
 pub use answer::Answer;
 pub use decide::{Decision, Evidence, decisions};
@@ -38,11 +40,10 @@ const BLOCKING: [&str; 12] = [
     "unix-stream",
 ];
 
-/// Liveness checks that read memory and never enter the kernel.
-const NO_SYSTEM_CALL: [&str; 7] = [
+/// Liveness checks that read memory and never enter the kernel; `load` is their price, no check.
+const NO_SYSTEM_CALL: [&str; 6] = [
     "futex-word",
     "life-word",
-    "load",
     "lock-cmpxchg",
     "mutex-trylock",
     "own-robust-list",
@@ -70,9 +71,9 @@ pub fn verdict(results: &Results) -> Vec<Sentence> {
     let mut sentences = Vec::new();
     let trips = Cells::of(results, "round-trip", "one_way").commonest_params();
     sentences.extend(floor(&trips));
-    let blocking = trips.cheapest(&BLOCKING);
-    sentences.extend(blocking.map(|cell| fastest_that_blocks(cell, &trips)));
-    sentences.extend(blocking.and_then(|cell| zmq_over(cell, &trips, results)));
+    let sleepers = Sleepers::of(&trips);
+    sentences.extend(sleepers.as_ref().and_then(|all| all.fastest(&trips, results)));
+    sentences.extend(sleepers.as_ref().and_then(|all| zmq_over(all.best, &trips, results)));
     let checks = Cells::of(results, "liveness-check", "check").commonest_params();
     sentences.extend(cheapest_check(&checks, results));
     sentences.extend(outlived(&Cells::of(results, "signal-delivery", "parent_after")));
@@ -92,62 +93,110 @@ fn floor(trips: &Cells) -> Option<Sentence> {
     )
 }
 
-fn fastest_that_blocks(cell: &Cell, trips: &Cells) -> Sentence {
-    let mut sentence = Sentence::default()
-        .words("Of the mechanisms that let the receiver sleep, ")
-        .name(&cell.variant)
-        .words(" is the fastest that can be relied on: ");
-    if let Some(shown) = Shown::of_cell(cell) {
-        sentence = sentence.figure(&shown).words(" one way");
+/// The mechanisms that let the receiver sleep and can be relied on: those between processes, if
+/// there are any, without those whose figure falls into two modes.
+struct Sleepers<'a> {
+    best: &'a Cell,
+    /// Others whose intervals overlap the best one's.
+    level: Vec<&'a Cell>,
+}
+
+impl<'a> Sleepers<'a> {
+    fn of(trips: &Cells<'a>) -> Option<Self> {
+        let steady = |between_threads: bool| {
+            let cells = trips.0.iter().copied().filter(|cell| {
+                BLOCKING.contains(&cell.variant.as_str())
+                    && survivors::is_between_threads(&cell.variant) == between_threads
+                    && !has_two_modes(cell)
+            });
+            Cells(cells.collect())
+        };
+        let all = [steady(false), steady(true)].into_iter().find(|cells| !cells.0.is_empty())?;
+        let best = all.cheapest(&BLOCKING)?;
+        let level = all.0.into_iter().filter(|cell| {
+            cell.variant != best.variant && cell.low.zip(best.high).is_some_and(|(l, h)| l <= h)
+        });
+        Some(Self { best, level: level.collect() })
     }
-    if let Some(times) = trips.named("flag").and_then(|flag| quotient(cell, flag)) {
-        sentence = sentence.words(", ").figure(&times).words(" the floor");
+
+    fn fastest(&self, trips: &Cells, results: &Results) -> Option<Sentence> {
+        let between_threads = survivors::is_between_threads(&self.best.variant);
+        let between = if between_threads { "threads" } else { "processes" };
+        let mut sentence = Sentence::default()
+            .words(&format!("Of the mechanisms between {between} that let the receiver sleep, "));
+        sentence = if self.level.is_empty() {
+            sentence
+                .name(&self.best.variant)
+                .words(" is the fastest that can be relied on: ")
+                .figure(&Shown::of_cell(self.best)?)
+                .words(" one way")
+        } else {
+            let mut all = self.level.clone();
+            all.push(self.best);
+            all.sort_by(|a, b| f64::total_cmp(&figure(a), &figure(b)));
+            let (low, high) = (all.first().map(|c| figure(c))?, all.last().map(|c| figure(c))?);
+            let range = Shown::new(&self.best.unit, high, Some((low, high))).interval;
+            let range = Shown { value: range, interval: String::new() };
+            let sentence = sentence
+                .words("no single one is the fastest: about ")
+                .figure(&range)
+                .words(" one way by any of ");
+            sentence.names(all.iter().map(|cell| cell.variant.as_str()))
+        };
+        let floor = trips.named("flag").and_then(|flag| Compared::of(self.best, flag, results));
+        if let Some(floor) = floor {
+            sentence = if self.level.is_empty() {
+                sentence.words(", ")
+            } else {
+                sentence.words("; ").name(&self.best.variant).words(" takes ")
+            };
+            sentence = sentence.figure(&floor.shown()).words(" as long as the floor");
+        }
+        Some(sentence.words("."))
     }
-    not_told_apart(sentence, cell, trips, &BLOCKING).words(".")
+}
+
+/// The estimate, for an order.
+fn figure(cell: &Cell) -> f64 {
+    cell.estimate.unwrap_or(f64::MAX)
 }
 
 fn zmq_over(blocking: &Cell, trips: &Cells, results: &Results) -> Option<Sentence> {
     let zmq = trips.named("zmq-ipc").or_else(|| trips.named("zmq-inproc"))?;
-    let paired = results.ratios.iter().find(|ratio| {
-        ratio.experiment == zmq.experiment
-            && ratio.params == zmq.params
-            && format::numerator(&ratio.name) == zmq.variant
-            && format::denominator(&ratio.name) == blocking.variant
-    });
-    let (times, how) = match paired {
-        Some(ratio) => {
-            let times = format::times(ratio.estimate, ratio.low, ratio.high);
-            (times, format!(", by {} pairs", ratio.pairs))
-        }
-        None => (quotient(zmq, blocking)?, ", by the ends of both intervals".into()),
-    };
+    let between =
+        if survivors::is_between_threads(&zmq.variant) { ", between threads" } else { "" };
+    let times = Compared::of(zmq, blocking, results)?;
     Some(
         Sentence::default()
             .words("ZeroMQ (")
             .name(&zmq.variant)
-            .words(") takes ")
+            .words(&format!("{between}) takes "))
             .figure(&Shown::of_cell(zmq)?)
             .words(": ")
-            .figure(&times)
-            .words(" what ")
+            .figure(&times.shown())
+            .words(" as long as ")
             .name(&blocking.variant)
-            .words(&format!(" takes{how}.")),
+            .words(&format!(", {}.", times.how())),
     )
 }
 
 fn cheapest_check(checks: &Cells, results: &Results) -> Option<Sentence> {
-    let cell = checks.cheapest(&NO_SYSTEM_CALL)?;
+    // A check of which nothing was asked is a price.
+    let asked = |variant: &&str| Score::of(results, variant).asked() > 0;
+    let asked: Vec<&str> = NO_SYSTEM_CALL.into_iter().filter(asked).collect();
+    let cell = checks.cheapest(&asked)?;
+    let right = cheapest_without_error(checks, results);
+    // Of two that cannot be told apart, the one that never errs.
+    let level = right.filter(|right| right.low.zip(cell.high).is_some_and(|(l, h)| l <= h));
+    let cell = level.unwrap_or(cell);
     let mut sentence = Sentence::default()
         .words("The cheapest liveness check without a system call is ")
         .name(&cell.variant)
         .words(": ")
         .figure(&Shown::of_cell(cell)?)
         .words(" a check");
-    sentence = not_told_apart(sentence, cell, checks, &NO_SYSTEM_CALL);
+    sentence = not_told_apart(sentence, cell, checks, &asked);
     let score = Score::of(results, &cell.variant);
-    if score.asked() == 0 {
-        return Some(sentence.words("; what it says of deaths was not tried."));
-    }
     let wrong = Shown {
         value: format!("{} of {}", score.wrong.len(), score.asked()),
         interval: String::new(),
@@ -158,7 +207,7 @@ fn cheapest_check(checks: &Cells, results: &Results) -> Option<Sentence> {
     } else {
         sentence.words(&format!(" ({}).", score.wrong.join(", ")))
     };
-    Some(match cheapest_without_error(checks, results) {
+    Some(match right {
         Some(right) if right.variant != cell.variant => sentence
             .words(" The cheapest that never did is ")
             .name(&right.variant)
@@ -184,22 +233,37 @@ fn outlived(cells: &Cells) -> Vec<Sentence> {
         .iter()
         .filter_map(|variant| {
             let cell = cells.named(variant)?;
-            let (low, high) = (cell.low?, cell.high?);
-            let share = Shown::new("share", 1.0 - cell.estimate?, Some((1.0 - high, 1.0 - low)));
-            Some(
-                Sentence::default()
-                    .words("In ")
-                    .figure(&share)
-                    .words(" of the signals the child still ran when ")
-                    .name("kill")
-                    .words(" had returned (")
-                    .name(variant)
-                    .words(")")
-                    .where_measured(&cell.params)
-                    .words("."),
-            )
+            let sentence = Sentence::default()
+                .words("Signals whose child still ran when ")
+                .name("kill")
+                .words(" had returned (")
+                .name(variant)
+                .words(")")
+                .where_measured(&cell.params)
+                .words(": ")
+                .figure(&Shown::of_rest(cell)?);
+            Some(within_the_band(sentence, cell).words("."))
         })
         .collect()
+}
+
+/// What the share would be, did the offset of the two clocks lie at either end of its band: an
+/// invocation says so in a note, of the opposite share.
+fn within_the_band(sentence: Sentence, cell: &Cell) -> Sentence {
+    let ends = cell.notes.iter().find_map(|note| {
+        let (_, told) = note.split_once("offset band: ")?.1.split_once("parent_after would be ")?;
+        let (lower, upper) = told.split_once(" at the lower end and ")?;
+        let end = |text: &str| Some(1.0 - text.split(' ').next()?.parse::<f64>().ok()?);
+        Some((end(lower)?, end(upper)?))
+    });
+    match ends {
+        Some((lower, upper)) => sentence.words(&format!(
+            "; with the clocks' offset at either end of its band, {} and {} in the last invocation",
+            format::tick("share", lower),
+            format::tick("share", upper)
+        )),
+        None => sentence,
+    }
 }
 
 /// Which mechanisms let go of a survivor, how soon, and which leave it wedged.
@@ -209,12 +273,8 @@ fn survivors(wedged: &Cells, results: &Results) -> Option<Sentence> {
     let notices = Cells::of(results, "survival", "notice");
     let told_names: Vec<&str> = told.iter().map(|cell| cell.variant.as_str()).collect();
     let soonest = notices.cheapest(&told_names);
-    let names = |mut sentence: Sentence, cells: &[&Cell]| {
-        for (at, cell) in cells.iter().enumerate() {
-            sentence = if at > 0 { sentence.words(", ") } else { sentence };
-            sentence = sentence.name(&cell.variant);
-        }
-        sentence
+    let names = |sentence: Sentence, cells: &[&Cell]| {
+        sentence.names(cells.iter().map(|cell| cell.variant.as_str()))
     };
     let mut sentence = Sentence::default().words("After random kills of either end ");
     sentence = match (told.is_empty(), soonest) {
@@ -254,15 +314,6 @@ fn not_told_apart(sentence: Sentence, winner: &Cell, cells: &Cells, names: &[&st
     } else {
         sentence.words(&format!(" (no difference resolved from {})", rivals.join(", ")))
     }
-}
-
-/// The quotient of two cells, its ends from the far ends of both intervals.
-fn quotient(above: &Cell, below: &Cell) -> Option<Shown> {
-    let (low, high) = (below.low?, below.high?);
-    if low <= 0.0 {
-        return None;
-    }
-    Some(format::times(above.estimate? / below.estimate?, above.low? / high, above.high? / low))
 }
 
 /// Cells that have a figure, of one experiment and metric.
@@ -327,7 +378,7 @@ mod tests {
         let all = sentences(&results).join("\n");
         assert!(all.contains("futex is the fastest that can be relied on"), "{all}");
         assert!(all.contains("ZeroMQ (zmq-ipc)") && all.contains("by 10 pairs"), "{all}");
-        assert!(all.contains("wrongly to 2 of 4 events tried (killed, zombie)"), "{all}");
+        assert!(all.contains("wrongly to 2 of 4 events tried (exec, zombie)"), "{all}");
         for cell in &mut results.cells {
             if cell.variant == "pipe" {
                 (cell.estimate, cell.low, cell.high) = (Some(800.0), Some(790.0), Some(820.0));
@@ -336,6 +387,77 @@ mod tests {
         let all = sentences(&results).join("\n");
         assert!(all.contains("pipe is the fastest that can be relied on"), "{all}");
         assert!(all.contains("by the ends of both intervals"), "{all}");
+    }
+
+    /// `load` is what the others are compared with, and was named as the cheapest check of all.
+    #[test]
+    fn a_check_of_which_nothing_was_asked_is_not_the_cheapest() {
+        let mut results = fixture::run();
+        let all = sentences(&results).join("\n");
+        assert!(all.contains("without a system call is polling-thread: "), "{all}");
+        assert!(all.contains("The cheapest that never did is futex-word: "), "{all}");
+        let best = decisions(&results)[2].answer.plain();
+        assert!(best.starts_with("futex-word: right in all"), "{best}");
+        // Where no difference is resolved, the one that never errs is the cheapest.
+        for cell in &mut results.cells {
+            (cell.estimate, cell.low, cell.high) = match cell.variant.as_str() {
+                "polling-thread" => (Some(0.28), Some(0.27), Some(0.32)),
+                "futex-word" => (Some(0.33), Some(0.31), Some(0.34)),
+                _ => continue,
+            };
+        }
+        let all = sentences(&results).join("\n");
+        assert!(all.contains("without a system call is futex-word: "), "{all}");
+        assert!(all.contains("no difference resolved from polling-thread"), "{all}");
+        assert!(all.contains("wrongly to 0 of 4 events tried.") && !all.contains("never"), "{all}");
+        results.tried.retain(|row| row.variant == "futex-word");
+        let all = sentences(&results).join("\n");
+        assert!(all.contains("without a system call is futex-word: "), "{all}");
+        assert!(!all.contains("polling-thread") && !all.contains("load"), "{all}");
+        results.tried.clear();
+        assert!(!sentences(&results).join("\n").contains("liveness check"));
+    }
+
+    /// Between threads a semaphore had two modes, 0.5 µs and 29 µs: it was called the fastest.
+    #[test]
+    fn what_has_two_modes_or_joins_threads_only_is_not_the_fastest() {
+        let mut results = fixture::run();
+        let mut quick = |variant: &str, note: Option<&str>| {
+            let first = results.cells.iter_mut().find(|cell| cell.variant == variant);
+            let cell = first.expect("in the fixture");
+            (cell.estimate, cell.low, cell.high) = (Some(500.0), Some(490.0), Some(510.0));
+            cell.notes.extend(note.map(String::from));
+        };
+        quick("semaphore", None);
+        quick("eventfd", Some("unstable: two modes between invocations: 2 near 1, 8 near 2"));
+        let all = sentences(&results).join("\n");
+        assert!(all.contains("between processes that let the receiver sleep, futex is"), "{all}");
+        for cell in &mut results.cells {
+            if cell.variant != "flag" && cell.variant != "semaphore" {
+                cell.notes.push("unstable: two modes within 9 of 10 invocations".into());
+            }
+        }
+        let all = sentences(&results).join("\n");
+        assert!(all.contains("between threads that let the receiver sleep, semaphore"), "{all}");
+    }
+
+    #[test]
+    fn the_band_of_the_offset_stands_beside_the_share() {
+        let mut results = fixture::run();
+        let first = |cell: &&mut Cell| cell.metric == "parent_after";
+        let cell = results.cells.iter_mut().find(first).unwrap();
+        cell.notes.push(
+            "last invocation: offset band: the receiver's counter is -156 to 156 ticks ahead of \
+             the sender's; parent_after would be 0.9900 at the lower end and 1.0000 at the upper"
+                .into(),
+        );
+        for one in &mut cell.invocations {
+            (one.summary.mean, one.summary.count) = (1.0, 1_000);
+        }
+        (cell.estimate, cell.low, cell.high) = (Some(1.0), Some(1.0), Some(1.0));
+        let all = sentences(&results).join("\n");
+        assert!(all.contains("]: 0 of 10,000 (at most 0.03 %); with the"), "{all}");
+        assert!(all.contains("end of its band, 1 % and 0 % in the last invocation"), "{all}");
     }
 
     #[test]
@@ -381,11 +503,13 @@ mod tests {
         let mut results = fixture::run();
         for cell in &mut results.cells {
             if ["pipe", "futex"].contains(&cell.variant.as_str()) {
-                (cell.estimate, cell.low, cell.high) = (Some(800.0), Some(700.0), Some(900.0));
+                let ns = if cell.variant == "pipe" { 820.0 } else { 800.0 };
+                (cell.estimate, cell.low, cell.high) = (Some(ns), Some(700.0), Some(900.0));
             }
         }
         let all = sentences(&results).join("\n");
-        assert!(all.contains("no difference resolved from pipe"), "{all}");
+        assert!(all.contains("no single one is the fastest: about 800 – 820 ns"), "{all}");
+        assert!(all.contains("by any of futex, pipe; "), "{all}");
     }
 
     #[test]

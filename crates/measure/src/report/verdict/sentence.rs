@@ -47,6 +47,13 @@ impl Sentence {
         self
     }
 
+    /// Names, with commas between.
+    pub(super) fn names<'a>(self, names: impl Iterator<Item = &'a str>) -> Self {
+        names.enumerate().fold(self, |sentence, (at, name)| {
+            if at > 0 { sentence.words(", ").name(name) } else { sentence.name(name) }
+        })
+    }
+
     pub(super) fn figure(mut self, shown: &Shown) -> Self {
         self.parts.push(Part::Figure(shown.value.clone()));
         if !shown.interval.is_empty() {

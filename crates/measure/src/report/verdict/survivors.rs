@@ -11,6 +11,25 @@ use crate::report::schema::{Cell, Results, Status};
 const THREADS: [&str; 6] =
     ["crossbeam", "rtrb", "semaphore", "spinlock-tas", "spinlock-ttas", "zmq-inproc"];
 
+/// Mechanisms that nobody kills, and why the others can stand for them.
+const STANDS_FOR: [(&str, &str, &str); 3] = [
+    (
+        "flag",
+        "spinlock-tas-process",
+        "not killed: a bare word, by which nobody is told; who watches it spins on, as in",
+    ),
+    (
+        "container-tcp",
+        "tcp-loopback",
+        "not killed between containers; the mechanism inside is that of",
+    ),
+    (
+        "container-netns",
+        "tcp-loopback",
+        "not killed between namespaces; the mechanism inside is that of",
+    ),
+];
+
 /// A mechanism, its price, and what is left of it after a kill.
 #[derive(Debug, Clone)]
 pub struct Mechanism<'a> {
@@ -29,6 +48,8 @@ pub enum Fate<'a> {
     OneProcess,
     /// Nobody was killed; the reason, where the run gives one.
     NotMeasured(Option<&'a str>),
+    /// Nobody was killed; why, and whose row in the run says how it would end.
+    As(&'static str, &'static str),
     /// This many kills, and the shares of them that ended badly.
     Killed {
         /// How many kills.
@@ -47,7 +68,7 @@ impl Fate<'_> {
     pub fn tells(&self) -> bool {
         match self {
             Self::Killed { wedged, torn, .. } => never(wedged) && torn.is_none_or(never),
-            Self::OneProcess | Self::NotMeasured(_) => false,
+            Self::OneProcess | Self::NotMeasured(_) | Self::As(..) => false,
         }
     }
 
@@ -63,11 +84,14 @@ impl Fate<'_> {
             Self::OneProcess => ("no", "two threads: a kill ends both".into()),
             Self::NotMeasured(None) => ("not measured", String::new()),
             Self::NotMeasured(Some(why)) => ("not measured", (*why).into()),
+            Self::As(why, other) => ("not measured", format!("{why} {other}")),
             Self::Killed { kills, wedged, torn, lost } => {
                 let named = [("wedged", Some(*wedged)), ("torn", *torn), ("mail lost", *lost)];
                 let shares: Vec<String> = named
                     .into_iter()
-                    .filter_map(|(name, cell)| Some(format!("{name} {}", share(cell?)?)))
+                    .filter_map(|(name, cell)| {
+                        Some(format!("{name} {}", Shown::of_cell(cell?)?.in_line()))
+                    })
                     .collect();
                 let answer = match (self.keeps_all(), self.tells()) {
                     (true, _) => "yes",
@@ -76,7 +100,7 @@ impl Fate<'_> {
                     (false, false) => "no: wedges",
                 };
                 let kills = format::tick("", *kills as f64);
-                (answer, format!("{}, of {kills} kills", shares.join(", ")))
+                (answer, format!("{kills} kills: {}", shares.join(", ")))
             }
         }
     }
@@ -104,9 +128,14 @@ pub fn mechanisms(results: &Results) -> Vec<Mechanism<'_>> {
     rows
 }
 
+/// Whether both ends of that mechanism are threads of one process.
+pub(super) fn is_between_threads(variant: &str) -> bool {
+    THREADS.contains(&variant)
+}
+
 /// What a kill does to the mechanism of that name.
 pub(super) fn fate<'a>(results: &'a Results, variant: &str) -> Fate<'a> {
-    if THREADS.contains(&variant) {
+    if is_between_threads(variant) {
         return Fate::OneProcess;
     }
     let name = killed_as(variant);
@@ -118,11 +147,20 @@ pub(super) fn fate<'a>(results: &'a Results, variant: &str) -> Fate<'a> {
             torn: cell("torn"),
             lost: cell("lost"),
         },
-        None => Fate::NotMeasured(results.cells.iter().find_map(|cell| {
-            let of_it = cell.experiment == "survival" && cell.variant == name;
-            (of_it && cell.status != Status::Ok).then_some(cell.why.as_deref()).flatten()
-        })),
+        None => match stood_for(results, variant) {
+            Some((why, other)) => Fate::As(why, other),
+            None => Fate::NotMeasured(results.cells.iter().find_map(|cell| {
+                let of_it = cell.experiment == "survival" && cell.variant == name;
+                (of_it && cell.status != Status::Ok).then_some(cell.why.as_deref()).flatten()
+            })),
+        },
     }
+}
+
+/// Why a mechanism is not killed, and the one that stands for it, where that one was.
+fn stood_for(results: &Results, variant: &str) -> Option<(&'static str, &'static str)> {
+    let (_, other, why) = STANDS_FOR.into_iter().find(|(name, ..)| *name == variant)?;
+    Cells::of(results, "survival", "wedged").named(other).map(|_| (why, other))
 }
 
 /// The name that `survival` has for it: the mailbox is the same, whichever way its owner waits.
@@ -133,11 +171,6 @@ fn killed_as(variant: &str) -> &str {
 /// Whether it happened in no invocation.
 fn never(cell: &Cell) -> bool {
     cell.invocations.iter().all(|one| one.summary.max == 0.0)
-}
-
-fn share(cell: &Cell) -> Option<String> {
-    // Kills that never did it are no interval from 0 to 0: nothing was seen.
-    if never(cell) { Some("never".into()) } else { Some(Shown::of_cell(cell)?.in_line()) }
 }
 
 #[cfg(test)]
@@ -157,6 +190,35 @@ mod tests {
         assert_eq!(answer(&results, "mailbox-sleep"), "yes");
         assert_eq!(answer(&results, "spinlock-tas"), "no");
         assert_eq!(answer(&results, "flag"), "not measured");
+    }
+
+    #[test]
+    fn what_nobody_kills_says_why_and_names_a_row_that_is_there() {
+        let mut results = fixture::run();
+        let mut boxed = results.cells[0].clone();
+        boxed.variant = "container-netns".into();
+        results.cells.push(boxed);
+        let because = |results: &Results, name: &str| {
+            let all = mechanisms(results);
+            all.iter().find(|row| row.name == name).unwrap().fate.words().1
+        };
+        assert!(because(&results, "flag").ends_with("spins on, as in spinlock-tas-process"));
+        assert!(because(&results, "container-netns").ends_with("that of tcp-loopback"));
+        results.cells.retain(|cell| cell.experiment != "survival" || cell.variant == "pipe");
+        assert_eq!(because(&results, "container-netns"), "");
+    }
+
+    #[test]
+    fn what_never_or_always_happened_shows_its_kills() {
+        let results = fixture::run();
+        let all = mechanisms(&results);
+        let words = |name: &str| all.iter().find(|row| row.name == name).unwrap().fate.words().1;
+        let futex = words("futex");
+        assert!(
+            futex.starts_with("500 kills: wedged 500 of 500 (at least 99.4 %), torn 0 of 500 ("),
+            "{futex}"
+        );
+        assert!(words("pipe").contains("mail lost 9"), "{}", words("pipe"));
     }
 
     #[test]

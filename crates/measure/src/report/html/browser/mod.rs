@@ -64,11 +64,12 @@ fn figures(browser: &mut Chromium, selector: &str) -> Vec<f64> {
     sorted(found.as_array().unwrap().iter().map(|value| value.as_f64().unwrap()).collect())
 }
 
-/// The middles of a curve's marks on the screen, with the figures that they stand for.
+/// The middles of the marks of the first curve's first line on the screen, with the figures that
+/// they stand for.
 fn places(browser: &mut Chromium, section: &str) -> Vec<(f64, f64, f64)> {
     let found = browser.js(&format!(
-        "[...document.querySelectorAll(
-            '[aria-labelledby={section}] .curve .point .mark path')].map(path => {{
+        "[...document.querySelector('[aria-labelledby={section}] .curve')
+            .querySelectorAll('.line.c0 .point .mark path')].map(path => {{
             const box = path.getBoundingClientRect();
             return [box.left + box.width / 2, box.top + box.height / 2, +path.parentNode.dataset.v];
         }})"
@@ -178,7 +179,7 @@ fn the_pointer_and_the_keys_show_exact_figures_and_zoom() {
     browser.key("ArrowRight");
     browser.until("document.querySelector('#tip').textContent.length > 0");
     let tip = browser.text("document.querySelector('#tip').textContent");
-    assert!(tip.starts_with("dummy: ") && tip.contains(" ns ("), "{tip}");
+    assert!(tip.starts_with("polling-thread: ") && tip.contains(" ns ("), "{tip}");
     let place = "parseFloat(bars.querySelectorAll('.estimate[data-v]')[6].getAttribute('x1'))";
     let before = browser.number(place);
     browser.key("+");
@@ -260,7 +261,8 @@ fn a_narrow_screen_scrolls_down_only_and_a_screen_reader_finds_its_way() {
         let short: Vec<&&str> = found.iter().filter(|name| name.len() < 6).collect();
         assert!(short.is_empty(), "{role}: {} of {} have no name", short.len(), found.len());
     }
-    let curve = named("image").into_iter().find(|name| name.starts_with("Curve of delivered"));
+    let curve =
+        named("image").into_iter().find(|name| name.starts_with("Curve of Signals a second"));
     assert!(curve.is_some_and(|name| name.contains("linux: at 1 ") && name.contains("at 8 ")));
 }
 

@@ -20,7 +20,8 @@ fn each_answer_follows_its_figures() {
     let all = answers(&results);
     assert_eq!(all.len(), 6);
     assert!(all[0].1.starts_with("Spin for about 2."), "{}", all[0].1);
-    assert!(all[1].1.starts_with("Process: "), "{}", all[1].1);
+    assert!(all[1].1.starts_with("Messages do not decide: no difference"), "{}", all[1].1);
+    assert!(all[1].1.contains("as long as between threads (semaphore). "), "{}", all[1].1);
     assert!(all[2].1.starts_with("futex-word: right in all 4"), "{}", all[2].1);
     assert!(all[3].1.starts_with("mailbox-spin "), "{}", all[3].1);
     assert!(all[4].1.starts_with("Yes: words 8 bytes apart"), "{}", all[4].1);
@@ -71,15 +72,63 @@ fn where_no_check_is_always_right_the_one_that_errs_least_is_named_with_its_erro
     let mut results = fixture::run();
     for row in &mut results.tried {
         if row.variant == "futex-word" && row.tried.event == "exec" {
-            row.tried.says = "dead".into();
+            row.tried.says = "alive".into();
         }
     }
     let answer = answers(&results)[2].1.clone();
-    let least = ["futex-word: it errs least, in 1 of 4", "kill-0: it errs least, in 1 of 4"];
+    let least =
+        ["futex-word: it errs least, in 1 of 4", "polling-thread: it errs least, in 2 of 4"];
     assert!(answer.starts_with(least[0]) && answer.contains("(exec)"), "{answer}");
     results.tried.retain(|row| row.variant != "futex-word");
     let answer = answers(&results)[2].1.clone();
-    assert!(answer.starts_with(least[1]) && answer.contains("(zombie)"), "{answer}");
+    assert!(answer.starts_with(least[1]) && answer.contains("(exec, zombie)"), "{answer}");
+}
+
+/// A message was said to take "no longer" wherever no difference was resolved; a semaphore between
+/// threads with two modes stood for all, and a vfork for a process.
+#[test]
+fn thread_or_process_has_three_answers_and_takes_rows_that_can_be_relied_on() {
+    let mut results = fixture::run();
+    measured(&mut results, "semaphore-process", 9_000.0);
+    let answer = |results: &Results| answers(results)[1].1.clone();
+    assert!(answer(&results).starts_with("Thread, where messages decide"));
+    measured(&mut results, "semaphore-process", 90.0);
+    let below = answer(&results);
+    assert!(below.starts_with("Process, where messages decide: between two, one takes 0.0"));
+    assert!(below.contains("Making and ending a process (fork) takes 4.12× (4.00× – 4.20×)"));
+
+    // The other pair is steady: it answers, at the same place.
+    for cell in results.cells.iter_mut().filter(|cell| cell.variant == "semaphore") {
+        cell.notes.push("unstable: two modes between invocations: 2 near 488 ns".into());
+    }
+    let answer = answer(&results);
+    assert!(answer.starts_with("Messages do not decide") && answer.contains("(spinlock-tas)"));
+    let rests = decisions(&results)[1].figures.clone();
+    let named = |name: &str| rests.iter().any(|one| one.name.contains(name));
+    assert!(named("/spinlock-tas-process ") && named("/fork ") && !named("vfork"), "{rests:?}");
+}
+
+#[test]
+fn a_long_sleep_of_the_same_mechanism_stands_beside_the_answer() {
+    let mut results = fixture::run();
+    let decision = &decisions(&results)[0];
+    let answer = decision.answer.plain();
+    assert!(answer.contains("After 10 ms asleep, a wake-up takes 3"), "{answer}");
+    let of = "wake-up/mailbox-sleep one_way [pause_us ";
+    let pauses: Vec<&str> =
+        decision.figures.iter().filter_map(|one| one.name.strip_prefix(of)).collect();
+    assert_eq!(pauses, ["1, placement cross-core]", "10000, placement cross-core]"]);
+    results.cells.retain(|cell| cell.experiment != "wake-up" || cell.variant == "futex");
+    let decision = &decisions(&results)[0];
+    assert_eq!(decision.missing, ["wake-up/mailbox-sleep"]);
+    assert!(!decision.answer.plain().contains("asleep"));
+}
+
+#[test]
+fn nothing_torn_rests_on_the_cell_that_counts_it() {
+    let figures = decisions(&fixture::run())[3].figures.clone();
+    let torn = figures.iter().find(|one| one.name == "survival/mailbox torn").unwrap();
+    assert_eq!(torn.shown.in_line(), "0 of 500 (at most 0.6 %)");
 }
 
 #[test]
