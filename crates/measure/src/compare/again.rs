@@ -201,8 +201,8 @@ struct Course {
     made: usize,
     planned: usize,
     strikes: usize,
-    /// Tries in which the one program failed, base's and new's.
-    failed: [usize; 2],
+    /// Tries in which A's program gave figures and B's failed.
+    failed_alone: usize,
     why: Option<String>,
 }
 
@@ -282,7 +282,7 @@ fn courses(rows: &[Row], flagged: &[usize], largest: Size, fewest: usize) -> Vec
                 made: 0,
                 planned: fewest,
                 strikes: 0,
-                failed: [0; 2],
+                failed_alone: 0,
                 why: None,
             }),
         }
@@ -300,6 +300,7 @@ impl Course {
     fn pair(&mut self, arms: [&Arm; 2], base_first: bool, rows: &[Row], stop: &Stop) -> Tried {
         let mut both = [Vec::new(), Vec::new()];
         let mut reasons = Vec::new();
+        let mut new_failed = false;
         for side in if base_first { [0, 1] } else { [1, 0] } {
             let (name, why) = match arms[side].figures(&self.task, stop) {
                 Ok(figures) => {
@@ -309,7 +310,7 @@ impl Course {
                 Err(Missing::Stopped) => return Tried::Stopped,
                 Err(Missing::Skipped(why)) => ("skipped", why),
                 Err(Missing::Failed(why)) => {
-                    self.failed[side] += 1;
+                    new_failed |= side == 1;
                     ("failed", why)
                 }
             };
@@ -318,6 +319,7 @@ impl Course {
         if !reasons.is_empty() {
             reasons.sort();
             self.strikes += 1;
+            self.failed_alone += usize::from(new_failed && reasons.len() == 1);
             let why = reasons.join("; ");
             self.why = Some(why.clone());
             return Tried::Failed(why);
@@ -354,7 +356,7 @@ impl Course {
     }
 
     fn settle(self, rows: &mut [Row], confidence: f64) {
-        let fails = self.made == 0 && self.failed == [0, STRIKES];
+        let fails = self.made == 0 && self.failed_alone == STRIKES;
         for flagged in &self.rows {
             let row = &mut rows[flagged.index];
             row.fails = fails;
