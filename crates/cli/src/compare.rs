@@ -11,13 +11,15 @@ use tontine_measure::compare::again::{self, Arm, Limits, Listener};
 use tontine_measure::compare::read::read;
 use tontine_measure::compare::report::{self, TextRow};
 use tontine_measure::compare::screen::screen;
-use tontine_measure::compare::{Again, Comparison, programs};
+use tontine_measure::compare::tasks::Pace;
+use tontine_measure::compare::{Comparison, programs};
 use tontine_measure::engine::stop::Stop;
 use tontine_measure::engine::{self, machine_facts};
 use tontine_measure::executable::Executable;
 use tontine_measure::experiment::Task;
 
 use crate::args::{Compare, Document, INVOCATION};
+use crate::measure::duration;
 use crate::{FAILED, Refusal, print, stopped_by, table};
 
 /// Carries out `compare`. Status 1 is kept for a regression: whatever goes wrong has 2.
@@ -26,16 +28,18 @@ pub(crate) fn compare(asked: &Compare) -> Result<ExitCode, Refusal> {
     let (base, new) = read(&asked.base, &asked.new).map_err(Refusal::usage)?;
     let mut comparison = screen(&base, &new, asked.threshold);
     let stop = Stop::on_signals().map_err(Refusal::usage)?;
-    if !comparison.flagged().is_empty() {
-        let programs = match &given[..] {
-            _ if asked.screen => Err("as asked; corrected for the number of rows".into()),
-            [old, new] => Ok([old.clone(), new.clone()]),
-            _ => programs::recorded(&comparison, &machine_facts(), &new.results.machine),
-        };
-        match programs {
-            Ok(programs) => settle(&mut comparison, &programs, asked, &stop),
-            Err(why) => comparison.again = Again::NotMade { why },
+    let programs = match &given[..] {
+        _ if asked.screen => Err("as asked; corrected for the number of rows".into()),
+        [old, new] => Ok([old.clone(), new.clone()]),
+        _ => programs::recorded(&comparison, &machine_facts(), &new.results.machine),
+    };
+    match programs {
+        Ok(_) if comparison.flagged().is_empty() => {}
+        Ok(programs) => {
+            let pace = Pace::of(&base, &new);
+            settle(&mut comparison, &programs, &pace, asked, &stop);
         }
+        Err(why) => comparison.leave_to_the_screen(why),
     }
     let text = match asked.format {
         Document::Text => text(&comparison),
@@ -55,14 +59,20 @@ fn given(path: &Path) -> Result<PathBuf, Refusal> {
     program.map_err(|error| Refusal::usage(format!("--again {}: {error}", path.display())))
 }
 
-fn settle(comparison: &mut Comparison, programs: &[PathBuf; 2], asked: &Compare, stop: &Stop) {
+fn settle(
+    comparison: &mut Comparison,
+    programs: &[PathBuf; 2],
+    pace: &Pace,
+    asked: &Compare,
+    stop: &Stop,
+) {
     let [base, new] = programs.each_ref().map(|program| Arm::new(program, vec![INVOCATION.into()]));
     let limits = Limits {
         most_pairs: asked.pairs.into(),
         order_seed: asked.order_seed.unwrap_or_else(engine::plan::fresh_seed),
     };
     engine::clean_up();
-    again::measure(comparison, [&base, &new], limits, stop, &mut Show::new());
+    again::measure(comparison, [&base, &new], limits, pace, stop, &mut Show::new());
     engine::clean_up();
 }
 
@@ -93,10 +103,12 @@ impl Show {
 }
 
 impl Listener for Show {
-    fn began(&mut self, rows: usize, pairs: usize) {
+    fn began(&mut self, rows: usize, pairs: usize, seconds: Option<f64>) {
         self.bar.set_length(pairs as u64);
         let rows = if rows == 1 { "one row".into() } else { format!("{rows} rows") };
-        self.say(&format!("{rows} flagged: at least {pairs} pairs to measure again"));
+        let time = seconds
+            .map_or_else(String::new, |seconds| format!(", about {}", duration(seconds.max(1.0))));
+        self.say(&format!("{rows} flagged: at least {pairs} pairs to measure again{time}"));
     }
 
     fn needs(&mut self, task: &Task, more: usize) {
@@ -144,14 +156,7 @@ fn text(comparison: &Comparison) -> String {
         let _ = writeln!(text, "{line}");
     }
     let rows = report::rows(comparison);
-    let mut groups: Vec<&str> = Vec::new();
-    for row in &rows {
-        if !groups.contains(&row.group.as_str()) {
-            groups.push(&row.group);
-        }
-    }
-    for group in groups {
-        let of_it: Vec<&TextRow> = rows.iter().filter(|row| row.group == group).collect();
+    for (group, of_it) in report::groups(&rows) {
         let _ = writeln!(text, "\n{group}\n{}", drawn(&of_it));
         for row in of_it.iter().filter(|row| !row.notes.is_empty()) {
             let name = format!("{} {}", row.name, row.place);

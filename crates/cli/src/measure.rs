@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use tontine_measure::engine::launch::Launcher;
 use tontine_measure::engine::pilot::Pilot;
@@ -51,7 +50,7 @@ pub(crate) fn measure(asked: &Measure) -> Result<ExitCode, Refusal> {
 /// Starts this very program anew for each invocation.
 fn launcher(size: Size) -> Result<Launcher, Refusal> {
     let program = std::env::current_exe()?;
-    Ok(Launcher { program, arguments: vec![INVOCATION.into()], deadline: deadline(size) })
+    Ok(Launcher { program, arguments: vec![INVOCATION.into()], deadline: size.deadline() })
 }
 
 fn size_of(asked: &Measure) -> Size {
@@ -80,15 +79,6 @@ pub(crate) fn duration(seconds: f64) -> String {
         ..36_000.0 => format!("{:.0} minutes", seconds / 60.0),
         _ => format!("{:.0} hours", seconds / 3_600.0),
     }
-}
-
-/// How long one invocation may take: many times what the slowest takes on a slow machine.
-fn deadline(size: Size) -> Duration {
-    Duration::from_secs(match size {
-        Size::Quick => 20,
-        Size::Default => 60,
-        Size::Full => 1_800,
-    })
 }
 
 /// Says *before* measuring that nothing could be written afterwards.

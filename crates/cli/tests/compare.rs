@@ -211,14 +211,84 @@ fn given_programs_are_measured_and_a_wrong_one_is_said() {
     let (_, comparison) = pair.json(&["--again", this, this]);
     assert!(row(&comparison, "load", "check")["again"]["pairs"].as_u64() >= Some(20));
 
-    let (_, comparison) = pair.json(&["--again", this, "/bin/false"]);
+    let (status, comparison) = pair.json(&["--again", this, "/bin/false", "--threshold", "900"]);
     let found = row(&comparison, "load", "check");
-    assert_eq!(found["again"], Value::Null);
-    assert!(found["notes"].to_string().contains("3 pairs failed"), "{found}");
+    assert_eq!((&found["again"], &found["verdict"]), (&Value::Null, &json!("failed")));
+    let notes = found["notes"].to_string();
+    assert!(notes.contains("in all of 3 tries to measure it again B's program failed"), "{notes}");
+    assert_eq!((status, &comparison["regressions"]), (Some(1), &json!(1)), "{found}");
+    let (_, comparison) = pair.json(&["--again", "/bin/false", this, "--threshold", "900"]);
+    assert_eq!(comparison["regressions"], 0, "A's program says nothing of B's");
 
     let output = pair.compare(&["--again", this, "/nowhere/at/all"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("/nowhere/at/all"));
+}
+
+#[test]
+fn how_much_is_measured_again_is_said_before_it_starts() {
+    let pair = Pair::doctored(|new| scale(new, "load", "check", 1.5));
+    let output = pair.compare(&[]);
+    let said = text(&output.stderr);
+    let first = said.lines().next().unwrap_or_default();
+    let wanted = "one row flagged: at least 20 pairs to measure again, about ";
+    assert!(first.starts_with(wanted), "{said}");
+    assert!(text(&output.stdout).contains("1 measured again in pairs"), "{output:?}");
+}
+
+/// A cell without figures, as the engine leaves it.
+fn lose(run: &mut Value, variant: &str, status: &str) {
+    let one = |cell: &&mut Value| cell["variant"] == variant;
+    let cell = cells(run).iter_mut().find(one).expect("a cell");
+    cell["status"] = status.into();
+    cell["why"] = "no such luck".into();
+    cell["metric"] = "".into();
+    cell["invocations"] = json!([]);
+}
+
+#[test]
+fn a_row_that_only_the_run_before_could_measure_is_a_regression() {
+    let pair = Pair::doctored(|new| lose(new, "load", "failed"));
+    let (status, comparison) = pair.json(&[]);
+    assert_eq!((status, &comparison["regressions"]), (Some(1), &json!(1)));
+    let lost = &comparison["not_compared"][0];
+    assert_eq!((&lost["regression"], lost["why"].as_str()), {
+        (&json!(true), Some("in B failed: no such luck"))
+    });
+    let printed = text(&pair.compare(&[]).stdout);
+    assert!(printed.contains("Measured in A, FAILED in B:\n  liveness-check/load"), "{printed}");
+
+    let pair = Pair::doctored(|new| lose(new, "load", "skipped"));
+    let (status, comparison) = pair.json(&[]);
+    assert_eq!((status, &comparison["regressions"]), (Some(0), &json!(0)));
+    assert!(text(&pair.compare(&[]).stdout).contains("Not compared:\n  liveness-check/load"));
+}
+
+/// Six invocations and a hundred rows: no difference, however large, gets below 5 %.
+#[test]
+fn a_screen_that_can_resolve_nothing_says_so() {
+    let many = |run: &mut Value| {
+        let cell = cells(run).iter().find(|cell| cell["variant"] == "load").expect("load").clone();
+        for number in 0..100 {
+            let mut other = cell.clone();
+            other["params"]["number"] = number.to_string().into();
+            cells(run).push(other);
+        }
+    };
+    let (mut base, mut new) = (RUN.clone(), RUN.clone());
+    many(&mut base);
+    many(&mut new);
+    scale(&mut new, "kill-0", "check", 100.0);
+    let pair = Pair::of(&base, &new);
+    let (status, comparison) = pair.json(&["--screen"]);
+    let found = row(&comparison, "kill-0", "check");
+    assert_eq!((status, &found["verdict"]), (Some(0), &json!("unsettled")), "{found}");
+    assert_eq!((&found["smallest"], &found["screen"]["smallest_alone"]), {
+        (&Value::Null, &Value::Null)
+    });
+    let printed = text(&pair.compare(&["--screen"]).stdout);
+    let said = "the screen alone can resolve no difference, however large";
+    assert_eq!(printed.matches(said).count(), 1, "{printed}");
 }
 
 #[test]

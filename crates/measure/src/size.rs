@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// The three sizes of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+/// The three sizes of a run, the smallest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Size {
     /// A look: minutes.
@@ -18,6 +18,23 @@ pub enum Size {
 }
 
 impl Size {
+    /// All three, the smallest first.
+    pub const ALL: [Self; 3] = [Self::Quick, Self::Default, Self::Full];
+
+    /// Its name, as in `results.json`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Quick => "quick",
+            Self::Default => "default",
+            Self::Full => "full",
+        }
+    }
+
+    /// How long one invocation may take: many times what the slowest takes on a slow machine.
+    pub fn deadline(self) -> Duration {
+        Duration::from_secs(self.pick(20, 60, 1_800) as u64)
+    }
+
     /// Invocations of each cell, unless its experiment wants another number.
     pub fn invocations(self) -> usize {
         self.pick(6, 10, 20)

@@ -1,24 +1,49 @@
 //! From intervals to conclusions: [`Comparison::judge`].
 //!
 //! A row that was measured again is judged by that alone. One that was not is judged by the screen,
-//! and then corrected for all rows, because nothing follows that would sort out the false ones.
+//! and then corrected for all rows, because nothing follows that would sort out the false ones. What
+//! A measured and B's program no longer can is a regression whatever the figures were.
 
 use super::direction::Direction;
-use super::{Change, Comparison, Row, Scale, Verdict};
+use super::{Again, Change, Comparison, Row, Scale, Verdict};
 
 /// Corrected values up to this are resolved by the screen alone.
-const FALSE_DISCOVERIES: f64 = 0.05;
+pub(super) const FALSE_DISCOVERIES: f64 = 0.05;
 
 impl Comparison {
     /// Gives each row its verdict, and counts the regressions.
     pub fn judge(&mut self) {
         let threshold = self.threshold_percent / 100.0;
+        let alone = self.screen_alone();
         for row in &mut self.rows {
             row.verdict = verdict(row);
-            row.regression = row.verdict == Verdict::Worse
-                && row.change().is_some_and(|change| worse_by(row, change) > threshold);
+            row.regression = match row.verdict {
+                Verdict::Failed => true,
+                Verdict::Worse => {
+                    row.change().is_some_and(|change| worse_by(row, change) > threshold)
+                }
+                _ => false,
+            };
+            row.smallest = match &row.again {
+                Some(again) => again.smallest,
+                // No pairs will tell, or those that were asked for did not come about.
+                None if alone || row.screen.flagged => row.screen.smallest_alone,
+                None => row.screen.smallest,
+            };
         }
-        self.regressions = self.rows.iter().filter(|row| row.regression).count();
+        let lost = self.not_compared.iter().filter(|one| one.regression).count();
+        self.regressions = self.rows.iter().filter(|row| row.regression).count() + lost;
+    }
+
+    /// Says that no row is measured again, and why; the screen then decides alone.
+    pub fn leave_to_the_screen(&mut self, why: String) {
+        self.again = Again::NotMade { why };
+        self.judge();
+    }
+
+    /// Whether the screen decides without a second stage.
+    pub fn screen_alone(&self) -> bool {
+        matches!(self.again, Again::NotMade { .. })
     }
 
     /// Indices of the rows to measure again.
@@ -30,6 +55,7 @@ impl Comparison {
 
 fn verdict(row: &Row) -> Verdict {
     let resolved = match (&row.again, row.screen.change) {
+        _ if row.fails => return Verdict::Failed,
         (Some(again), _) if again.change.resolves(row.scale) => again.change,
         (Some(_), _) => return Verdict::NotConfirmed,
         (None, None) => return Verdict::TooFew,
@@ -88,9 +114,12 @@ mod tests {
                 p,
                 p_corrected: p,
                 smallest: Some(0.1),
+                smallest_alone: None,
                 flagged: screened.resolves(scale),
             },
             again: None,
+            fails: false,
+            smallest: None,
             verdict: Verdict::NoneResolved,
             regression: false,
             notes: Vec::new(),
@@ -123,6 +152,9 @@ mod tests {
         one.again = settled(change(1.01, 1.02));
         assert_eq!(verdict(&one), Verdict::Worse);
         one.again = None;
+        one.fails = true;
+        assert_eq!(verdict(&one), Verdict::Failed);
+        one.fails = false;
         one.screen.change = None;
         assert_eq!(verdict(&one), Verdict::TooFew);
     }

@@ -16,6 +16,7 @@ pub mod programs;
 pub mod read;
 pub mod report;
 pub mod screen;
+pub mod tasks;
 
 use serde::{Deserialize, Serialize};
 
@@ -51,7 +52,8 @@ pub struct Comparison {
     pub again: Again,
     /// False where that was interrupted.
     pub complete: bool,
-    /// Rows that are worse by more than the threshold: the reason for exit status 1.
+    /// Rows that are worse by more than the threshold or that B fails to measure: the reason for
+    /// exit status 1.
     pub regressions: usize,
     /// The rows that both runs have.
     pub rows: Vec<Row>,
@@ -176,9 +178,13 @@ pub struct Screen {
     pub p: f64,
     /// The same, corrected for the number of rows (Benjamini and Hochberg).
     pub p_corrected: f64,
-    /// The smallest difference that it could have resolved: a share of the base (0.03: 3 %), or in
+    /// The smallest difference that it could have flagged: a share of the base (0.03: 3 %), or in
     /// the unit.
     pub smallest: Option<f64>,
+    /// The smallest that it could have resolved alone, corrected for the number of rows; `null`
+    /// where so few invocations can resolve nothing among so many rows.
+    #[serde(default)]
+    pub smallest_alone: Option<f64>,
     /// Whether the row is one to measure again.
     pub flagged: bool,
 }
@@ -190,7 +196,8 @@ pub struct Settled {
     pub change: Change,
     /// How many pairs.
     pub pairs: usize,
-    /// As [`Screen::smallest`]; `null` where it was interrupted too early to say.
+    /// The smallest difference that it could have resolved: a share of the base, or in the unit;
+    /// `null` where it was interrupted too early to say.
     pub smallest: Option<f64>,
 }
 
@@ -213,6 +220,8 @@ pub enum Verdict {
     Unsettled,
     /// Too few invocations to say anything.
     TooFew,
+    /// Measured again, B's program failed in every try and A's in none.
+    Failed,
 }
 
 /// A row that both runs have.
@@ -242,9 +251,16 @@ pub struct Row {
     pub screen: Screen,
     /// The second stage, where the row was flagged and measured again.
     pub again: Option<Settled>,
+    /// Measured again, B's program failed in every try and A's in none.
+    #[serde(default)]
+    pub fails: bool,
+    /// The smallest difference that whatever decided could have resolved; `null` where there is
+    /// none.
+    #[serde(default)]
+    pub smallest: Option<f64>,
     /// The conclusion.
     pub verdict: Verdict,
-    /// Whether it is worse by more than the threshold, all of the interval.
+    /// Whether it is worse by more than the threshold, all of the interval, or fails.
     pub regression: bool,
     /// What has to be said beside it.
     pub notes: Vec<String>,
@@ -260,11 +276,6 @@ impl Row {
     pub fn change(&self) -> Option<Change> {
         self.again.as_ref().map(|again| again.change).or(self.screen.change)
     }
-
-    /// The smallest difference that whatever counts could have resolved.
-    pub fn smallest(&self) -> Option<f64> {
-        self.again.as_ref().map_or(self.screen.smallest, |again| again.smallest)
-    }
 }
 
 /// A row that is in one run only, or not comparable.
@@ -274,6 +285,9 @@ pub struct NotCompared {
     pub name: String,
     /// Why not.
     pub why: String,
+    /// Whether A measured it and B failed to.
+    #[serde(default)]
+    pub regression: bool,
 }
 
 /// An event to which a mechanism gave another answer.

@@ -9,6 +9,7 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
 
 use super::direction::direction;
+use super::judge::FALSE_DISCOVERIES;
 use super::machines;
 use super::read::Side;
 use super::{
@@ -27,11 +28,8 @@ use crate::stats::{many, order, resolution};
 pub fn screen(base: &Side, new: &Side, threshold_percent: f64) -> Comparison {
     let machines = machines::differences(&base.results.machine, &new.results.machine);
     let builds = machines::builds(&base.results.machine, &new.results.machine);
-    let (mut rows, not_compared) = rows(&base.results, &new.results, machines.is_empty());
-    let p: Vec<f64> = rows.iter().map(|row| row.screen.p).collect();
-    for (row, corrected) in rows.iter_mut().zip(many::false_discovery(&p)) {
-        row.screen.p_corrected = corrected;
-    }
+    let (rows, not_compared) = rows(&base.results, &new.results, machines.is_empty());
+    let rows = corrected(rows);
     let mut comparison = Comparison {
         comparison: SCHEMA,
         base: about(base),
@@ -85,61 +83,96 @@ fn warnings(base: &Side, new: &Side) -> Vec<String> {
         warnings.push(format!(
             "the sizes differ, {} and {}: an invocation of the one measures more operations than \
              one of the other, which by itself can move a figure",
-            said(base),
-            said(new)
+            base.name(),
+            new.name()
         ));
     }
     warnings
 }
 
-fn said(size: crate::size::Size) -> String {
-    format!("{size:?}").to_lowercase()
+/// Adds what depends on all rows: values corrected for their number, and what each row's
+/// comparison could have resolved, among flagged rows that are measured again and without that.
+fn corrected(rows: Vec<(Row, Groups)>) -> Vec<Row> {
+    let p: Vec<f64> = rows.iter().map(|(row, _)| row.screen.p).collect();
+    let adjusted = many::false_discovery(&p);
+    let passes = |value: f64| value <= FALSE_DISCOVERIES;
+    let passing = adjusted.iter().filter(|&&value| passes(value)).count();
+    let all = rows.len();
+    let finish = |((mut row, groups), adjusted): ((Row, Groups), f64)| {
+        row.screen.p_corrected = adjusted;
+        row.screen.smallest = groups.smallest(row.scale, CONFIDENCE);
+        // Beside those that pass, a row passes up to this p: it would be one more of them.
+        let rank = if passes(adjusted) { passing } else { passing + 1 };
+        let confidence = 1.0 - FALSE_DISCOVERIES * rank as f64 / all as f64;
+        row.screen.smallest_alone = groups.smallest(row.scale, confidence);
+        row
+    };
+    rows.into_iter().zip(adjusted).map(finish).collect()
 }
 
-fn rows(base: &Results, new: &Results, same_machine: bool) -> (Vec<Row>, Vec<NotCompared>) {
+fn rows(
+    base: &Results,
+    new: &Results,
+    same_machine: bool,
+) -> (Vec<(Row, Groups)>, Vec<NotCompared>) {
     let (mut rows, mut not_compared) = (Vec::new(), Vec::new());
-    let mut leave_out = |cell: &Cell, why: String| {
+    let mut leave_out = |cell: &Cell, why: String, regression: bool| {
         let name = named(&cell.experiment, &cell.variant, &cell.params, &cell.metric);
-        not_compared.push(NotCompared { name, why });
+        not_compared.push(NotCompared { name, why, regression });
     };
     for cell in &base.cells {
+        // What A measured and B's program no longer can is worse than any figure.
+        let lost = |other: &Cell| cell.status == Status::Ok && other.status == Status::Failed;
         let Some(other) = counterpart(cell, new) else {
-            match of_same_task(cell, new).find(|other| other.status != Status::Ok) {
-                Some(other) => leave_out(cell, format!("in B {}", unmeasured(other))),
-                None => leave_out(cell, "only in A".into()),
+            match unmeasured_task(cell, new) {
+                Some(other) => {
+                    leave_out(cell, format!("in B {}", unmeasured(other)), lost(other));
+                }
+                None => leave_out(cell, "only in A".into(), false),
             }
             continue;
         };
         match (cell.status, other.status) {
             (Status::Ok, Status::Ok) => match row(cell, other, same_machine) {
                 Ok(row) => rows.push(row),
-                Err(why) => leave_out(cell, why),
+                Err(why) => leave_out(cell, why, false),
             },
-            (Status::Ok, _) => leave_out(cell, format!("in B {}", unmeasured(other))),
-            (_, Status::Ok) => leave_out(cell, format!("in A {}", unmeasured(cell))),
-            _ => leave_out(cell, format!("in both: {}", unmeasured(other))),
+            (Status::Ok, _) => {
+                leave_out(cell, format!("in B {}", unmeasured(other)), lost(other));
+            }
+            (_, Status::Ok) => leave_out(cell, format!("in A {}", unmeasured(cell)), false),
+            _ => leave_out(cell, format!("in both: {}", unmeasured(other)), false),
         }
     }
     for cell in new.cells.iter().filter(|cell| counterpart(cell, base).is_none()) {
-        match of_same_task(cell, base).find(|other| other.status != Status::Ok) {
-            Some(other) => leave_out(cell, format!("in A {}", unmeasured(other))),
+        match unmeasured_task(cell, base) {
+            Some(other) => leave_out(cell, format!("in A {}", unmeasured(other)), false),
             // Said above, with B's reason.
-            None if cell.status != Status::Ok && of_same_task(cell, base).next().is_some() => {}
-            None => leave_out(cell, "only in B".into()),
+            None if base.cells.iter().any(|other| stands_for(cell, other)) => {}
+            None => leave_out(cell, "only in B".into(), false),
         }
     }
     (rows, not_compared)
 }
 
-fn of_same_task<'a>(cell: &'a Cell, run: &'a Results) -> impl Iterator<Item = &'a Cell> {
-    run.cells.iter().filter(move |other| {
-        (&other.experiment, &other.variant, &other.params)
-            == (&cell.experiment, &cell.variant, &cell.params)
+fn counterpart<'a>(cell: &'a Cell, run: &'a Results) -> Option<&'a Cell> {
+    run.cells.iter().find(|other| {
+        (&other.experiment, &other.variant, &other.params, &other.metric)
+            == (&cell.experiment, &cell.variant, &cell.params, &cell.metric)
     })
 }
 
-fn counterpart<'a>(cell: &'a Cell, run: &'a Results) -> Option<&'a Cell> {
-    of_same_task(cell, run).find(|other| other.metric == cell.metric)
+/// The row of `run` that says why the task of `cell` has no figures there.
+fn unmeasured_task<'a>(cell: &'a Cell, run: &'a Results) -> Option<&'a Cell> {
+    run.cells.iter().find(|other| stands_for(other, cell))
+}
+
+/// Whether `empty` stands for the whole task of `cell`. It lacks the parameters that would have
+/// come with its samples.
+fn stands_for(empty: &Cell, cell: &Cell) -> bool {
+    empty.status != Status::Ok
+        && (&empty.experiment, &empty.variant) == (&cell.experiment, &cell.variant)
+        && empty.params.iter().all(|(key, value)| cell.params.get(key) == Some(value))
 }
 
 fn unmeasured(cell: &Cell) -> String {
@@ -147,8 +180,8 @@ fn unmeasured(cell: &Cell) -> String {
     format!("{what}: {}", cell.why.as_deref().unwrap_or("no reason given"))
 }
 
-/// One row, or why there is none.
-fn row(base: &Cell, new: &Cell, same_machine: bool) -> Result<Row, String> {
+/// One row with the figures that it rests on, or why there is none.
+fn row(base: &Cell, new: &Cell, same_machine: bool) -> Result<(Row, Groups), String> {
     if base.unit != new.unit {
         return Err(format!("the units differ: {} and {}", base.unit, new.unit));
     }
@@ -171,7 +204,8 @@ fn row(base: &Cell, new: &Cell, same_machine: bool) -> Result<Row, String> {
         let doubt = cell.notes.iter().find(|note| note.starts_with("unstable:"));
         doubt.map(|doubt| format!("{name} {doubt}"))
     };
-    Ok(Row {
+    let groups = Groups::of(base, new, scale, [&before, &after]);
+    let row = Row {
         experiment: base.experiment.clone(),
         variant: base.variant.clone(),
         params: base.params.clone(),
@@ -184,10 +218,41 @@ fn row(base: &Cell, new: &Cell, same_machine: bool) -> Result<Row, String> {
         invocations: (before.len(), after.len()),
         screen,
         again: None,
+        fails: false,
+        smallest: None,
         verdict: Verdict::NoneResolved,
         regression: false,
         notes: doubtful("A", base).into_iter().chain(doubtful("B", new)).collect(),
-    })
+    };
+    Ok((row, groups))
+}
+
+/// The figures of a row on its scale, one an invocation.
+struct Groups {
+    base: Vec<f64>,
+    new: Vec<f64>,
+    /// Of a share that never varied, no spread tells what could have been seen; the tries do.
+    least: Option<f64>,
+}
+
+impl Groups {
+    fn of(base: &Cell, new: &Cell, scale: Scale, figures: [&[f64]; 2]) -> Self {
+        let [before, after] = figures.map(|figures| placed(figures, scale));
+        let invocations = base.invocations.iter().chain(&new.invocations);
+        let tries = invocations.map(|one| one.summary.count).min().unwrap_or(0);
+        let least = resolution::share(tries, before.len().min(after.len()));
+        Self { base: before, new: after, least: least.filter(|_| base.unit == "share") }
+    }
+
+    /// The smallest difference that the screen could have resolved with `confidence`.
+    fn smallest(&self, scale: Scale, confidence: f64) -> Option<f64> {
+        let distance = resolution::unpaired(&self.base, &self.new, confidence)?;
+        Some(scale.amount(distance).max(self.least.unwrap_or(0.0)))
+    }
+}
+
+fn placed(figures: &[f64], scale: Scale) -> Vec<f64> {
+    figures.iter().map(|&figure| scale.place(figure)).collect()
 }
 
 fn stage_one(
@@ -197,11 +262,7 @@ fn stage_one(
     scale: Scale,
     same_machine: bool,
 ) -> Option<Screen> {
-    let place = |figures: &[f64]| -> Vec<f64> {
-        figures.iter().map(|&figure| scale.place(figure)).collect()
-    };
-    let (placed_before, placed_after) = (place(before), place(after));
-    let shift = shift(&placed_before, &placed_after, CONFIDENCE)?;
+    let shift = shift(&placed(before, scale), &placed(after, scale), CONFIDENCE)?;
     let drawn = (!same_machine && scale == Scale::Quotient)
         .then(|| {
             // One seed a row, from its name: the same files give the same interval.
@@ -226,27 +287,14 @@ fn stage_one(
         || apart(before, after),
         |change| change.resolves(scale),
     );
-    let smallest = resolution::unpaired(&placed_before, &placed_after)
-        .filter(|_| change.is_some())
-        .map(|distance| scale.amount(distance));
-    let smallest = if base.unit == "share" { of_share(smallest, base, new) } else { smallest };
     Some(Screen {
         method: method.into(),
         change,
         p: shift.p,
         p_corrected: shift.p,
-        smallest,
+        smallest: None,
+        smallest_alone: None,
         flagged,
-    })
-}
-
-/// Of a share that never varied, no spread tells what could have been seen; the tries do.
-fn of_share(smallest: Option<f64>, base: &Cell, new: &Cell) -> Option<f64> {
-    let fewest = base.invocations.len().min(new.invocations.len());
-    let invocations = base.invocations.iter().chain(&new.invocations);
-    let tries = invocations.map(|one| one.summary.count).min()?;
-    smallest.map(|smallest| {
-        resolution::share(tries, fewest).map_or(smallest, |share| share.max(smallest))
     })
 }
 

@@ -15,21 +15,23 @@
 //! **Two groups** of invocations, not paired: [`ERRORS`] standard errors of the difference of their
 //! means. The interval of [`super::shift`] is about two wide to either side, two more make the
 //! power, and the rest is for not knowing the deviation of so few; the factor was found by
-//! simulation.
+//! simulation. At another confidence it grows as Student's quantiles do, and where the test cannot
+//! reach that confidence there is no such difference.
 
 use statrs::distribution::{ContinuousCDF, Normal};
 use statrs::function::beta::ln_beta;
 use statrs::function::factorial::ln_binomial;
 
-use super::interval::sorted;
-use super::mean::moments;
+use super::interval::{CONFIDENCE, sorted};
+use super::mean::{moments, student_factor};
 use super::order::{quantile, ranks};
+use super::shift::reaches;
 
 /// How often a repetition is to find it. More than the 95 % that are promised: centre and
 /// distribution are estimated from the same pairs.
 const POWER: f64 = 0.98;
 
-/// Standard errors of the difference of two groups' means.
+/// Standard errors of the difference of two groups' means, at 95 %.
 const ERRORS: f64 = 6.0;
 
 /// More pairs than any comparison makes.
@@ -50,15 +52,24 @@ pub fn paired(differences: &[f64], confidence: f64) -> Option<f64> {
     Some(below.max(above))
 }
 
-/// For two groups that are not paired.
-pub fn unpaired(base: &[f64], new: &[f64]) -> Option<f64> {
-    if base.len() < 2 || new.len() < 2 {
+/// For two groups that are not paired, at `confidence`. `None` where so few values cannot show any
+/// difference with it.
+pub fn unpaired(base: &[f64], new: &[f64], confidence: f64) -> Option<f64> {
+    if base.len() < 2 || new.len() < 2 || !reaches(base.len(), new.len(), confidence) {
         return None;
     }
     let ((_, base_spread), (_, new_spread)) = (moments(base)?, moments(new)?);
     let (n, m) = (base.len() as f64, new.len() as f64);
     let pooled = ((n - 1.0) * base_spread.powi(2) + (m - 1.0) * new_spread.powi(2)) / (n + m - 2.0);
-    Some(ERRORS * (pooled * (1.0 / n + 1.0 / m)).sqrt())
+    Some(errors(base.len() + new.len(), confidence)? * (pooled * (1.0 / n + 1.0 / m)).sqrt())
+}
+
+/// [`ERRORS`] at another confidence, for so many values in both groups.
+fn errors(values: usize, confidence: f64) -> Option<f64> {
+    // Two groups leave two degrees of freedom fewer than there are values.
+    let student = |confidence| student_factor(values - 1, confidence);
+    let power = student(0.9)?;
+    Some(ERRORS * (student(confidence)? + power) / (student(CONFIDENCE)? + power))
 }
 
 /// The smallest share of which something would have been seen in all of `invocations` with 95 %,
@@ -189,22 +200,31 @@ mod tests {
 
     #[test]
     fn the_screen_finds_what_it_says_it_could() {
-        for (model, count) in
-            [(Model::Normal, 6), (Model::RandomEffect, 10), (Model::ModesBetween, 10)]
-        {
+        for (model, count, rows) in [
+            (Model::Normal, 6, 1),
+            (Model::RandomEffect, 10, 1),
+            (Model::ModesBetween, 10, 1),
+            (Model::Normal, 6, 20),
+            (Model::RandomEffect, 10, 200),
+            (Model::ModesBetween, 20, 500),
+        ] {
+            let confidence = each(0.95, rows);
             let mut source = Source::new(count as u64);
             let mut group = |lift: f64| -> Vec<f64> {
                 let mut figure = || median(&source.invocation(model, 0.5, 15)).expect("samples");
                 (0..count).map(|_| figure().ln() + lift).collect()
             };
             let found = (0..RUNS).filter(|_| {
-                let smallest = unpaired(&group(0.0), &group(0.0)).expect("enough");
-                let again = shift(&group(0.0), &group(smallest), 0.95).expect("values");
+                let smallest = unpaired(&group(0.0), &group(0.0), confidence).expect("enough");
+                let again = shift(&group(0.0), &group(smallest), confidence).expect("values");
                 again.interval.expect("enough").low > 0.0
             });
             let found = found.count();
-            assert!(found >= ENOUGH, "{model:?}, {count}: {found} of {RUNS}");
+            assert!(found >= ENOUGH, "{model:?}, {count}, {rows} rows: {found} of {RUNS}");
         }
+        let six = [1.0, 1.1, 1.2, 1.3, 1.4, 1.5];
+        assert!(unpaired(&six, &six, 0.95) < unpaired(&six, &six, 0.99));
+        assert_eq!(unpaired(&six, &six, each(0.95, 100)), None, "whatever the difference");
     }
 
     #[test]

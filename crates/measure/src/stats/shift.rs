@@ -50,6 +50,18 @@ pub fn shift(base: &[f64], new: &[f64], confidence: f64) -> Option<Shift> {
     Some(Shift { interval, estimate, p: (2.0 * tails.at_most(nearer)).min(1.0) })
 }
 
+/// Whether groups of `base` and `new` values can show any difference at `confidence`: whether their
+/// test rejects where one lies above the other altogether.
+pub fn reaches(base: usize, new: usize, confidence: f64) -> bool {
+    Tails::of(base, new).rank((1.0 - confidence) / 2.0).is_some()
+}
+
+/// How many values each of two equally large groups needs for [`reaches`]; more than that is never
+/// needed.
+pub fn fewest_each(confidence: f64) -> usize {
+    (1..EXACT).find(|&count| reaches(count, count, confidence)).unwrap_or(EXACT)
+}
+
 /// P(U ≤ u) for the number U of pairs in which the second group's value is the larger.
 enum Tails {
     Exact(Vec<f64>),
@@ -134,6 +146,13 @@ mod tests {
         assert_eq!(arrangements(2, 2), [1.0, 1.0, 2.0, 1.0, 1.0]);
         let unequal: f64 = arrangements(4, 7).iter().sum();
         assert_eq!(unequal, 330.0);
+    }
+
+    #[test]
+    fn many_rows_need_more_values() {
+        // The smallest p of six and six is 2/924, of seven and seven 2/3432.
+        assert!(reaches(6, 6, 1.0 - 2.2 / 924.0) && !reaches(6, 6, 1.0 - 1.8 / 924.0));
+        assert_eq!([0.95, 1.0 - 0.05 / 20.0, 1.0 - 0.05 / 80.0].map(fewest_each), [4, 6, 7]);
     }
 
     #[test]

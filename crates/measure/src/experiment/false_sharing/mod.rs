@@ -28,6 +28,9 @@ const DISTANCE: &str = "distance";
 /// Distances between the first bytes of the two counters.
 const DISTANCES: [usize; 6] = [8, 16, 32, 64, 128, 256];
 
+/// The farthest that a task may count, whoever wrote it: ten times the source's number.
+const MOST_INCREMENTS: usize = 100_000_000;
+
 /// The experiment.
 #[derive(Debug, Clone, Copy)]
 pub struct FalseSharing;
@@ -99,7 +102,10 @@ impl Experiment for FalseSharing {
             .ok_or_else(|| {
                 Trouble::skip("needs two processors: two threads on one never write at once")
             })?;
-        measure(&task.variant, places, placement, task.size.increments(), passes(task.size))
+        let increments = increments(task)?;
+        // As much work as the size would do, but never less than one pass.
+        let passes = (self.operations(&task.variant, task.size) / increments).max(1);
+        measure(&task.variant, places, placement, increments, passes)
     }
 }
 
@@ -109,6 +115,16 @@ fn passes(size: Size) -> usize {
         Size::Quick | Size::Full => 5,
         Size::Default => 1,
     }
+}
+
+/// How far a task counts: as its parameters say, whatever the size of the run.
+fn increments(task: &Task) -> Result<usize> {
+    let Some(text) = task.params.get("increments") else { return Ok(task.size.increments()) };
+    text.parse().ok().filter(|count| (1..=MOST_INCREMENTS).contains(count)).ok_or_else(|| {
+        Trouble::fail(format!(
+            "expected increments to be a number up to {MOST_INCREMENTS}; found `{text}`"
+        ))
+    })
 }
 
 /// Where the counters of a task lie.
@@ -230,6 +246,32 @@ mod tests {
             let [p, q] = lines(found);
             assert_eq!(p == q, distance < LINE, "{distance}");
         }
+    }
+
+    /// A comparison asks at the quick size for what a longer run measured.
+    #[test]
+    fn it_counts_as_far_as_its_parameters_say() {
+        let counted = |text: &str| increments(&task(SERIAL, &[("increments", text)]));
+        assert_eq!(counted("10000000").expect("a number"), 10_000_000);
+        assert_eq!(increments(&task(SERIAL, &[])).expect("the size's"), 1_000_000);
+        for text in ["", "0", "-1", "many", "100000001"] {
+            let found = counted(text).expect_err("refused");
+            assert!(found.why().contains(&format!("`{text}`")), "{found}");
+        }
+        in_a_process_of_its_own(|| {
+            let passes = |count: usize| -> std::result::Result<usize, String> {
+                let mut asked = task(SERIAL, &[("increments", &count.to_string())]);
+                let place = Topology::of_this_machine().placements()[0].name;
+                asked.params.insert("placement".into(), place.into());
+                let seen = FalseSharing.run(&asked).map_err(|trouble| trouble.to_string())?;
+                Ok(seen.series[0].samples.len())
+            };
+            // The quick size makes five passes of a million; of ten million, one.
+            match (passes(1_000_000)?, passes(10_000_000)?) {
+                (5, 1) => Ok(()),
+                found => Err(format!("{found:?}")),
+            }
+        });
     }
 
     #[test]

@@ -1,0 +1,177 @@
+//! From a row back to the task that yields it, [`Tasks`], and what its invocations take, [`Pace`].
+//!
+//! A row has the parameters of its task and those that came with its samples (each pause of
+//! `wake-up` is a row, and one invocation measures all). The task to measure again has its own only,
+//! at the smallest size that lists them: at a smaller one the work could be another.
+
+use std::collections::BTreeMap;
+
+use super::read::Side;
+use crate::experiment::{self, Experiment, Params, Task};
+use crate::machine::topology::Topology;
+use crate::report::schema::{Results, Status};
+use crate::size::Size;
+
+/// An invocation takes at least this, however little it measures: it is a process, and calibrates
+/// its clock.
+const LEAST_SECONDS: f64 = 0.02;
+
+/// The tasks that there are on a machine.
+#[derive(Debug)]
+pub struct Tasks {
+    topology: Topology,
+}
+
+impl Tasks {
+    /// On this one.
+    pub fn of_this_machine() -> Self {
+        Self { topology: Topology::of_this_machine() }
+    }
+
+    /// The task that yields a row of these parameters in a run of size `largest`, at the smallest
+    /// size that lists it. An experiment or a variant that this program does not know is taken as
+    /// it stands.
+    pub fn task(&self, experiment: &str, variant: &str, params: &Params, largest: Size) -> Task {
+        let mut task = Task {
+            experiment: experiment.to_owned(),
+            variant: variant.to_owned(),
+            params: params.clone(),
+            size: Size::Quick,
+        };
+        let Some(known) = known(experiment, variant) else { return task };
+        let listed = Size::ALL.map(|size| known.params(variant, &self.topology, size));
+        let own = |key: &String| listed.iter().flatten().any(|params| params.contains_key(key));
+        task.params.retain(|key, _| own(key));
+        // Where an invocation takes seconds, a smaller size saves no work but has less patience.
+        let long = known.invocations(variant, largest) < largest.invocations();
+        let least = if long { Size::Default.min(largest) } else { Size::Quick };
+        let sizes = Size::ALL.into_iter().zip(&listed);
+        let mut fitting = sizes.filter(|(size, all)| *size >= least && all.contains(&task.params));
+        let smallest = fitting.next().map_or(least, |(size, _)| size);
+        task.size = smallest.min(largest);
+        task
+    }
+}
+
+fn known(experiment: &str, variant: &str) -> Option<&'static dyn Experiment> {
+    let found = experiment::find(experiment)?;
+    found.variants().iter().any(|known| known.name == variant).then_some(found)
+}
+
+/// What an invocation takes, by the seconds that the two runs kept.
+#[derive(Debug, Default)]
+pub struct Pace {
+    /// Seconds an invocation of each experiment, and at which size.
+    seconds: BTreeMap<String, (f64, Size)>,
+}
+
+impl Pace {
+    /// Of the two runs; the slower counts.
+    pub fn of(base: &Side, new: &Side) -> Self {
+        let mut seconds: BTreeMap<String, (f64, Size)> = BTreeMap::new();
+        for run in [&base.results, &new.results] {
+            for (experiment, whole) in &run.ledger {
+                let invocations = invocations(run, experiment);
+                if invocations > 0 {
+                    let each = whole / invocations as f64;
+                    let slowest = seconds.entry(experiment.clone()).or_insert((each, run.size));
+                    if each > slowest.0 {
+                        *slowest = (each, run.size);
+                    }
+                }
+            }
+        }
+        Self { seconds }
+    }
+
+    /// About how long one invocation of `task` takes; `None` where the files do not tell.
+    pub fn seconds(&self, task: &Task) -> Option<f64> {
+        let (seconds, size) = *self.seconds.get(&task.experiment)?;
+        let operations = |size: Size| {
+            let known = known(&task.experiment, &task.variant)?;
+            Some(known.operations(&task.variant, size) as f64)
+        };
+        let share = operations(task.size).zip(operations(size)).map(|(less, all)| less / all);
+        let share = share.filter(|share| share.is_finite()).unwrap_or(1.0);
+        Some((seconds * share).max(LEAST_SECONDS))
+    }
+}
+
+/// How many invocations of `experiment` a run made that gave figures.
+fn invocations(run: &Results, experiment: &str) -> usize {
+    let tasks = Tasks::of_this_machine();
+    // The rows of one task share its invocations.
+    let mut most: Vec<(Task, usize)> = Vec::new();
+    for cell in &run.cells {
+        if cell.experiment != experiment || cell.status != Status::Ok {
+            continue;
+        }
+        let task = tasks.task(experiment, &cell.variant, &cell.params, run.size);
+        let count = cell.invocations.len();
+        match most.iter_mut().find(|(known, _)| *known == task) {
+            Some((_, most)) => *most = (*most).max(count),
+            None => most.push((task, count)),
+        }
+    }
+    most.iter().map(|(_, count)| count).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::fixture;
+
+    fn task(experiment: &str, variant: &str, params: &[(&str, &str)], largest: Size) -> Task {
+        let pair = |&(name, value): &(&str, &str)| (name.to_owned(), value.to_owned());
+        let params = params.iter().map(pair).collect();
+        Tasks::of_this_machine().task(experiment, variant, &params, largest)
+    }
+
+    #[test]
+    fn rows_that_one_invocation_yields_are_of_one_task() {
+        let after = |pause: &str| {
+            let params = [("placement", "cross-core"), ("pause_us", pause)];
+            task("wake-up", "futex", &params, Size::Default)
+        };
+        assert_eq!(after("1"), after("10000"));
+        assert_eq!(after("1").params, Params::from([("placement".into(), "cross-core".into())]));
+        assert_eq!(after("1").size, Size::Quick);
+    }
+
+    #[test]
+    fn a_task_is_measured_at_the_smallest_size_that_has_it() {
+        let placement = Topology::of_this_machine().placements()[0].name;
+        let counted = |increments: &str, largest: Size| {
+            let params = [("placement", placement), ("increments", increments)];
+            task("false-sharing", "serial", &params, largest).size
+        };
+        assert_eq!(counted("1000000", Size::Default), Size::Quick);
+        assert_eq!(counted("10000000", Size::Default), Size::Default);
+        assert_eq!(counted("10000000", Size::Full), Size::Default);
+        assert_eq!(counted("77", Size::Full), Size::Quick, "no size has it");
+        let whole = |largest| task("sessions", "pty", &[("sessions", "1")], largest).size;
+        assert_eq!([whole(Size::Quick), whole(Size::Full)], [Size::Quick, Size::Default]);
+    }
+
+    #[test]
+    fn what_this_program_does_not_know_is_asked_as_it_stands() {
+        let found = task("pigeons", "homing", &[("loft", "north")], Size::Full);
+        assert_eq!((found.params.len(), found.size), (1, Size::Quick));
+    }
+
+    #[test]
+    fn the_pace_is_the_ledger_s_seconds_by_invocations() {
+        let mut run = fixture::run();
+        let pipe = task("round-trip", "pipe", &[("placement", "cross-core")], Size::Default);
+        let side = |results: Results| Side { path: "results.json".into(), results };
+        let none = Pace::of(&side(run.clone()), &side(run.clone()));
+        assert_eq!(none.seconds(&pipe), None, "an older file has no ledger");
+        let made = invocations(&run, "round-trip");
+        assert!(made > 100, "ten of each cell: {made}");
+        run.ledger.insert("round-trip".into(), 2.0 * made as f64);
+        let pace = Pace::of(&side(run.clone()), &side(run));
+        let at = |size: Size| pace.seconds(&Task { size, ..pipe.clone() }).expect("known");
+        assert!((at(Size::Default) - 2.0).abs() < 1e-9);
+        assert!(at(Size::Quick) < 1.0 && at(Size::Quick) >= LEAST_SECONDS);
+    }
+}
