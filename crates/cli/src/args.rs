@@ -201,9 +201,9 @@ Examples:
   tontine compare here/results.json there/results.json
                                              two machines
 
-Exit status: 0 no row is worse by more than --threshold; 1 at least one is; 2
-wrong usage, or a file that cannot be read or compared; 128 + n ended early by
-signal n, and what was settled was printed.")]
+Exit status: 0 no row is worse by more than --threshold; 1 at least one is, or A
+measured one that failed in B; 2 wrong usage, or a file that cannot be read or
+compared; 128 + n ended early by signal n, and what was settled was printed.")]
 pub(crate) struct Compare {
     /// The run before: a results.json, or the folder that holds it.
     #[arg(value_name = "A")]

@@ -2,8 +2,8 @@
 //!
 //! A pair is one invocation of each program, right after one another, in random order; a block is
 //! one pair of each row, in random order. What disturbs the machine for longer than a pair disturbs
-//! both. Invocations are those of the smallest size that has the row, so that a pair is short; which
-//! task that is, and what it may cost, is [`super::tasks`]'s.
+//! both. Invocations are those of the smallest size that has the row, so that a pair is short; the
+//! task, and what it may cost, is [`super::tasks`]'s.
 //!
 //! First come the fewest pairs that an interval corrected for the number of rows can do with
 //! ([`resolution::fewest_pairs`]); by their spread so many more as half of the difference that the

@@ -1,8 +1,8 @@
 //! From intervals to conclusions: [`Comparison::judge`].
 //!
 //! A row that was measured again is judged by that alone. One that was not is judged by the screen,
-//! and then corrected for all rows, because nothing follows that would sort out the false ones. What
-//! A measured and B's program no longer can is a regression whatever the figures were.
+//! and then corrected for all rows, because nothing follows that would sort out the false ones.
+//! What A measured and B's program no longer can is a regression whatever the figures were.
 
 use super::direction::Direction;
 use super::{Again, Change, Comparison, Row, Scale, Verdict};

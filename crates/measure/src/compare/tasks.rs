@@ -1,8 +1,8 @@
 //! From a row back to the task that yields it, [`Tasks`], and what its invocations take, [`Pace`].
 //!
 //! A row has the parameters of its task and those that came with its samples (each pause of
-//! `wake-up` is a row, and one invocation measures all). The task to measure again has its own only,
-//! at the smallest size that lists them: at a smaller one the work could be another.
+//! `wake-up` is a row, and one invocation measures all). The task to measure again has its own
+//! only, at the smallest size that lists them: at a smaller one the work could be another.
 
 use std::collections::BTreeMap;
 
