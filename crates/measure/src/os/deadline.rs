@@ -1,5 +1,5 @@
-//! When this process will be given up by whoever started it, so that what it starts in turn is given
-//! up before, and the reason still told: [`within`].
+//! When this process will be given up by whoever started it, so that what it starts in turn is
+//! given up before, and the reason still told: [`within`].
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
