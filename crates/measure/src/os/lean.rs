@@ -18,11 +18,11 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap};
 
 /// The step in which a process is made so, for the explanations of who does it.
-pub(crate) const IN_WORDS: &str =
-    "The process that creates is made small first: libraries that a child does not use are kept \
-     out of it (MADV_DONTFORK), and what the dynamic linker has written of our own executable and \
-     then closed becomes a shared mapping of the same bytes. It then has about the mappings of a \
-     small C program; each mapping and each page written makes a fork dearer.";
+pub(crate) const IN_WORDS: &str = "The process that creates is made small first: libraries that a \
+    child does not use are kept out of it (MADV_DONTFORK), and what the dynamic linker has written \
+    of our own executable and then closed becomes a shared mapping of the same bytes. It then has \
+    about the mappings of a small C program; each mapping and each page written makes a fork \
+    dearer.";
 
 /// While it lives, children are forked without what they do not need. They must not unwind: the
 /// unwinder is a library too.
