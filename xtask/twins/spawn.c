@@ -1,8 +1,7 @@
 /* Making a process that ends at once, or a thread, and waiting for it; in plain C.
  *
  * Prints the nanoseconds of one. posix-spawn executes the file of the fifth argument; for the others
- * it says how many bytes the parent has touched, in small pages. clone3 is the bare system call, whose child
- * leaves without touching memory.
+ * it says how many bytes the parent has touched, in small pages.
  * Usage: spawn COUNT PROCESSOR_HERE PROCESSOR_THERE WAY [FILE | BYTES]; pinned where HERE is THERE. */
 #include "tools.h"
 #include <linux/sched.h>
@@ -31,23 +30,10 @@ static pid_t by_vfork(void)
 static pid_t by_clone3(void)
 {
     struct clone_args how = {.exit_signal = SIGCHLD};
-#if defined(__x86_64__)
-    long made = SYS_clone3;
-    void *first = &how;
-    __asm__ volatile("syscall; test %%rax, %%rax; jnz 1f; xor %%edi, %%edi; mov %3, %%eax; syscall; 1:"
-                     : "+a"(made), "+D"(first)
-                     : "S"(sizeof how), "i"(SYS_exit_group)
-                     : "rcx", "r11", "memory");
-#elif defined(__aarch64__)
-    register long made __asm__("x0") = (long)&how;
-    register long bytes __asm__("x1") = sizeof how;
-    register long number __asm__("x8") = SYS_clone3;
-    __asm__ volatile("svc #0; cbnz x0, 1f; mov x8, %3; svc #0; 1:"
-                     : "+r"(made), "+r"(number)
-                     : "r"(bytes), "i"(SYS_exit_group)
-                     : "memory");
-#endif
-    return (pid_t)made;
+    pid_t pid = (pid_t)syscall(SYS_clone3, &how, sizeof how);
+    if (pid == 0)
+        _exit(0);
+    return pid;
 }
 
 static pid_t by_posix_spawn(void)

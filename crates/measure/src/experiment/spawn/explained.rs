@@ -26,8 +26,8 @@ pub(super) const EXPLANATION: Explanation = Explanation {
          never two at a time. A tenth of them before are not counted.",
         "fork: the C library's fork; the child calls _exit. clone3: the bare call without a flag, \
          which copies what fork copies, without what the C library does around it; the child \
-         leaves without touching any memory. vfork: clone with CLONE_VM and CLONE_VFORK, the two \
-         flags of which vfork consists, on a stack of the child's own.",
+         calls _exit. vfork: clone with CLONE_VM and CLONE_VFORK, the two flags of which vfork \
+         consists, on a stack of the child's own.",
         "posix-spawn: the only one that executes something. What it executes is an ELF file of \
          185 bytes (188 on aarch64), written into memory when the measurement starts: one page, no \
          dynamic linker, three instructions, which exit. So the figure holds exec itself and \
@@ -45,8 +45,8 @@ pub(super) const EXPLANATION: Explanation = Explanation {
               run beside the parent, or its processor may have to be woken first, which is dear \
               in a virtual machine. posix-spawn does more than the others, an exec: compare it \
               with fork and an exec, not with fork alone. In glibc its child asks for the action \
-              of each of 60 signals and sets it again, over a hundred calls before the exec. Plain C \
-              programs that do the same are timed beside by `cargo xtask twins`.",
+              of each of 60 signals and sets it again, over a hundred calls before the exec. \
+              Plain C programs that do the same are timed beside by `cargo xtask twins`.",
     calls: &[
         ("fork", calls::FORK),
         ("vfork", "clone with CLONE_VM|CLONE_VFORK and SIGCHLD, wait4; in the child exit_group"),

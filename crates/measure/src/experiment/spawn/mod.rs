@@ -1,8 +1,8 @@
 //! `spawn`: what it costs to make a process, let it end and wait for it, one after another:
 //! [`Spawn`].
 //!
-//! The ways are [`Creator`]'s. Each process is timed on its own, from before it is made until it has
-//! been reaped.
+//! The ways are [`Creator`]'s. Each process is timed on its own, from before it is made until it
+//! has been reaped.
 //!
 //! What it does not do: ask how the parent's size matters, or compare with threads.
 
@@ -76,7 +76,7 @@ fn way(variant: &str) -> Result<Creator> {
         "fork" => Ok(Creator::Fork),
         "vfork" => Ok(Creator::clone_as_vfork()),
         "posix-spawn" => Creator::posix_spawn(),
-        "clone3" => Ok(Creator::clone3()),
+        "clone3" => Ok(Creator::Clone3),
         other => Err(Trouble::fail(format!("spawn has no variant {other}"))),
     }
 }

@@ -1,7 +1,7 @@
 //! What it costs to make a thread or a process and to wait for its end: [`ThreadVsProcess`].
 //!
-//! [`ballast`] gives the parent its memory, [`Creator`] has the ways of creating; `explained` is for
-//! readers. Which system calls they make is traced, not told: [`crate::trace`].
+//! [`ballast`] gives the parent its memory, [`Creator`] has the ways of creating; `explained` is
+//! for readers. Which system calls they make is traced, not told: [`crate::trace`].
 //!
 //! Source: seed 003, which shows the system calls and no times. What it does not do: count how many
 //! processes fit, or how they disturb each other (`fork-throughput`).
@@ -166,8 +166,8 @@ fn creator(variant: &str) -> Result<Creator> {
         "fork" => Ok(Creator::Fork),
         "vfork" => Ok(Creator::Vfork),
         "posix-spawn" => Creator::posix_spawn(),
-        "clone3" => Ok(Creator::clone3()),
-        "clone3-vfork" => Ok(Creator::clone3_as_vfork()),
+        "clone3" => Ok(Creator::bare_clone3()),
+        "clone3-vfork" => Ok(Creator::bare_clone3_as_vfork()),
         "clone3-thread" => Creator::bare_thread(),
         other => Err(Trouble::fail(format!("thread-vs-process has no variant {other}"))),
     }

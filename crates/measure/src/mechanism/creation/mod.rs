@@ -35,7 +35,10 @@ pub(crate) enum Creator {
     Vfork,
     /// `posix_spawn` of the smallest program.
     PosixSpawn(Nothing),
-    /// A process, by bare `clone3` with these flags.
+    /// A copy of this process, by `clone3` without a flag; it leaves as a fork's child does, by
+    /// `_exit`, and so writes to its stack, which copies pages.
+    Clone3,
+    /// A process, by bare `clone3` with these flags; it touches no memory at all.
     Process(u64),
     /// A thread, by bare `clone3`; the kernel clears the word when it ends.
     BareThread(Box<AtomicU32>),
@@ -57,12 +60,12 @@ impl Creator {
     }
 
     /// A copy of this process, by bare `clone3` without a flag.
-    pub(crate) const fn clone3() -> Self {
+    pub(crate) const fn bare_clone3() -> Self {
         Self::Process(0)
     }
 
     /// A process with our memory, for whose end we sleep, by bare `clone3`.
-    pub(crate) const fn clone3_as_vfork() -> Self {
+    pub(crate) const fn bare_clone3_as_vfork() -> Self {
         Self::Process(bare::VM | bare::VFORK)
     }
 
@@ -90,6 +93,7 @@ impl Creator {
             Self::CloneAsVfork(stack) => process::clone_as_vfork(stack).setting_up("clone"),
             Self::Vfork => bare::vfork().setting_up("vfork"),
             Self::PosixSpawn(nothing) => process::posix_spawn(nothing).setting_up("posix_spawn"),
+            Self::Clone3 => process::clone3().setting_up("clone3"),
             Self::Process(flags) => bare::process(*flags).setting_up("clone3"),
         }?;
         process::reap(pid)

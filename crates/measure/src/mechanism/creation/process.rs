@@ -1,7 +1,7 @@
-//! A process by the C library: [`fork`], [`clone_as_vfork`], [`posix_spawn`]; and the wait for its
-//! end: [`reap`].
+//! A process that leaves by the C library's `_exit`, or executes: [`fork`], [`clone_as_vfork`],
+//! [`posix_spawn`], [`clone3`]; and the wait for its end: [`reap`].
 
-#![allow(unsafe_code, reason = "fork, clone, posix_spawn and waitpid")]
+#![allow(unsafe_code, reason = "fork, clone, clone3, posix_spawn and waitpid")]
 
 use std::ffi::c_void;
 use std::io;
@@ -76,6 +76,22 @@ pub(super) fn posix_spawn(nothing: &Nothing) -> io::Result<libc::pid_t> {
         )
     };
     succeeded(error).map(|()| pid)
+}
+
+/// No flag: the child gets copies of everything, as by `fork`.
+#[inline]
+pub(super) fn clone3() -> io::Result<libc::pid_t> {
+    // SAFETY: all-zero is valid for this plain structure, and asks for a copy of everything on the
+    // stack where it stands; the child leaves by `_exit` and touches no lock of the C library.
+    let pid = unsafe {
+        let mut how: libc::clone_args = std::mem::zeroed();
+        how.exit_signal = libc::SIGCHLD as u64;
+        libc::syscall(libc::SYS_clone3, &raw mut how, size_of::<libc::clone_args>())
+    };
+    match checked(pid as libc::pid_t)? {
+        0 => exit_at_once(0),
+        pid => Ok(pid),
+    }
 }
 
 /// Waits for a child that exits with status 0.
