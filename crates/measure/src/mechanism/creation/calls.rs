@@ -13,5 +13,5 @@ pub(crate) const FORK: &str =
 pub(crate) const POSIX_SPAWN: &str = "as glibc does it: mmap of a stack, rt_sigprocmask, \
     clone3 with CLONE_VM|CLONE_VFORK, munmap, rt_sigprocmask, wait4; in the child rt_sigprocmask \
     to ask for the mask, rt_sigaction over a hundred times (two for each of 60 signals) where the \
-    C library does not ask for CLONE_CLEAR_SIGHAND instead, rt_sigprocmask to set it, execve, exit_group of \
-    the new program";
+    C library does not ask for CLONE_CLEAR_SIGHAND instead, rt_sigprocmask to set it, execve, \
+    exit_group of the new program";
