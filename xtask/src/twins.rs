@@ -34,7 +34,7 @@ const CHECKS: usize = 1_000_000;
 /// Rounds of signals and of forks, as many as one of our invocations counts.
 const ROUNDS: usize = 10;
 
-/// Bytes that a process which makes threads has touched.
+/// Bytes that the parent of a thread or a process has touched, in `thread-vs-process`.
 const PARENT: usize = 1 << 20;
 
 /// What `posix_spawn` starts in C: nothing of the C library, one segment, like ours.
@@ -72,6 +72,11 @@ const fn signals(params: &'static [(&'static str, &'static str)]) -> Pair {
 const fn spawn(ours: &'static str) -> Pair {
     let params = &[("placement", "same-core")];
     Pair { experiment: "spawn", ours, params, twins: &["spawn"], limit: 1.15 }
+}
+
+const fn beside_a_mebibyte(ours: &'static str) -> Pair {
+    let params = &[("parent", "1 MiB"), ("placement", "same-core")];
+    Pair { experiment: "thread-vs-process", ours, params, twins: &["spawn"], limit: 1.15 }
 }
 
 const TABLE: &[Pair] = &[
@@ -115,13 +120,8 @@ const TABLE: &[Pair] = &[
     spawn("vfork"),
     spawn("posix-spawn"),
     spawn("clone3"),
-    Pair {
-        experiment: "thread-vs-process",
-        ours: "thread",
-        params: &[("parent", "1 MiB"), ("placement", "same-core")],
-        twins: &["spawn"],
-        limit: 1.15,
-    },
+    beside_a_mebibyte("thread"),
+    beside_a_mebibyte("fork"),
 ];
 
 /// Compiles the twins, runs the pairs whose names hold one of `only` (all, where there is none),
@@ -197,7 +197,7 @@ impl Pair {
         if self.ours == "posix-spawn" {
             arguments.push(compile("nothing", folder, &NOTHING)?.into());
         }
-        if self.ours == "thread" {
+        if self.experiment == "thread-vs-process" {
             arguments.push(PARENT.to_string().into());
         }
         Ok(arguments)

@@ -1,7 +1,7 @@
 /* Making a process that ends at once, or a thread, and waiting for it; in plain C.
  *
- * Prints the nanoseconds of one. posix-spawn executes the file of the fifth argument, `thread` makes
- * threads in a process that has touched as many bytes as it says.
+ * Prints the nanoseconds of one. posix-spawn executes the file of the fifth argument; for the others
+ * it says how many bytes the parent has touched, in small pages.
  * Usage: spawn COUNT PROCESSOR_HERE PROCESSOR_THERE WAY [FILE | BYTES]; pinned where HERE is THERE. */
 #include "tools.h"
 #include <linux/sched.h>
@@ -60,6 +60,14 @@ static void thread(void)
     need(pthread_join(handle, NULL) == 0, "pthread_join");
 }
 
+static void touch(size_t bytes)
+{
+    char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    need(memory != MAP_FAILED, "mmap");
+    madvise(memory, bytes, MADV_NOHUGEPAGE);
+    memset(memory, 1, bytes);
+}
+
 static const struct {
     const char *name;
     pid_t (*make)(void);
@@ -84,14 +92,10 @@ int main(int count, char **arguments)
         if (strcmp(ways[i].name, arguments[4]) != 0)
             continue;
         known = 1;
-        if (ways[i].make == NULL && more != NULL) {
-            size_t bytes = (size_t)atol(more);
-            char *memory = malloc(bytes);
-            need(memory != NULL, "malloc");
-            memset(memory, 1, bytes);
-        } else {
+        if (ways[i].make == by_posix_spawn)
             file = more;
-        }
+        else if (more != NULL)
+            touch((size_t)atol(more));
         double began = 0;
         for (long made = -times / 10; made < times; made++) {
             if (made == 0)

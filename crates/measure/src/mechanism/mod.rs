@@ -4,10 +4,12 @@
 //! Each file makes one mechanism ready and leaves to the experiments what is sent over it, how it
 //! is timed and what is done when an end dies. [`peer`] asks whether the other end is still there;
 //! `leftovers` knows what libraries keep in the file system. [`docker`] is an engine that runs
-//! containers, [`image`] this program as the inside of one, [`owner`] whose they are.
+//! containers, [`image`] this program as the inside of one, [`owner`] whose they are. [`creation`]
+//! has the ways to make a thread or a process that does nothing.
 //!
-//! It measures nothing and starts nobody.
+//! It measures nothing, and starts nobody but those.
 
+pub(crate) mod creation;
 pub(crate) mod descriptor;
 pub(crate) mod docker;
 #[cfg(feature = "peers")]

@@ -17,6 +17,13 @@ use std::path::Path;
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap};
 
+/// The step in which a process is made so, for the explanations of who does it.
+pub(crate) const IN_WORDS: &str = "The process that creates is made small first: libraries that a \
+    child does not use are kept out of it (MADV_DONTFORK), and what the dynamic linker has written \
+    of our own executable and then closed becomes a shared mapping of the same bytes. It then has \
+    about the mappings of a small C program; each mapping and each page written makes a fork \
+    dearer.";
+
 /// While it lives, children are forked without what they do not need. They must not unwind: the
 /// unwinder is a library too.
 #[derive(Debug)]
@@ -169,6 +176,45 @@ Anonymous:           8 kB
         }
         assert!(is_unneeded_library("/usr/lib/libstdc++.so.6.0.33"));
         assert!(!is_unneeded_library("/usr/bin/tontine"));
+    }
+
+    /// The line of a mapping that is exactly this range.
+    fn line_of(range: Range) -> Option<String> {
+        let text = std::fs::read_to_string("/proc/self/maps").ok()?;
+        let found = text.lines().find(|line| head(line).is_some_and(|(there, ..)| there == range));
+        found.map(str::to_owned)
+    }
+
+    #[test]
+    fn what_the_linker_wrote_becomes_shared_with_equal_bytes() {
+        in_a_process_of_its_own(|| {
+            let smaps = std::fs::read_to_string("/proc/self/smaps").map_err(|e| e.to_string())?;
+            let own = std::env::current_exe().map_err(|e| e.to_string())?;
+            let relocated: Vec<Mapping> = mappings(&smaps)
+                .into_iter()
+                .filter(|one| Path::new(&one.path) == own && one.written && one.may == "r--")
+                .collect();
+            if relocated.is_empty() {
+                return Err(format!("no relocated part of {}: {smaps}", own.display()));
+            }
+            // SAFETY: both mappings are readable, and stay.
+            let bytes = |range: Range| unsafe {
+                std::slice::from_raw_parts(range.from as *const u8, range.to - range.from)
+            };
+            let before: Vec<Vec<u8>> =
+                relocated.iter().map(|one| bytes(one.range).to_vec()).collect();
+            let _lean = Lean::now();
+            for (one, before) in relocated.iter().zip(before) {
+                let line = line_of(one.range).ok_or("the range is no mapping of its own")?;
+                if !line.contains(" r--s ") || !line.contains("tontine-relocated") {
+                    return Err(format!("not shared: {line}"));
+                }
+                if before.iter().all(|&byte| byte == 0) || bytes(one.range) != before {
+                    return Err(format!("other bytes: {line}"));
+                }
+            }
+            Ok(())
+        });
     }
 
     #[test]

@@ -87,6 +87,7 @@ pub(super) fn creation(
     match name? {
         "clone" => Some(Creation::of_clone(arguments)),
         "clone3" => {
+            // A caller that knows fewer fields gives fewer bytes.
             let mut bytes = [0; size_of::<Creation>()];
             let size = bytes.len().min(arguments[1] as usize);
             traced.read(arguments[0], &mut bytes[..size]).ok()?;
@@ -105,7 +106,13 @@ pub(super) fn on_entry(traced: Traced, name: Option<&str>, arguments: [u64; 6]) 
     }
     match name.and_then(shape) {
         Some(kinds) => {
-            kinds.iter().zip(arguments).map(|(kind, value)| text(traced, *kind, value)).collect()
+            let beside = arguments.into_iter().skip(1).chain([0]);
+            let values = arguments.into_iter().zip(beside);
+            kinds
+                .iter()
+                .zip(values)
+                .map(|(kind, (at, next))| text(traced, *kind, at, next))
+                .collect()
         }
         None => arguments.map(|value| format!("{value:#x}")).to_vec(),
     }
@@ -132,7 +139,8 @@ pub(super) fn on_exit(traced: Traced, call: &mut Call, arguments: [u64; 6]) {
     }
 }
 
-fn text(traced: Traced, kind: Kind, value: u64) -> String {
+/// An argument; `next` is the one after it, which may say how long it is.
+fn text(traced: Traced, kind: Kind, value: u64, next: u64) -> String {
     match kind {
         Kind::Number => (value as i32).to_string(),
         Kind::Count => value.to_string(),
@@ -142,7 +150,7 @@ fn text(traced: Traced, kind: Kind, value: u64) -> String {
         Kind::Signals => set(traced, value).unwrap_or_else(|| address(value)),
         Kind::Futex => futex(value),
         Kind::Signal => words::signal(value as i32),
-        Kind::Creation => creation(traced, Some("clone3"), [value, u64::MAX, 0, 0, 0, 0])
+        Kind::Creation => creation(traced, Some("clone3"), [value, next, 0, 0, 0, 0])
             .map_or_else(|| address(value), |creation| creation.to_string()),
     }
 }

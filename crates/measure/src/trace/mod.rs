@@ -134,6 +134,12 @@ pub fn in_short(events: &[Event]) -> String {
     text
 }
 
+/// Whether a word is the name of a system call here.
+#[cfg(test)]
+pub(crate) fn is_a_call(word: &str) -> bool {
+    names::is_name(word)
+}
+
 /// What a trace means: every event a line, then each flag and field of each creation, and each
 /// field of each signal, with its meaning.
 pub fn explained(events: &[Event]) -> String {

@@ -16,6 +16,13 @@ pub(super) fn name(number: u64) -> Option<&'static str> {
     of(EVERYWHERE).or_else(|| of(OLD))
 }
 
+/// Whether there is a system call of that name.
+#[cfg(test)]
+pub(super) fn is_name(word: &str) -> bool {
+    let named = |(_, constant): &(_, &str)| constant.strip_prefix("SYS_") == Some(word);
+    EVERYWHERE.iter().chain(OLD).any(named)
+}
+
 /// What every 64-bit processor has.
 const EVERYWHERE: &[(libc::c_long, &str)] = pairs! {
     SYS_read SYS_write SYS_close SYS_fstat SYS_lseek SYS_mmap SYS_mprotect SYS_munmap

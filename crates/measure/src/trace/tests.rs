@@ -102,6 +102,32 @@ fn calls_are_named_with_arguments_and_results_and_nothing_is_added() {
     assert!(system_calls(|| {}).is_ok_and(|none| none.is_empty()));
 }
 
+/// The structure of Linux 5.3 had eight fields. What lies behind a short one is not part of it.
+#[test]
+fn a_short_structure_of_clone3_is_read_no_further_than_its_size() {
+    const SHORT: usize = 64;
+    let mut words = [0_u64; size_of::<Creation>() / 8];
+    words[4] = libc::SIGCHLD as u64;
+    // Were they read, these would be two pids at address 1 and a cgroup.
+    words[SHORT / 8..].copy_from_slice(&[1, 2, 3]);
+    let forks = move || {
+        // SAFETY: no flag: the child gets copies, and leaves at once; no status is wanted.
+        unsafe {
+            match libc::syscall(libc::SYS_clone3, words.as_ptr(), SHORT) {
+                0 => crate::os::child::exit_at_once(0),
+                child if child > 0 => libc::waitpid(child as i32, std::ptr::null_mut(), 0),
+                _ => 0,
+            };
+        }
+    };
+    let Some(events) = traced(events(forks)) else { return };
+    let (call, creation) = creation(&events);
+    assert_eq!(creation, Creation { exit_signal: libc::SIGCHLD as u64, ..Creation::default() });
+    assert!(call.returned > Some(0), "{call}");
+    assert_eq!(call.arguments, [creation.to_string(), SHORT.to_string()]);
+    assert!(!call.to_string().contains("set_tid"), "{call}");
+}
+
 #[test]
 fn what_does_not_return_is_named() {
     let ended = system_calls(|| crate::os::child::exit_at_once(7));

@@ -1,6 +1,7 @@
 //! What `fork-throughput` is, in words.
 
 use crate::experiment::explanation::Explanation;
+use crate::os::lean;
 
 pub(super) const EXPLANATION: Explanation = Explanation {
     about: &[
@@ -14,10 +15,7 @@ pub(super) const EXPLANATION: Explanation = Explanation {
          many forks a second each completes, beside others, shows how far they hinder each other.",
     ],
     steps: &[
-        "The process that forks is made small first: libraries that a child does not use are kept \
-         out of it (MADV_DONTFORK), and what the dynamic linker has written of our own executable \
-         and then closed becomes a shared mapping of the same bytes. It then has about the \
-         mappings of a small C program; each mapping and each page written makes a fork dearer.",
+        lean::IN_WORDS,
         "So many processes are forked and wait; when all are there, all are let go at once.",
         "Each calls fork 50 times as fast as it can. Nobody is pinned: the scheduler places the \
          children where it wants.",

@@ -1,6 +1,8 @@
 //! What `spawn` is, in words.
 
 use crate::experiment::explanation::Explanation;
+use crate::mechanism::creation::calls;
+use crate::os::lean;
 
 pub(super) const EXPLANATION: Explanation = Explanation {
     about: &[
@@ -17,18 +19,15 @@ pub(super) const EXPLANATION: Explanation = Explanation {
          shared and what is copied. Threads are made by the same call with other flags.",
     ],
     steps: &[
-        "The process that forks is made small first: libraries that a child does not use are kept \
-         out of it (MADV_DONTFORK), and what the dynamic linker has written of our own executable \
-         and then closed becomes a shared mapping of the same bytes. It then has about the \
-         mappings of a small C program; each mapping and each page written makes a fork dearer.",
+        lean::IN_WORDS,
         "The process that measures pins itself to one processor, and its children with it \
          (`same-core`), or lets the scheduler place them (`unpinned`).",
         "It makes a process that ends at once, and waits for it; over and over, one after another, \
          never two at a time. A tenth of them before are not counted.",
         "fork: the C library's fork; the child calls _exit. clone3: the bare call without a flag, \
-         which copies what fork copies, without what the C library does around it. vfork: clone \
-         with CLONE_VM and CLONE_VFORK, the two flags of which vfork consists, on a stack of the \
-         child's own.",
+         which copies what fork copies, without what the C library does around it; the child \
+         calls _exit. vfork: clone with CLONE_VM and CLONE_VFORK, the two flags of which vfork \
+         consists, on a stack of the child's own.",
         "posix-spawn: the only one that executes something. What it executes is an ELF file of \
          185 bytes (188 on aarch64), written into memory when the measurement starts: one page, no \
          dynamic linker, three instructions, which exit. So the figure holds exec itself and \
@@ -46,20 +45,12 @@ pub(super) const EXPLANATION: Explanation = Explanation {
               run beside the parent, or its processor may have to be woken first, which is dear \
               in a virtual machine. posix-spawn does more than the others, an exec: compare it \
               with fork and an exec, not with fork alone. In glibc its child asks for the action \
-              of each of 64 signals and resets most of them, over a hundred calls before the \
-              exec. Plain C programs that do the same are timed beside by `cargo xtask twins`.",
+              of each of 60 signals and sets it again, over a hundred calls before the exec. \
+              Plain C programs that do the same are timed beside by `cargo xtask twins`.",
     calls: &[
-        (
-            "fork",
-            "clone (the C library's fork) and wait4; in the child set_robust_list and exit_group.",
-        ),
-        ("vfork", "clone with CLONE_VM, CLONE_VFORK and SIGCHLD; wait4; in the child exit_group."),
-        (
-            "posix-spawn",
-            "As glibc does it: mmap of a stack, rt_sigprocmask, clone3 with CLONE_VM and \
-             CLONE_VFORK, munmap, rt_sigprocmask, wait4; in the child rt_sigprocmask, rt_sigaction \
-             once or twice for every signal, execve, and exit_group from the new program.",
-        ),
-        ("clone3", "clone3 without flags and with SIGCHLD; wait4; in the child exit_group."),
+        ("fork", calls::FORK),
+        ("vfork", "clone with CLONE_VM|CLONE_VFORK and SIGCHLD, wait4; in the child exit_group"),
+        ("posix-spawn", calls::POSIX_SPAWN),
+        ("clone3", "clone3 without flags and with SIGCHLD, wait4; in the child exit_group"),
     ],
 };

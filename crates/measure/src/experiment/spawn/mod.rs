@@ -1,26 +1,24 @@
 //! `spawn`: what it costs to make a process, let it end and wait for it, one after another:
 //! [`Spawn`].
 //!
-//! [`ways`] has the four ways, [`nothing`] the executable that `posix-spawn` starts. Each process
-//! is timed on its own, from before it is made until it has been reaped.
+//! The ways are [`Creator`]'s. Each process is timed on its own, from before it is made until it
+//! has been reaped.
 //!
 //! What it does not do: ask how the parent's size matters, or compare with threads.
 
 mod explained;
-mod nothing;
-mod ways;
 
 use super::explanation::{Explanation, Topic};
 use super::{Experiment, Params, Task, Variant};
 use crate::clock::Clock;
 use crate::machine::topology::Topology;
+use crate::mechanism::creation::Creator;
 use crate::observe::{Observed, Series};
 use crate::os::lean::Lean;
 use crate::os::pin::{self, Pinned};
 use crate::os::room;
 use crate::size::Size;
 use crate::trouble::{Result, Trouble};
-use ways::Way;
 
 /// Memory of a process that does nothing.
 const BYTES_EACH: u64 = 256 << 10;
@@ -69,9 +67,23 @@ impl Experiment for Spawn {
     }
 }
 
+/// The way of that name.
+///
+/// # Errors
+/// Failed, where there is none; skipped, where what it needs is refused.
+fn way(variant: &str) -> Result<Creator> {
+    match variant {
+        "fork" => Ok(Creator::Fork),
+        "vfork" => Ok(Creator::clone_as_vfork()),
+        "posix-spawn" => Creator::posix_spawn(),
+        "clone3" => Ok(Creator::Clone3),
+        other => Err(Trouble::fail(format!("spawn has no variant {other}"))),
+    }
+}
+
 /// Makes so many processes, one after another.
 fn measure(variant: &str, placement: &str, processes: usize) -> Result<Observed> {
-    let way = Way::named(variant)?;
+    let way = way(variant)?;
     room::for_processes(1, BYTES_EACH)?;
     let clock = Clock::calibrated();
     let _pinned = match placement {
@@ -84,12 +96,12 @@ fn measure(variant: &str, placement: &str, processes: usize) -> Result<Observed>
     };
     let _lean = Lean::now();
     for _ in 0..processes.div_ceil(10) {
-        way.once()?;
+        way.create_and_wait()?;
     }
     let mut samples = Vec::with_capacity(processes);
     for _ in 0..processes {
         let began = clock.start();
-        way.once()?;
+        way.create_and_wait()?;
         samples.push(clock.ns_between(began, clock.stop()));
     }
     Ok(Observed { series: vec![Series::ns("spawn", samples)], ..Observed::default() })
@@ -114,6 +126,7 @@ const VARIANTS: &[Variant] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mechanism::creation::told;
     use crate::mechanism::peer::in_a_process_of_its_own;
 
     #[test]
@@ -142,6 +155,13 @@ mod tests {
             }
             Ok(())
         });
+    }
+
+    #[test]
+    fn the_calls_of_the_explanation_are_those_that_are_made() {
+        for variant in VARIANTS {
+            told::hold(&explained::EXPLANATION, variant.name, || way(variant.name));
+        }
     }
 
     #[test]

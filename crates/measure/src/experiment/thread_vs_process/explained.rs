@@ -1,6 +1,8 @@
 //! `thread-vs-process` in words: [`EXPLANATION`].
 
 use crate::experiment::explanation::Explanation;
+use crate::mechanism::creation::calls;
+use crate::os::lean;
 
 /// For somebody who has never created either.
 pub(super) const EXPLANATION: Explanation = Explanation {
@@ -22,9 +24,10 @@ pub(super) const EXPLANATION: Explanation = Explanation {
     steps: &[
         "The process pins itself to one processor (same-core), which its threads and children \
          inherit; in the cells marked unpinned the scheduler chooses.",
+        lean::IN_WORDS,
         "It maps 1 MiB or 1 GiB of private memory, forbids large pages there and writes every \
-         page. 1 GiB has 262,144 pages of 4 KiB, whose page tables take 2 MiB. The process itself \
-         has a few MiB beside.",
+         page. 1 GiB has 262,144 pages of 4 KiB, whose page tables take 2 MiB. What the \
+         process itself has, small as it is by now, comes on top.",
         "It creates once without timing: that fills the C library's cache of stacks.",
         "Then, over and over until its time or its count is used up, and three times at least: it \
          creates a thread or a process that ends at once, and waits for that end.",
@@ -60,19 +63,14 @@ pub(super) const EXPLANATION: Explanation = Explanation {
         (
             "thread",
             "rt_sigprocmask, clone3, rt_sigprocmask; futex in the join where the thread has not \
-             ended yet; in the thread rseq, set_robust_list, rt_sigprocmask, madvise, exit. The \
-             stack comes from the cache: no mmap",
+             ended yet; in the thread rseq, set_robust_list, rt_sigprocmask twice (it lets \
+             signals in, and blocks them again before its end), madvise, exit. The stack comes \
+             from the cache: no mmap",
         ),
-        ("fork", "clone, wait4; in the child set_robust_list, exit_group"),
-        ("vfork", "vfork, wait4; in the child exit"),
-        (
-            "posix-spawn",
-            "mmap of a stack, rt_sigprocmask, clone3 with CLONE_VM|CLONE_VFORK, munmap, \
-             rt_sigprocmask, wait4; in the child rt_sigprocmask and two rt_sigaction for each of \
-             some sixty signals, rt_sigprocmask, execve, and the program's exit. A C library that \
-             asks for CLONE_CLEAR_SIGHAND instead saves the child most of that",
-        ),
-        ("clone3, clone3-vfork", "clone3, wait4; in the child exit"),
+        ("fork", calls::FORK),
+        ("vfork", "vfork (on aarch64 clone with its flags), wait4; in the child exit_group"),
+        ("posix-spawn", calls::POSIX_SPAWN),
+        ("clone3, clone3-vfork", "clone3, wait4; in the child exit_group"),
         ("clone3-thread", "clone3; futex where the thread has not ended yet; in the thread exit"),
     ],
 };

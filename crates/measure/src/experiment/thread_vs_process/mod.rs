@@ -1,16 +1,13 @@
 //! What it costs to make a thread or a process and to wait for its end: [`ThreadVsProcess`].
 //!
-//! [`ballast`] gives the parent its memory, [`creators`] holds one way of creating each,
-//! [`program`] is the smallest program there is, for the one that must run one; `explained` is for
-//! readers. Which system calls they make is traced, not told: [`crate::trace`].
+//! [`ballast`] gives the parent its memory, [`Creator`] has the ways of creating; `explained` is
+//! for readers. Which system calls they make is traced, not told: [`crate::trace`].
 //!
 //! Source: seed 003, which shows the system calls and no times. What it does not do: count how many
 //! processes fit, or how they disturb each other (`fork-throughput`).
 
 mod ballast;
-mod creators;
 mod explained;
-mod program;
 
 use std::time::{Duration, Instant};
 
@@ -18,13 +15,14 @@ use super::explanation::{Explanation, Topic};
 use super::{Experiment, Params, Task, Variant};
 use crate::clock::Clock;
 use crate::machine::topology::Topology;
+use crate::mechanism::creation::Creator;
 use crate::observe::{Observed, Series};
+use crate::os::lean::Lean;
 use crate::os::{pin, room};
 use crate::size::Size;
 use crate::trace::{self, Event};
 use crate::trouble::{Result, Trouble};
 use ballast::Ballast;
-use creators::Creator;
 
 /// The experiment `thread-vs-process`.
 #[derive(Debug, Clone, Copy)]
@@ -158,15 +156,33 @@ fn cell(parent: &str, placement: &str) -> Params {
     ])
 }
 
+/// The way of a variant.
+///
+/// # Errors
+/// Failed, where there is none; skipped, where what it needs is refused.
+fn creator(variant: &str) -> Result<Creator> {
+    match variant {
+        "thread" => Ok(Creator::Thread),
+        "fork" => Ok(Creator::Fork),
+        "vfork" => Ok(Creator::Vfork),
+        "posix-spawn" => Creator::posix_spawn(),
+        "clone3" => Ok(Creator::bare_clone3()),
+        "clone3-vfork" => Ok(Creator::bare_clone3_as_vfork()),
+        "clone3-thread" => Creator::bare_thread(),
+        other => Err(Trouble::fail(format!("thread-vs-process has no variant {other}"))),
+    }
+}
+
 /// Creates and waits, over and over, beside so many bytes of touched memory.
 fn measure(variant: &str, bytes: u64, pinned: bool, plan: Plan) -> Result<Observed> {
     room::for_memory(bytes)?;
-    let mut creator = Creator::of(variant)?;
+    let creator = creator(variant)?;
     if pinned {
         let allowed = pin::allowed()?;
         let first = allowed.first();
         pin::pin_to(*first.ok_or_else(|| Trouble::skip("sched_getaffinity: no processor"))?)?;
     }
+    let _lean = Lean::now();
     let ballast = Ballast::touched(bytes)?;
     let clock = Clock::calibrated();
     // The first one fills the C library's cache of stacks, and says whether it is permitted at all.

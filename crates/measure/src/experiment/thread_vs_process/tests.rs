@@ -1,6 +1,7 @@
 //! Every way to make a thread or a process, a few times; what its trace shows.
 
 use super::*;
+use crate::mechanism::creation::told;
 use crate::mechanism::peer::in_a_process_of_its_own;
 
 const SHORT: Plan = Plan { samples: 5, budget: Duration::from_millis(1) };
@@ -33,36 +34,7 @@ fn every_variant_creates_and_waits() {
 #[test]
 fn the_calls_of_the_explanation_are_those_that_are_made() {
     for variant in VARIANTS {
-        let name = variant.name;
-        let twice = trace::events(|| {
-            let mut creator = Creator::of(name).expect("what it needs");
-            creator.create_and_wait().expect("the first");
-            // Splits what follows from what was before.
-            std::hint::black_box(rustix::process::getppid());
-            creator.create_and_wait().expect("the second");
-            // Nor is what comes after: its end would close what it holds.
-            std::mem::forget(creator);
-        });
-        let events = match twice {
-            Ok(events) => events,
-            Err(Trouble::Skipped(why)) => return eprintln!("skipped: {why}"),
-            Err(trouble) => panic!("{name}: {trouble}"),
-        };
-        let split = events
-            .iter()
-            .position(|event| event.call().is_some_and(|call| call.name == Some("getppid")));
-        let (_, second) = events.split_at(split.expect("the mark") + 1);
-        eprintln!("{name}: {}", trace::in_short(second));
-        let told = explained::EXPLANATION.calls.iter();
-        let (_, told) = told
-            .clone()
-            .find(|(names, _)| names.split(", ").any(|one| one == name))
-            .expect("it is told of");
-        for call in second.iter().filter_map(Event::call) {
-            assert!(told.contains(&call.title()), "{name} makes {call}, which is not told: {told}");
-        }
-        let creations = second.iter().filter_map(|event| event.call()?.creates);
-        assert_eq!(creations.count(), 1, "{name}");
+        told::hold(&explained::EXPLANATION, variant.name, || creator(variant.name));
     }
 }
 

@@ -1,4 +1,5 @@
-//! The four ways to make a process that ends at once: [`Way`].
+//! A process that leaves by the C library's `_exit`, or executes: [`fork`], [`clone_as_vfork`],
+//! [`posix_spawn`], [`clone3`]; and the wait for its end: [`reap`].
 
 #![allow(unsafe_code, reason = "fork, clone, clone3, posix_spawn and waitpid")]
 
@@ -6,65 +7,31 @@ use std::ffi::c_void;
 use std::io;
 
 use super::nothing::Nothing;
+use super::thread::succeeded;
 use crate::mechanism::peer::checked;
 use crate::os::child::exit_at_once;
 use crate::trouble::{During, Result, Trouble};
 
-/// Stack of a child that shares our memory and only ends.
+/// Bytes of the stack of a child that shares our memory and only ends.
 const STACK: usize = 64 << 10;
-
-/// A way, with what it needs.
-#[derive(Debug)]
-pub(super) enum Way {
-    Fork,
-    Vfork(Stack),
-    PosixSpawn(Nothing),
-    Clone3,
-}
 
 /// Memory for a child's stack.
 #[derive(Debug)]
-pub(super) struct Stack(Box<[Aligned]>);
+pub(crate) struct Stack(Box<[Aligned]>);
 
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(16))]
 struct Aligned([u8; 16]);
 
-impl Way {
-    /// The way of that name.
-    ///
-    /// # Errors
-    /// Failed, where there is none; otherwise as [`Nothing::new`].
-    pub(super) fn named(variant: &str) -> Result<Self> {
-        match variant {
-            "fork" => Ok(Self::Fork),
-            "vfork" => {
-                let blocks = vec![Aligned([0; 16]); STACK / size_of::<Aligned>()];
-                Ok(Self::Vfork(Stack(blocks.into_boxed_slice())))
-            }
-            "posix-spawn" => Nothing::new().map(Self::PosixSpawn),
-            "clone3" => Ok(Self::Clone3),
-            other => Err(Trouble::fail(format!("spawn has no variant {other}"))),
-        }
-    }
-
-    /// Makes one process, which ends at once, and waits for it.
-    ///
-    /// # Errors
-    /// Skipped, where the system refuses it; failed, where it does not exit with 0.
-    #[inline]
-    pub(super) fn once(&self) -> Result<()> {
-        let pid = match self {
-            Self::Fork => fork().setting_up("fork"),
-            Self::Vfork(stack) => vfork(stack).setting_up("clone"),
-            Self::PosixSpawn(nothing) => posix_spawn(nothing).setting_up("posix_spawn"),
-            Self::Clone3 => clone3().setting_up("clone3"),
-        }?;
-        reap(pid)
+impl Stack {
+    pub(super) fn new() -> Self {
+        Self(vec![Aligned([0; 16]); STACK / size_of::<Aligned>()].into_boxed_slice())
     }
 }
 
-fn fork() -> io::Result<libc::pid_t> {
+/// A child that leaves at once.
+#[inline]
+pub(super) fn fork() -> io::Result<libc::pid_t> {
     // SAFETY: the child does nothing but leave by `_exit`, whatever other threads held.
     match checked(unsafe { libc::fork() })? {
         0 => exit_at_once(0),
@@ -74,7 +41,8 @@ fn fork() -> io::Result<libc::pid_t> {
 
 /// A child on a stack of its own in our memory, while this thread waits. `vfork` itself lets the
 /// child run on the parent's frames, which no Rust function may.
-fn vfork(stack: &Stack) -> io::Result<libc::pid_t> {
+#[inline]
+pub(super) fn clone_as_vfork(stack: &Stack) -> io::Result<libc::pid_t> {
     extern "C" fn ends(_: *mut c_void) -> libc::c_int {
         exit_at_once(0)
     }
@@ -89,7 +57,9 @@ fn vfork(stack: &Stack) -> io::Result<libc::pid_t> {
     checked(pid)
 }
 
-fn posix_spawn(nothing: &Nothing) -> io::Result<libc::pid_t> {
+/// A child that executes the smallest program.
+#[inline]
+pub(super) fn posix_spawn(nothing: &Nothing) -> io::Result<libc::pid_t> {
     let mut pid = 0;
     let arguments = [nothing.path().as_ptr().cast_mut(), std::ptr::null_mut()];
     let environment = [std::ptr::null_mut()];
@@ -105,11 +75,12 @@ fn posix_spawn(nothing: &Nothing) -> io::Result<libc::pid_t> {
             environment.as_ptr(),
         )
     };
-    if error == 0 { Ok(pid) } else { Err(io::Error::from_raw_os_error(error)) }
+    succeeded(error).map(|()| pid)
 }
 
 /// No flag: the child gets copies of everything, as by `fork`.
-fn clone3() -> io::Result<libc::pid_t> {
+#[inline]
+pub(super) fn clone3() -> io::Result<libc::pid_t> {
     // SAFETY: all-zero is valid for this plain structure, and asks for a copy of everything on the
     // stack where it stands; the child leaves by `_exit` and touches no lock of the C library.
     let pid = unsafe {
@@ -123,7 +94,12 @@ fn clone3() -> io::Result<libc::pid_t> {
     }
 }
 
-fn reap(pid: libc::pid_t) -> Result<()> {
+/// Waits for a child that exits with status 0.
+///
+/// # Errors
+/// Failed, where it ends otherwise.
+#[inline]
+pub(super) fn reap(pid: libc::pid_t) -> Result<()> {
     let mut status = 0;
     loop {
         // SAFETY: `status` is a live integer.

@@ -45,7 +45,7 @@ const READ: u32 = 4;
 
 /// The executable, in memory without a name.
 #[derive(Debug)]
-pub(super) struct Nothing {
+pub(crate) struct Nothing {
     /// Held: the path leads through it.
     _file: OwnedFd,
     path: CString,
@@ -57,7 +57,7 @@ impl Nothing {
     /// # Errors
     /// Skipped, where nobody has written its instructions for this processor, or where memory must
     /// not be executed (`vm.memfd_noexec`).
-    pub(super) fn new() -> Result<Self> {
+    pub(crate) fn new() -> Result<Self> {
         if MACHINE.1.is_empty() {
             return Err(Trouble::skip(
                 "the executable that only exits is written for x86-64 and aarch64",
@@ -84,7 +84,7 @@ impl Nothing {
     }
 
     /// A path to it, for this process and those that inherit its descriptors.
-    pub(super) fn path(&self) -> &CString {
+    pub(crate) fn path(&self) -> &CString {
         &self.path
     }
 }
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     #[cfg(target_arch = "x86_64")]
-    fn it_is_as_long_as_the_explanation_says() {
+    fn it_is_as_long_as_the_explanations_say() {
         assert_eq!(image().len(), 185);
     }
 }
