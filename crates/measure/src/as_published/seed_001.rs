@@ -83,7 +83,8 @@ const CURVES: [Curve; 4] = [
         most: 8,
         unit: "s an iteration",
         shape: "of similar shape and less regular than the others; the new kernel takes less time \
-                by a noticeable factor. (There: logins over a network; here: each on a terminal of its \
+                by a noticeable factor. (There: logins over a network; here: each on a terminal \
+                of its \
                 own, `sessions/login` has the logins)",
     },
 ];

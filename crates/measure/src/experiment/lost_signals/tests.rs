@@ -130,7 +130,7 @@ fn every_cell_of_a_full_run_yields_shares() {
                 if observed.series.is_empty() || !observed.series.iter().all(sane) {
                     return Err(format!("{} {params:?}: {observed:?}", variant.name));
                 }
-                // A burst may lose signals without missing one; of single ones the two are the same.
+                // A burst may lose signals and miss none; of single ones the two are the same.
                 if Way::of(variant.name).is_some() {
                     let metrics = observed.series.iter().map(|series| series.metric.as_str());
                     let burst = word(&params, "sending") == IN_BURSTS;

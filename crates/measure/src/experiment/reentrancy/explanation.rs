@@ -45,7 +45,8 @@ pub(super) const EXPLANATION: Explanation = Explanation {
     ],
     timing: "Only operation is timed: fenced stamps around a hundred operations, divided by a \
              hundred, in one thread on the first processor of the placement. It has one row a \
-             variant, in the cell that is listed first, since nobody enters again here. For strtok an operation is a text of eight words copied, taken apart and \
+             variant, in the cell that is listed first, since nobody enters again here. For \
+             strtok an operation is a text of eight words copied, taken apart and \
              compared; for stdio a line of seven fputs to /dev/null; for the locks a change of \
              both words without work between, with its lock and, masked, its two changes of the \
              mask.",

@@ -50,7 +50,8 @@ pub(super) const EXPLANATION: Explanation = Explanation {
               proportion. Because of the delays the first session runs alone at its start and the \
               last one at its end, so the mean is a little better than that of sessions which \
               always meet; a level may even be faster than the one before it. A note says for how \
-              much of the time all were at work: the smaller, the less a level is what it says. A session is more \
+              much of the time all were at work: the smaller, the less a level is what it says. A \
+              session is more \
               than one process at a time where it has pipelines, so two sessions can fill more \
               than two processors. login adds what sshd and ssh do for each line that is printed, \
               encryption included; compare it with pty, level by level. Figures of machines with \
