@@ -10,8 +10,9 @@ use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
+use crate::experiment::lost_signals::{ACKNOWLEDGED, AS_IT_IS};
 use crate::experiment::thread_vs_process::traces;
-use crate::experiment::{self, Task};
+use crate::experiment::{self, Params, Task};
 use crate::machine::topology::Topology;
 use crate::published::published;
 use crate::size::Size;
@@ -61,15 +62,28 @@ pub fn reproduce(quick: bool, out: &mut dyn Write) -> Result<()> {
         format_args!(
             "\nToday: the race before pause() is some ten instructions wide and hardly ever hit by \
              waiting for it; `tontine measure lost-signals` widens it. A compiler that optimises \
-             makes each loop of ten million increments one addition; ours may not. For intervals: \
+             makes each loop of ten million increments one addition; ours may not. The three times \
+             of false sharing are those of the loops alone; the published ones are of whole \
+             programs, which also make their threads, wait for them and print. For intervals: \
              tontine measure lost-signals thread-local thread-vs-process false-sharing."
         ),
     )
 }
 
-/// Signals sent one after another to a thread that waits for them.
+/// Signals sent one after another to a thread that waits for them as the seed's programs do:
+/// nothing holds the gap between two waits open. Not the usual cell of each variant, which may.
+fn waiting(variant: &str, size: Size) -> Task {
+    let usual = Topology::of_this_machine();
+    let placement = usual.placements().first().map_or("same-core", |usual| usual.name);
+    let params = [("sending", ACKNOWLEDGED), ("window", AS_IT_IS), ("placement", placement)];
+    let params: Params =
+        params.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    Task { experiment: "lost-signals".into(), variant: variant.into(), params, size }
+}
+
+/// How many of them a way of waiting got.
 fn signals(variant: &str, title: &str, size: Size, out: &mut dyn Write) -> Result<()> {
-    match observe("lost-signals", variant, "lost", size) {
+    match observe(&waiting(variant, size), "lost") {
         Ok(each) => {
             let lost = each.iter().sum::<f64>();
             let seen = each.len() as f64 - lost;
@@ -111,7 +125,7 @@ fn sharing(variant: &str, title: &str, size: Size, out: &mut dyn Write) -> Resul
     let source = source.first().map_or_else(String::new, |found| {
         format!(" (published: {:.0} ms, machine not named)", found.value / 1e6)
     });
-    match observe("false-sharing", variant, "both", size) {
+    match observe(&task, "both") {
         Ok(each) => {
             let ms = order::median(&each).unwrap_or(f64::NAN) / 1e6;
             say(out, format_args!("{title:>28}: {ms:.1} ms{source}"))
@@ -120,16 +134,16 @@ fn sharing(variant: &str, title: &str, size: Size, out: &mut dyn Write) -> Resul
     }
 }
 
-/// The samples of one metric in the experiment's usual cell of a variant: the first that it lists.
-fn observe(experiment: &str, variant: &str, metric: &str, size: Size) -> Result<Vec<f64>> {
-    let task = usual(experiment, variant, size)?;
-    let found = experiment::find(experiment).map(|experiment| experiment.run(&task));
+/// The samples of one metric of a task.
+fn observe(task: &Task, metric: &str) -> Result<Vec<f64>> {
+    let found = experiment::find(&task.experiment).map(|experiment| experiment.run(task));
     let observed = found.unwrap_or_else(|| Err(Trouble::fail("it has no experiment")))?;
     let series = observed.series.into_iter().find(|series| series.metric == metric);
-    let lack = || Trouble::fail(format!("{experiment} yielded no series {metric}"));
+    let lack = || Trouble::fail(format!("{} yielded no series {metric}", task.experiment));
     Ok(series.ok_or_else(lack)?.samples)
 }
 
+/// The experiment's usual cell of a variant: the first that it lists.
 fn usual(experiment: &str, variant: &str, size: Size) -> Result<Task> {
     let topology = Topology::of_this_machine();
     let cells = experiment::find(experiment)
@@ -148,6 +162,52 @@ fn say(out: &mut dyn Write, line: std::fmt::Arguments<'_>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mechanism::peer::in_a_process_of_its_own;
+
+    /// Two of the three used to work for 10 µs between two waits, and no program of the seed does.
+    #[test]
+    fn the_programs_that_wait_for_signals_do_nothing_between_two_waits() {
+        let experiment = experiment::find("lost-signals").expect("it is there");
+        let cells = experiment.params("handler-pause", &Topology::of_this_machine(), Size::Quick);
+        let waits = waiting("handler-pause", Size::Quick).params;
+        assert!(cells.contains(&waits), "{waits:?} is none of {cells:?}");
+        for variant in ["handler-sigsuspend", "sigwait-thread"] {
+            assert_eq!(waiting(variant, Size::Default).params, waits, "{variant}");
+        }
+    }
+
+    #[test]
+    fn a_quick_look_prints_every_program_and_fails_nowhere() {
+        in_a_process_of_its_own(|| {
+            let mut out = Vec::new();
+            reproduce(true, &mut out).map_err(|trouble| trouble.to_string())?;
+            let text = String::from_utf8(out).map_err(|error| error.to_string())?;
+            let in_order = [
+                "Reduced from 10000000 increments",
+                "Threads that handle signals\n",
+                "a handler and pause(): got ",
+                "a handler and sigsuspend(): got 100 of 100 signals\n",
+                "sigwait(): got 100 of 100 signals\n",
+                "A shared and a thread-local counter\n",
+                "increments of x are lost, of y none\n",
+                "A thread and a process, traced\n",
+                "False sharing\nthe heap's map: skipped: ",
+                "one after the other: ",
+                "two threads, one line: ",
+                "two threads, two lines: ",
+                "Today: ",
+                "whole programs, which also make their threads",
+            ];
+            let mut rest = text.as_str();
+            for part in in_order {
+                let Some(at) = rest.find(part) else {
+                    return Err(format!("expected `{part}` here: {rest}"));
+                };
+                rest = &rest[at + part.len()..];
+            }
+            if text.contains("failed") { Err(text) } else { Ok(()) }
+        });
+    }
 
     #[test]
     fn the_thread_local_counter_is_whole_and_the_shared_one_is_accounted_for() {

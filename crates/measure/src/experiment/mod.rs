@@ -34,10 +34,10 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::machine::topology::Topology;
+use crate::machine::topology::{Placement, Topology};
 use crate::observe::Observed;
 use crate::size::Size;
-use crate::trouble::Result;
+use crate::trouble::{Result, Trouble};
 use explanation::{Explanation, Topic};
 
 /// One thing that can be measured in several ways.
@@ -146,6 +146,17 @@ pub fn all() -> &'static [&'static dyn Experiment] {
 /// The experiment of that name.
 pub fn find(name: &str) -> Option<&'static dyn Experiment> {
     all().iter().copied().find(|experiment| experiment.name() == name)
+}
+
+/// The placement that a cell's parameters name.
+///
+/// # Errors
+/// Skipped, where this machine has no such placement.
+pub(crate) fn placement_of(params: &Params) -> Result<Placement> {
+    let name = params.get("placement").map_or("", String::as_str);
+    Topology::of_this_machine()
+        .placement(name)
+        .ok_or_else(|| Trouble::skip(format!("this machine has no placement `{name}`")))
 }
 
 #[cfg(test)]

@@ -203,6 +203,8 @@ impl LastWords {
 #[cfg(test)]
 pub(crate) fn in_a_process_of_its_own(body: impl FnOnce() -> std::result::Result<(), String>) {
     let words = LastWords::new().expect("shared memory");
+    // A sibling test's thread may be calibrating just now: the child would wait for it for ever.
+    crate::clock::Clock::calibrated();
     let mut child = crate::os::child::Child::fork(|| match body() {
         Ok(()) => 0,
         Err(why) => {

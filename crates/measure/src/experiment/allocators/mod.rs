@@ -87,7 +87,8 @@ impl Experiment for Allocators {
     }
 }
 
-/// How many threads call at once, on so many processors.
+/// How many threads call at once, on so many processors. Not [`super::levels`], which go to a
+/// paper's last point: what matters here are one thread, as many as processors, and twice as many.
 fn levels(processors: usize, size: Size) -> Vec<usize> {
     let mut levels = match size {
         Size::Quick => vec![1, processors],
@@ -140,6 +141,10 @@ fn measure_heap<H: Heap>(threads: usize, time: Duration) -> Result<Observed> {
     if threads > 1 {
         let frees = remote::run::<H>(&crew, threads / 2)?;
         seen.series.push(Series::ns("remote_free", frees).batched(crew::BATCH));
+        if threads % 2 == 1 {
+            let paired = threads - 1;
+            seen.notes.push(format!("remote_free ran on {paired} of the {threads} threads: pairs"));
+        }
     }
     if threads > processors.len() {
         seen.notes.push(format!("{threads} threads on {} processors", processors.len()));
@@ -181,7 +186,9 @@ mod tests {
                         seen.series.iter().map(|series| series.metric.as_str()).collect();
                     let expected: &[_] =
                         if threads > 1 { &["pair", "remote_free"] } else { &["pair"] };
+                    let told = seen.notes.iter().any(|note| note.contains("4 of the 5 threads"));
                     let sane = metrics == expected
+                        && told == (threads == 5)
                         && seen.series.iter().all(|series| {
                             !series.samples.is_empty() && series.samples.iter().all(|&ns| ns > 0.0)
                         });

@@ -53,7 +53,7 @@ impl Tools {
         let (_, status) = herd.run(&mut compile, until)?;
         if !status.success() {
             return Err(Trouble::skip(format!(
-                "needs a C compiler that finds <stdio.h> and links: {} of four lines: {status}: {}",
+                "needs a C compiler that finds <stdio.h> and links: {} of two lines: {status}: {}",
                 cc.display(),
                 said_in(folder)
             )));

@@ -34,11 +34,11 @@ pub(super) const EXPLANATION: Explanation = Explanation {
              says how many, and its interval is that of a mean.",
     found: "Source 001 compared two OSF/1 kernels on an Encore Multimax with ten processors \
             (NS32332, about 1.5 MIPS each) and one SCSI disk, with one to eight builds of roughly \
-            10,000 lines of C in sibling directories. It gives a curve without numbers: the time \
-            of a build grows with the number of builds, less with the parallel kernel, and more \
-            steeply to the right. Its authors blame that on the load of the one disk rather than \
-            on contention inside the kernel, and say that most of the time has nothing to do with \
-            what they changed.",
+            10,000 lines of C in sibling directories. It gives a curve without numbers. Its \
+            authors say that most of the time has nothing to do with what they changed, so that \
+            the parallel kernel gains less here than elsewhere; and that its times climb faster at \
+            the right end, for which they blame the load of the one disk rather than contention \
+            inside the kernel.",
     reading: "Good is a curve that stays flat up to the number of processors. Beyond it builds \
               take turns, and the time must grow in proportion: twice as many builds as \
               processors take twice as long. A rise before that is the cost of sharing. Most of \

@@ -47,9 +47,11 @@ pub(super) const EXPLANATION: Explanation = Explanation {
             several threads that do not block a signal, the kernel picks an arbitrary one. It \
             gives no figures.",
     reading: "lost: share of the signals sent that the loop never announced, for whatever reason. \
-              missed: share of wake-ups (acknowledged) or of bursts after which the thread slept \
-              although a signal had come since its last look; only handler-pause can miss any. \
-              Acknowledged, a lost signal is a missed wake-up. In bursts almost all loss is \
+              Acknowledged, that is a missed wake-up: the thread slept although the signal had \
+              come, and another one had to wake it. missed: share of bursts after which the \
+              thread slept although a signal had come since its last look (acknowledged, it would \
+              be lost once more, and has no row). Only handler-pause can miss any. In bursts \
+              almost all loss is \
               merging: merged is the share that reached nobody because the same signal was \
               pending already. lost beyond merged are handler runs that the loop did not tell \
               apart: the handler ran twice before the loop looked once. A share of 0 of \

@@ -26,23 +26,27 @@ pub(super) const EXPLANATION: Explanation = Explanation {
          placement. For strtok each takes a text of its own apart and compares the words with what \
          they should be. For stdio each prints numbered lines of seven calls of fputs into one \
          file; afterwards the parent looks for each line.",
-        "From a handler: a child repeats one operation; the parent sends it SIGUSR1 after pauses \
-         of random length, up to 4 µs after the end of the handler before. The handler does the \
-         same operation once more: another text, a line of its own, or taking the lock and \
-         comparing two words that belong together. Half of the child's time passes between the \
-         change of the first word and that of the second.",
+        "From a handler: a child repeats one operation; the parent waits until it is at work and \
+         sends it SIGUSR1 after a pause of random length, up to 4 µs. The handler does the same \
+         operation once more: another text, a line of its own, or taking the lock and comparing \
+         two words that belong together. Half of an operation passes between the change of the \
+         first word and that of the second.",
         "An operation that a handler interrupted is checked: were the words right, does the line \
-         stand whole in the file? With the locks it is the handler that checks.",
-        "A handler that has begun and has been asleep at every look for a millisecond is counted \
-         as deadlocked; the child is killed and a new one takes its place. All that is undefined \
-         or may hang happens in such children; the parent reads their counters and nothing \
-         else.",
-        "Last, the price of an operation that nobody disturbs is taken, a hundred at a time, in \
-         the presence of a sleeping second thread: in a process of one thread the C library leaves \
-         locks out.",
+         stand whole in the file? With the locks it is the handler that checks. Checking takes \
+         longer than the operation, so the parent waits until it is over. A signal that comes \
+         between two operations all the same does nothing, is not counted, and is sent again.",
+        "A child that a handler interrupted, and that has been asleep at every look for a \
+         millisecond before its next operation, is counted as deadlocked; it is killed and a new \
+         one takes its place. All that is undefined or may hang happens in such children; the \
+         parent reads their counters and nothing else.",
+        "Last, in the first cell of each variant, the price of an operation that nobody disturbs \
+         is taken: a hundred at a time, pinned, in the presence of a sleeping second thread, \
+         because in a process of one thread the C library leaves locks out.",
     ],
     timing: "Only operation is timed: fenced stamps around a hundred operations, divided by a \
-             hundred. For strtok an operation is a text of eight words copied, taken apart and \
+             hundred, in one thread on the first processor of the placement. It has one row a \
+             variant, in the cell that is listed first, since nobody enters again here. For \
+             strtok an operation is a text of eight words copied, taken apart and \
              compared; for stdio a line of seven fputs to /dev/null; for the locks a change of \
              both words without work between, with its lock and, masked, its two changes of the \
              mask.",
@@ -54,7 +58,8 @@ pub(super) const EXPLANATION: Explanation = Explanation {
             gives no figures.",
     reading: "corrupted: from two threads, the share of all operations that came out wrong; from a \
               handler, the share of interrupted ones, or with locks, of the handlers that got in. \
-              deadlocked: share of signals whose handler never returned. What did not occur stands \
+              deadlocked: share of the signals that interrupted an operation after which it never \
+              ended, because the handler did not. What did not occur stands \
               as 0 of N, which is no promise: undefined behaviour owes nobody the same result \
               elsewhere, and a window that is narrow is hit seldom. How often a plain lock \
               deadlocks is how much of the time it is held, here by design about half. glibc's \

@@ -1,12 +1,16 @@
 //! A child that works while signals interrupt it at random moments: [`interrupt`].
 //!
-//! The child repeats one operation of a [`Victim`]; its handler does the same thing once more. The
-//! child is expendable: it may break, or stop for ever. The parent reads counters alone, waits for
-//! each handler no longer than a deadline, and kills a child whose handler sleeps past it.
+//! The child repeats one operation of a [`Victim`]; its handler, where it interrupts one, does the
+//! same thing once more. What the child does between two operations, such as looking for a line in
+//! a file, takes longer than an operation: the next signal is not sent before that is over, and a
+//! signal that comes between operations all the same finds a handler that does nothing, and is not
+//! counted. The child is expendable: it may break, or stop for ever. The parent reads counters
+//! alone, waits no longer than a deadline for the interrupted operation to be over, and kills a
+//! child that sleeps past it.
 
 #![allow(unsafe_code, reason = "a signal handler finds what the child works on")]
 
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering, compiler_fence};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering, compiler_fence};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -22,14 +26,18 @@ use crate::trouble::{During, Result, Trouble};
 
 /// Most verdicts that one child leaves.
 pub(super) const MOST: usize = 4_096;
-/// How long a handler must be seen asleep, at every look, to count as deadlocked.
+/// How long a child that was interrupted must be seen asleep, at every look, to count as
+/// deadlocked.
 const DEADLINE: Duration = Duration::from_millis(1);
 /// Time between two such looks.
 const BETWEEN_LOOKS: Duration = Duration::from_micros(100);
-/// Longest wait for a handler that neither ends nor sleeps.
+/// Longest wait for a child that neither goes on nor sleeps.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Longest pause before a signal; shorter ones are as likely, so that no phase is spared.
+/// Longest pause before a signal, from when the child is at work; shorter ones are as likely, so
+/// that no phase of an operation is spared.
 const PAUSE_NS: u64 = 4_000;
+/// Signals that come between operations, for each that is wanted, before something is wrong.
+const MOST_BESIDE: usize = 100;
 /// Status of a child that could not set itself up.
 const NO_SET_UP: i32 = 5;
 
@@ -49,7 +57,7 @@ pub(super) trait Victim {
     fn prepare(&mut self) -> bool;
     /// One operation; `midway` is called in its middle. Whether it came out right.
     fn operation(&mut self, midway: &mut dyn FnMut()) -> bool;
-    /// What the handler does. Whether what it found was right.
+    /// What the handler does inside of an operation. Whether what it found was right.
     fn in_handler() -> bool;
     /// After each operation. Whether what it left outside the process is right, where that can be
     /// told; asked of interrupted ones.
@@ -66,9 +74,13 @@ pub(super) trait Victim {
 struct Desk {
     ready: AtomicU32,
     stop: AtomicU32,
-    /// Handlers that began, and that ended.
+    /// Whether an operation is being done: the child's own flag, which its handler reads.
+    at_work: AtomicBool,
+    /// Handlers that began, and those among them that interrupted an operation.
     begun: AtomicU32,
-    ended: AtomicU32,
+    inside: AtomicU32,
+    /// Handlers after which the child has come to its next operation: all between is over.
+    settled: AtomicU32,
     /// Verdicts told: 1 right, 2 wrong.
     told: AtomicU32,
     verdicts: [AtomicU32; MOST],
@@ -102,18 +114,21 @@ impl Desk {
 pub(super) struct Outcome {
     /// Of each verdict, whether it was "wrong".
     pub(super) corrupted: Vec<bool>,
-    /// Of each signal whose end is known, whether its handler slept for ever.
+    /// Of each signal that interrupted an operation, whether its handler slept for ever, or the
+    /// operation after it.
     pub(super) deadlocked: Vec<bool>,
+    /// Signals that came between operations.
+    pub(super) beside: usize,
     /// Children that a signal other than ours ended.
     pub(super) crashed: usize,
 }
 
-/// Interrupts children that work on `victim` until the ends of `wanted` signals are known. A child
-/// whose handler deadlocks is killed, and the next one takes its place.
+/// Interrupts children that work on `victim` until `wanted` signals have interrupted an operation
+/// and their ends are known. A child that deadlocks is killed, and the next one takes its place.
 ///
 /// # Errors
-/// Skipped, where the system refuses a part of it; failed, where a child is neither working nor
-/// asleep in its handler for five seconds.
+/// Skipped, where the system refuses a part of it; failed, where a child neither goes on nor sleeps
+/// for five seconds, or where hardly a signal meets an operation.
 pub(super) fn interrupt<V: Victim + Clone>(
     victim: &V,
     arrival: Arrival,
@@ -136,7 +151,10 @@ pub(super) fn interrupt<V: Victim + Clone>(
 
 /// How a signal ended.
 enum End {
+    /// It interrupted an operation, which was over in the end.
     Handled,
+    /// It came between operations.
+    Beside,
     Deadlocked,
     Crashed,
 }
@@ -159,15 +177,23 @@ impl Parent<'_> {
         })?;
         let pid = self.child.pid().as_raw_nonzero().get().cast_unsigned();
         let state = State::of(pid, pid)?;
-        let mut seen = 0;
+        let (mut seen, mut inside) = (0, 0);
         while outcome.deadlocked.len() < wanted {
+            if outcome.beside > MOST_BESIDE * wanted {
+                return Err(Trouble::fail(format!(
+                    "expected signals to interrupt operations; {} came between them, {} met one",
+                    outcome.beside,
+                    outcome.deadlocked.len()
+                )));
+            }
             if arrival == Arrival::Random {
                 self.dice.pause();
                 self.child.signal(Signal::USR1).during("kill")?;
             }
             seen += 1;
-            match self.end_of(seen, &state)? {
+            match self.end_of(seen, &mut inside, &state)? {
                 End::Handled => outcome.deadlocked.push(false),
+                End::Beside => outcome.beside += 1,
                 End::Deadlocked => {
                     outcome.deadlocked.push(true);
                     return self.child.kill().map(drop);
@@ -186,14 +212,18 @@ impl Parent<'_> {
         })
     }
 
-    /// Waits for the end of handler number `number`.
-    fn end_of(&self, number: u32, state: &State) -> Result<End> {
+    /// Waits until the child is at work again after handler number `number`; `inside` counts the
+    /// handlers that interrupted an operation.
+    fn end_of(&self, number: u32, inside: &mut u32, state: &State) -> Result<End> {
         let since = Instant::now();
         let mut asleep_since: Option<Instant> = None;
         loop {
             for _ in 0..256 {
-                if self.desk.ended.load(Ordering::Relaxed) >= number {
-                    return Ok(End::Handled);
+                // SYNC reentrancy-settled: pairs with `work`; where the handler was is told before.
+                if self.desk.settled.load(Ordering::Acquire) >= number {
+                    let met = self.desk.inside.load(Ordering::Relaxed) > *inside;
+                    *inside += u32::from(met);
+                    return Ok(if met { End::Handled } else { End::Beside });
                 }
                 std::hint::spin_loop();
             }
@@ -203,8 +233,8 @@ impl Parent<'_> {
             if since.elapsed() < BETWEEN_LOOKS {
                 continue;
             }
-            let inside = self.desk.begun.load(Ordering::Relaxed) >= number;
-            if inside && state.asleep() {
+            let begun = self.desk.begun.load(Ordering::Relaxed) >= number;
+            if begun && state.asleep() {
                 let asleep_for = asleep_since.get_or_insert_with(Instant::now).elapsed();
                 if asleep_for > DEADLINE {
                     return Ok(End::Deadlocked);
@@ -217,8 +247,8 @@ impl Parent<'_> {
             }
             if since.elapsed() > PATIENCE {
                 return Err(Trouble::fail(format!(
-                    "expected a handler to end or to sleep within {PATIENCE:?}; it did neither: is \
-                     the machine overloaded?"
+                    "expected an interrupted child to go on or to sleep within {PATIENCE:?}; it \
+                     did neither: is the machine overloaded?"
                 )));
             }
             std::thread::sleep(BETWEEN_LOOKS);
@@ -250,11 +280,15 @@ extern "C" fn on_signal<V: Victim>(_: libc::c_int) {
     // as this process.
     let desk = unsafe { &*DESK.load(Ordering::Relaxed) };
     desk.begun.fetch_add(1, Ordering::Relaxed);
+    // Relaxed is enough: it is this thread that wrote the flag.
+    if !desk.at_work.load(Ordering::Relaxed) {
+        return;
+    }
+    desk.inside.fetch_add(1, Ordering::Relaxed);
     let right = V::in_handler();
     if V::HANDLER_JUDGES {
         desk.tell(right);
     }
-    desk.ended.fetch_add(1, Ordering::Relaxed);
 }
 
 /// The child's part: works until it is told to stop, killed, or stuck.
@@ -270,7 +304,11 @@ fn work<V: Victim>(mut victim: V, arrival: Arrival, processor: usize, desk: &Des
     // SYNC reentrancy-ready: pairs with `Parent::bombard`.
     desk.ready.store(1, Ordering::Release);
     while desk.stop.load(Ordering::Relaxed) == 0 {
-        let before = desk.begun.load(Ordering::Relaxed);
+        // SYNC reentrancy-settled: pairs with `Parent::end_of`. A handler that begins between this
+        // load and the operation is told next time.
+        desk.settled.store(desk.begun.load(Ordering::Relaxed), Ordering::Release);
+        let before = desk.inside.load(Ordering::Relaxed);
+        desk.at_work.store(true, Ordering::Relaxed);
         // The handler runs in this thread: only the compiler must keep the order.
         compiler_fence(Ordering::SeqCst);
         let right = victim.operation(&mut || {
@@ -280,7 +318,9 @@ fn work<V: Victim>(mut victim: V, arrival: Arrival, processor: usize, desk: &Des
             }
         });
         compiler_fence(Ordering::SeqCst);
-        let interrupted = desk.begun.load(Ordering::Relaxed) != before;
+        desk.at_work.store(false, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
+        let interrupted = desk.inside.load(Ordering::Relaxed) != before;
         let whole = victim.settle(interrupted);
         if interrupted && !V::HANDLER_JUDGES {
             desk.tell(right && whole);

@@ -17,10 +17,11 @@ mod strtok;
 mod together;
 
 use super::explanation::{Explanation, Topic};
-use super::{Experiment, Params, Task, Variant};
+use super::{Experiment, Params, Task, Variant, placement_of};
 use crate::clock::Clock;
 use crate::machine::topology::{Placement, Topology};
 use crate::observe::{Observed, Series};
+use crate::os::pin::Pinned;
 use crate::os::signal::Only;
 use crate::size::Size;
 use crate::trouble::{During, Result, Trouble};
@@ -84,7 +85,20 @@ impl Experiment for Reentrancy {
     }
 
     fn run(&self, task: &Task) -> Result<Observed> {
-        measure(&task.variant, &task.params, Count::of(task.size), Arrival::Random)
+        let mut count = Count::of(task.size);
+        if !self.prices(task) {
+            count.timed = 0;
+        }
+        measure(&task.variant, &task.params, count, Arrival::Random)
+    }
+}
+
+impl Reentrancy {
+    /// Whether it is this cell of its variant in which the operation is timed: the first one. Who
+    /// enters again makes no difference to an operation that nobody disturbs.
+    fn prices(&self, task: &Task) -> bool {
+        let cells = self.params(&task.variant, &Topology::of_this_machine(), task.size);
+        cells.first().is_none_or(|first| *first == task.params)
     }
 }
 
@@ -97,7 +111,7 @@ struct Count {
     interrupted: usize,
     /// Signals into guarded words: each that deadlocks costs the deadline and a child.
     guarded: usize,
-    /// Batches of [`PRICED`] operations that are timed.
+    /// Batches of [`PRICED`] operations that are timed; where there are none, no price is taken.
     timed: usize,
 }
 
@@ -137,15 +151,18 @@ fn measure(variant: &str, params: &Params, count: Count, arrival: Arrival) -> Re
             interrupt(&Guarded { lock, only }, arrival, placement, count.guarded)
         };
         let signals = count.interrupted;
-        of_signals(&match variant {
+        let outcome = match variant {
             "strtok" => interrupt(&Tokens::<false>, arrival, placement, signals)?,
             "strtok-r" => interrupt(&Tokens::<true>, arrival, placement, signals)?,
             "stdio" => interrupt(&Lines::<false>::new()?, arrival, placement, signals)?,
             "stdio-flockfile" => interrupt(&Lines::<true>::new()?, arrival, placement, signals)?,
             other => guarded(lock_of(other).ok_or_else(|| unknown("variant", other))?)?,
-        })
+        };
+        of_signals(&outcome, lock_of(variant).is_some())
     };
-    observed.series.push(price(variant, clock, count.timed)?);
+    if count.timed > 0 {
+        observed.series.push(price(variant, clock, placement.here, count.timed)?);
+    }
     Ok(observed)
 }
 
@@ -194,12 +211,13 @@ fn of_threads(wrong: &[u32]) -> Observed {
     Observed { series: vec![series], notes, ..Observed::default() }
 }
 
-fn of_signals(outcome: &Outcome) -> Observed {
-    let Outcome { corrupted, deadlocked, crashed } = outcome;
+fn of_signals(outcome: &Outcome, handlers_judge: bool) -> Observed {
+    let Outcome { corrupted, deadlocked, beside, crashed } = outcome;
     let mut observed = Observed::default();
+    let judged = if handlers_judge { "handlers that got in" } else { "interrupted operations" };
     for (metric, of, what) in [
-        ("corrupted", corrupted, "interrupted operations, or handlers that got in"),
-        ("deadlocked", deadlocked, "signals"),
+        ("corrupted", corrupted, judged),
+        ("deadlocked", deadlocked, "signals that interrupted an operation"),
     ] {
         let sum = of.iter().filter(|&&one| one).count();
         observed.notes.push(format!("{metric}: {sum} of {} {what}", of.len()));
@@ -208,17 +226,23 @@ fn of_signals(outcome: &Outcome) -> Observed {
             observed.series.push(Series::ns(metric, samples).in_unit("share").by_mean());
         }
     }
+    if *beside > 0 {
+        let note = format!("{beside} more signals came between operations and are not counted");
+        observed.notes.push(note);
+    }
     if *crashed > 0 {
         observed.notes.push(format!("{crashed} children crashed, each counted as corrupted"));
     }
     observed
 }
 
-/// What one operation costs that nobody disturbs. Starts a thread that stays: the last act.
-fn price(variant: &str, clock: Clock, batches: usize) -> Result<Series> {
+/// What one operation costs on `processor` that nobody disturbs. Starts a thread that stays: the
+/// last act.
+fn price(variant: &str, clock: Clock, processor: usize, batches: usize) -> Result<Series> {
     if !stdio::company() {
         return Err(Trouble::skip("the system refuses a second thread"));
     }
+    let _pinned = Pinned::to(processor)?;
     let sink = std::fs::OpenOptions::new().append(true).open("/dev/null");
     let sink = Stream::on(&sink.setting_up("open /dev/null")?)?;
     let only = Only::new();
@@ -240,13 +264,6 @@ fn price(variant: &str, clock: Clock, batches: usize) -> Result<Series> {
     // The first one warms up.
     batch();
     Ok(Series::ns("operation", (0..batches).map(|_| batch()).collect()).batched(PRICED))
-}
-
-fn placement_of(params: &Params) -> Result<Placement> {
-    let name = params.get("placement").map_or("", String::as_str);
-    Topology::of_this_machine()
-        .placement(name)
-        .ok_or_else(|| Trouble::skip(format!("this machine has no placement `{name}`")))
 }
 
 fn unknown(what: &str, found: &str) -> Trouble {

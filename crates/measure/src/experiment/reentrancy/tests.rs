@@ -85,6 +85,101 @@ fn a_masked_signal_waits_until_all_is_whole() {
     });
 }
 
+/// Something that takes less time than looking whether it came out right.
+#[derive(Clone)]
+struct Fussy;
+
+static FUSSING: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+
+fn spend(time: std::time::Duration) {
+    let since = std::time::Instant::now();
+    while since.elapsed() < time {}
+}
+
+impl Victim for Fussy {
+    const HANDLER_JUDGES: bool = true;
+
+    fn prepare(&mut self) -> bool {
+        true
+    }
+
+    fn operation(&mut self, _: &mut dyn FnMut()) -> bool {
+        spend(std::time::Duration::from_micros(20));
+        true
+    }
+
+    fn in_handler() -> bool {
+        !FUSSING.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    fn settle(&mut self, _: bool) -> bool {
+        FUSSING.store(true, std::sync::atomic::Ordering::Relaxed);
+        spend(std::time::Duration::from_micros(60));
+        FUSSING.store(false, std::sync::atomic::Ordering::Relaxed);
+        true
+    }
+}
+
+/// Most signals used to come while the child looked for its line in the file: they broke nothing,
+/// counted as signals that did not deadlock, and now and then deadlocked inside of the looking.
+#[test]
+fn signals_between_operations_are_not_counted() {
+    in_a_process_of_its_own(|| {
+        let outcome = interrupt(&Fussy, Arrival::Random, usual(), SIGNALS);
+        let outcome = outcome.map_err(|trouble| trouble.to_string())?;
+        let counted = outcome.corrupted.len() == SIGNALS && outcome.deadlocked.len() == SIGNALS;
+        holds(counted && all(&outcome.corrupted, false), &outcome)
+    });
+}
+
+#[test]
+fn every_signal_that_is_counted_interrupted_a_line() {
+    in_a_process_of_its_own(|| {
+        let lines = Lines::<false>::new().map_err(|trouble| trouble.to_string())?;
+        let outcome = interrupt(&lines, Arrival::Random, usual(), 5 * SIGNALS);
+        let outcome = outcome.map_err(|trouble| trouble.to_string())?;
+        let stuck = outcome.deadlocked.iter().filter(|&&one| one).count();
+        let counted = outcome.deadlocked.len() == 5 * SIGNALS
+            && outcome.corrupted.len() + stuck == 5 * SIGNALS;
+        holds(counted, &outcome)
+    });
+}
+
+#[test]
+fn an_operation_is_priced_in_one_cell_of_its_variant() {
+    let topology = Topology::of_this_machine();
+    for size in [Size::Quick, Size::Default, Size::Full] {
+        for variant in VARIANTS {
+            let cells = Reentrancy.params(variant.name, &topology, size);
+            let priced = cells.into_iter().filter(|params| {
+                Reentrancy.prices(&Task {
+                    experiment: Reentrancy.name().into(),
+                    variant: variant.name.into(),
+                    params: params.clone(),
+                    size,
+                })
+            });
+            assert_eq!(priced.count(), 1, "{} {size:?}", variant.name);
+        }
+    }
+}
+
+#[test]
+fn a_cell_without_a_price_has_no_operation() {
+    in_a_process_of_its_own(|| {
+        let params = Params::from([
+            ("placement".to_owned(), usual().name.to_owned()),
+            ("from".to_owned(), THREADS.to_owned()),
+        ]);
+        let count = Count { batches: 2, interrupted: 1, guarded: 1, timed: 0 };
+        let observed = measure("strtok-r", &params, count, Arrival::Random);
+        let observed = observed.map_err(|trouble| trouble.to_string())?;
+        let metrics: Vec<&str> =
+            observed.series.iter().map(|series| series.metric.as_str()).collect();
+        if metrics == ["corrupted"] { Ok(()) } else { Err(format!("{metrics:?}")) }
+    });
+}
+
 #[test]
 fn two_threads_keep_apart_where_nothing_is_shared_or_all_is_locked() {
     in_a_process_of_its_own(|| {

@@ -26,7 +26,7 @@ pub(super) const EXPLANATION: Explanation = Explanation {
          /etc/passwd has a temporary user for each session, with the script as login shell; start \
          a real sshd there on a loopback port; log in with a real ssh client for each. The real \
          /etc/passwd is never written. It needs root and OpenSSH, else the row is skipped.",
-        "Start the sessions one after the other, 50 ms apart, and read all that they print. In \
+        "Start the sessions one after the other, 10 ms apart, and read all that they print. In \
          each iteration the script copies, lists, counts, searches, edits, sorts, compares, packs \
          and unpacks the text, makes, links and removes files, opens its terminal, runs subshells, \
          pipelines and background jobs, and checks what it got. Nothing waits between commands.",
@@ -49,7 +49,9 @@ pub(super) const EXPLANATION: Explanation = Explanation {
     reading: "Good is a curve that stays flat up to the number of processors and then grows in \
               proportion. Because of the delays the first session runs alone at its start and the \
               last one at its end, so the mean is a little better than that of sessions which \
-              always meet; a level may even be faster than the one before it. A session is more \
+              always meet; a level may even be faster than the one before it. A note says for how \
+              much of the time all were at work: the smaller, the less a level is what it says. A \
+              session is more \
               than one process at a time where it has pipelines, so two sessions can fill more \
               than two processors. login adds what sshd and ssh do for each line that is printed, \
               encryption included; compare it with pty, level by level. Figures of machines with \

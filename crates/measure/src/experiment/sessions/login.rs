@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use super::house::{HIDDEN, House};
 use super::script::{BEGINS, DONE};
-use super::{each_after_the_other, script_in, terminal};
+use super::{Span, each_after_the_other, script_in, terminal};
 use crate::os::herd::Herd;
 use crate::os::program::{find, last_words};
 use crate::trouble::{During, Result, Trouble};
@@ -54,12 +54,12 @@ impl Programs {
     }
 }
 
-/// Logs a user in for each home and lets the script run; the seconds that each took.
+/// Logs a user in for each home and lets the script run; when each was at work.
 ///
 /// # Errors
 /// Skipped, with what is missing: root, a program, a namespace. Failed, where the server does not
 /// come up or a session does not end well by `until`.
-pub(super) fn sessions(folder: &Path, homes: &[PathBuf], until: Instant) -> Result<Vec<f64>> {
+pub(super) fn sessions(folder: &Path, homes: &[PathBuf], until: Instant) -> Result<Vec<Span>> {
     let programs = Programs::look()?;
     open_to_others(folder)?;
     let users = Users::new(folder, homes)?;
@@ -81,7 +81,7 @@ pub(super) fn sessions(folder: &Path, homes: &[PathBuf], until: Instant) -> Resu
     let herd = Herd::new()?;
     let house = House::open(&users.passwd, &[&server, "-D", "-e", "-f", &configuration], &log)?;
     until_it_listens(port, &house, &log)?;
-    let seconds = each_after_the_other(homes, |home| {
+    let spans = each_after_the_other(homes, |home| {
         let name = name_of(home);
         let client = client(&programs, folder, port, &name);
         follow(client, &herd, until).map_err(|trouble| match trouble {
@@ -94,7 +94,7 @@ pub(super) fn sessions(folder: &Path, homes: &[PathBuf], until: Instant) -> Resu
     });
     // Everybody is gone before the homes are.
     drop(house);
-    seconds
+    spans
 }
 
 /// Whatever the umask is.
@@ -241,8 +241,8 @@ fn client(programs: &Programs, folder: &Path, port: u16, user: &str) -> Command 
     client
 }
 
-/// Reads what the user sees; the seconds from the script's first line to its last.
-fn follow(mut client: Command, herd: &Herd, until: Instant) -> Result<f64> {
+/// Reads what the user sees; the time from the script's first line to its last.
+fn follow(mut client: Command, herd: &Herd, until: Instant) -> Result<Span> {
     // Its input stays open and silent: a user who types nothing.
     client.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut running = herd.spawn(&mut client)?;
@@ -261,7 +261,7 @@ fn follow(mut client: Command, herd: &Herd, until: Instant) -> Result<f64> {
     let status = running.wait().during("waitpid")?;
     drained?;
     match (seen.began, seen.done) {
-        (Some(began), Some(done)) if status.success() => Ok((done - began).as_secs_f64()),
+        (Some(began), Some(ended)) if status.success() => Ok(Span { began, ended }),
         _ => Err(Trouble::fail(format!(
             "a session ended with {status}, after {}; ssh: {}",
             last_words(&seen.text),

@@ -35,8 +35,9 @@ const MOST: usize = 8;
 const PROCESSES: u64 = 10;
 /// Memory of each, on average.
 const MEMORY: u64 = 4 << 20;
-/// How much later than the one before it a session starts.
-const DELAY: Duration = Duration::from_millis(50);
+/// How much later than the one before it a session starts: little beside what one takes alone, a
+/// few tenths of a second, so that the first is still at work when the last begins.
+const DELAY: Duration = Duration::from_millis(10);
 
 /// The experiment.
 #[derive(Debug, Clone, Copy)]
@@ -99,7 +100,7 @@ fn measure(
     let script = Script::new(iterations)?;
     let folder = Folder::new("sessions")?;
     let homes = homes(folder.path(), sessions, &script)?;
-    let seconds = match variant {
+    let spans = match variant {
         "pty" => at_terminals(&homes, until)?,
         "login" => login::sessions(folder.path(), &homes, until)?,
         other => return Err(Trouble::fail(format!("sessions has no variant {other}"))),
@@ -111,6 +112,13 @@ fn measure(
          on {kind} ({place})",
         DELAY.as_millis()
     )];
+    if sessions > 1 {
+        notes.push(format!(
+            "all {sessions} were at work for {:.0} % of the time from the first one's begin to \
+             the last one's end",
+            100.0 * share_of_all(&spans)
+        ));
+    }
     if !script.missing.is_empty() {
         notes.push(format!("left out for want of {}", script.missing.join(", ")));
     }
@@ -119,11 +127,33 @@ fn measure(
         metric: "iteration".into(),
         at: Params::new(),
         unit: "s".into(),
-        samples: seconds.into_iter().map(|seconds| seconds / iterations as f64).collect(),
+        samples: spans.iter().map(|span| span.seconds() / iterations as f64).collect(),
         batch: iterations,
         statistic: Statistic::Mean,
     };
     Ok(Observed { series: vec![iteration], notes, ..Observed::default() })
+}
+
+/// When a session was at work.
+#[derive(Debug, Clone, Copy)]
+struct Span {
+    began: Instant,
+    ended: Instant,
+}
+
+impl Span {
+    fn seconds(&self) -> f64 {
+        (self.ended - self.began).as_secs_f64()
+    }
+}
+
+/// For which share of the time in which any was at work all were.
+fn share_of_all(spans: &[Span]) -> f64 {
+    let begins = || spans.iter().map(|span| span.began);
+    let ends = || spans.iter().map(|span| span.ended);
+    let bounds = (begins().min().zip(ends().max()), begins().max().zip(ends().min()));
+    let (Some((first, last)), Some((from, to))) = bounds else { return 0.0 };
+    to.saturating_duration_since(from).as_secs_f64() / (last - first).as_secs_f64()
 }
 
 /// Where the script lies in the folder of all sessions.
@@ -145,8 +175,8 @@ fn homes(folder: &Path, sessions: usize, script: &Script) -> Result<Vec<PathBuf>
     (1..=sessions).map(home).collect()
 }
 
-/// Each session on a pty of its own; the seconds that each took.
-fn at_terminals(homes: &[PathBuf], until: Instant) -> Result<Vec<f64>> {
+/// Each session on a pty of its own; when each was at work.
+fn at_terminals(homes: &[PathBuf], until: Instant) -> Result<Vec<Span>> {
     each_after_the_other(homes, |home| {
         let mut command = Command::new("/bin/sh");
         command.arg("../script").current_dir(home).env("HOME", home).env("TERM", "dumb");
@@ -154,7 +184,7 @@ fn at_terminals(homes: &[PathBuf], until: Instant) -> Result<Vec<f64>> {
         // Its end is what matters; a status alone could be that of a shell that was cut short.
         let printed = last_words(&ended.printed);
         if ended.status.success() && printed.ends_with(DONE) {
-            Ok(ended.elapsed.as_secs_f64())
+            Ok(ended.span)
         } else {
             let status = ended.status;
             Err(Trouble::fail(format!("a session ended with {status}, after {printed}")))
@@ -165,8 +195,8 @@ fn at_terminals(homes: &[PathBuf], until: Instant) -> Result<Vec<f64>> {
 /// Runs `session` for each home in a thread of its own, each a [`DELAY`] after the one before it.
 fn each_after_the_other(
     homes: &[PathBuf],
-    session: impl Fn(&PathBuf) -> Result<f64> + Sync,
-) -> Result<Vec<f64>> {
+    session: impl Fn(&PathBuf) -> Result<Span> + Sync,
+) -> Result<Vec<Span>> {
     let began = Instant::now();
     let one = |(order, home): (usize, &PathBuf)| {
         let begins = began + DELAY * u32::try_from(order).unwrap_or(u32::MAX);

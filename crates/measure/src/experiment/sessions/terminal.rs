@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags, open};
@@ -18,6 +18,7 @@ use rustix::process::{
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::stdio::stdin;
 
+use super::Span;
 use crate::os::herd::{left_until, wait_for};
 use crate::trouble::{During, Result, Trouble};
 
@@ -28,7 +29,7 @@ const KEPT: usize = 16 << 10;
 #[derive(Debug)]
 pub(super) struct Ended {
     /// From before its first process was made until it was reaped.
-    pub(super) elapsed: Duration,
+    pub(super) span: Span,
     /// How its first process ended.
     pub(super) status: ExitStatus,
     /// The last that it printed.
@@ -68,7 +69,7 @@ pub(super) fn run(mut command: Command, until: Instant) -> Result<Ended> {
         return Err(trouble);
     }
     let status = leader.wait().during("waitpid")?;
-    Ok(Ended { elapsed: began.elapsed(), status, printed })
+    Ok(Ended { span: Span { began, ended: Instant::now() }, status, printed })
 }
 
 /// A new pseudo-terminal: the side that we read, and the one that the session has.
@@ -130,6 +131,8 @@ pub(super) fn drain(source: &impl AsFd, until: Instant, mut seen: impl FnMut(&[u
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::mechanism::peer::in_a_process_of_its_own;
     use crate::os::child::Child;

@@ -39,7 +39,9 @@ fn ends_and_leaves_nothing(variant: &str) {
             other => other.map_err(|trouble| trouble.to_string())?,
         };
         let iteration = &observed.series[0];
-        let sane = iteration.samples.len() == 2 && iteration.samples.iter().all(|&s| s > 0.01);
+        let sane = iteration.samples.len() == 2
+            && iteration.samples.iter().all(|&s| s > 0.01)
+            && observed.notes.iter().any(|note| note.starts_with("all 2 were at work for "));
         if sane && entries(place.path()) == 0 {
             Ok(())
         } else {
@@ -127,6 +129,17 @@ fn a_session_whose_script_fails_is_told_with_its_last_words() {
             Ok(seconds) => Err(format!("{seconds:?}")),
         }
     });
+}
+
+#[test]
+fn the_time_in_which_all_are_at_work_is_told_as_a_share() {
+    let zero = Instant::now();
+    let at = |ms: u64| zero + Duration::from_millis(ms);
+    let span = |from, to| Span { began: at(from), ended: at(to) };
+    assert_eq!(share_of_all(&[span(0, 80)]), 1.0);
+    assert_eq!(share_of_all(&[span(0, 80), span(20, 100)]), 0.6);
+    assert_eq!(share_of_all(&[span(0, 40), span(50, 100), span(20, 60)]), 0.0);
+    assert_eq!(share_of_all(&[]), 0.0);
 }
 
 #[test]
