@@ -1,21 +1,16 @@
 //! The `tontine` command as its users meet it: names, files, exit statuses, bad days.
 
+mod common;
+
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use common::{left_behind, text, tontine};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-
-fn tontine() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_tontine"))
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
 
 fn results(folder: &Path) -> Value {
     let text = fs::read(folder.join("results.json")).expect("results.json");
@@ -163,19 +158,6 @@ fn leftover_files() -> Vec<String> {
         name.starts_with("tontine_ice_") || kinds.iter().any(|start| name.starts_with(start))
     };
     names.filter(ours).collect()
-}
-
-/// Processes that carry the test's own mark in their environment: none may survive the run.
-fn left_behind(mark: &Path) -> Vec<String> {
-    let marker = format!("TONTINE_TEST={}", mark.display());
-    let processes = fs::read_dir("/proc").expect("/proc").flatten();
-    processes
-        .filter(|entry| {
-            let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
-            environment.split(|byte| *byte == 0).any(|variable| variable == marker.as_bytes())
-        })
-        .map(|entry| entry.file_name().to_string_lossy().into_owned())
-        .collect()
 }
 
 #[test]

@@ -1,24 +1,19 @@
 //! `tontine compare` as its users meet it: two files, real and doctored; what it prints, and its
 //! exit status.
 
+mod common;
+
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::path::PathBuf;
+use std::process::{Output, Stdio};
 use std::sync::LazyLock;
 use std::thread;
 use std::time::Duration;
 
+use common::{left_behind, text, tontine};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-
-fn tontine() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_tontine"))
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
 
 /// One real run of three cells that the doctored ones are made of: times, answers, shares.
 static RUN: LazyLock<Value> = LazyLock::new(|| {
@@ -428,17 +423,4 @@ fn a_signal_ends_the_second_stage_and_what_was_settled_is_printed() {
     let comparison: Value = serde_json::from_slice(&output.stdout).expect("valid JSON");
     assert_eq!(comparison["complete"], false);
     assert_eq!(left_behind(pair.folder.path()), Vec::<String>::new());
-}
-
-/// Processes that carry the test's own mark in their environment.
-fn left_behind(mark: &Path) -> Vec<String> {
-    let marker = format!("TONTINE_TEST={}", mark.display());
-    let processes = fs::read_dir("/proc").expect("/proc").flatten();
-    processes
-        .filter(|entry| {
-            let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
-            environment.split(|byte| *byte == 0).any(|variable| variable == marker.as_bytes())
-        })
-        .map(|entry| entry.file_name().to_string_lossy().into_owned())
-        .collect()
 }

@@ -1,6 +1,8 @@
 //! The container rows as their users meet them: a real engine, machines without one, and what is
 //! left after a kill.
 
+mod common;
+
 use std::fs;
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -13,6 +15,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use common::{left_behind, text, tontine};
 use rustix::process::{Pid, Signal, getuid, kill_process};
 use serde_json::Value;
 
@@ -21,14 +24,6 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// Nobody's uid, as far as a test may choose one.
 const NOBODY: u32 = 65_534;
-
-fn tontine() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_tontine"))
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
 
 fn cells(folder: &Path) -> Vec<Value> {
     let text = fs::read(folder.join("results.json")).expect("results.json");
@@ -355,20 +350,6 @@ fn await_that(condition: impl Fn() -> bool, what: &str) {
         assert!(began.elapsed() < Duration::from_secs(60), "{what} was waited for in vain");
         thread::sleep(Duration::from_millis(20));
     }
-}
-
-/// Processes that carry the test's own mark in their environment.
-fn left_behind(mark: &Path) -> Vec<String> {
-    let marker = format!("TONTINE_TEST={}", mark.display());
-    let processes = fs::read_dir("/proc").expect("/proc").flatten();
-    processes
-        .filter(|entry| {
-            // Inside a container it has another environment, and is the engine's.
-            let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
-            environment.split(|byte| *byte == 0).any(|variable| variable == marker.as_bytes())
-        })
-        .map(|entry| entry.file_name().to_string_lossy().into_owned())
-        .collect()
 }
 
 /// Network devices of this network namespace, but for an engine's own.

@@ -1,8 +1,10 @@
-//! The points of a scaling curve: [`levels`], by the size of a run.
+//! The points of a scaling curve: [`levels`], by the size of a run; [`asked`], the one of a task.
 //!
 //! It knows numbers only; what they count (pairs, processes) is the experiment's.
 
+use super::Task;
 use crate::size::Size;
+use crate::trouble::{Result, Trouble};
 
 /// The levels of a curve that a paper drew from 1 to `end`, on so many processors, ascending.
 ///
@@ -22,6 +24,18 @@ pub(crate) fn levels(size: Size, processors: usize, end: usize) -> Vec<usize> {
     }
     levels.dedup();
     levels
+}
+
+/// The level that `task` asks for by its parameter `name`.
+///
+/// # Errors
+/// Failed, where that is no number from 1 to `end`.
+pub(crate) fn asked(task: &Task, name: &str, end: usize) -> Result<usize> {
+    let found = task.params.get(name).map_or("", String::as_str);
+    let level = found.parse().ok().filter(|level| (1..=end).contains(level));
+    level.ok_or_else(|| {
+        Trouble::fail(format!("expected {name} to be from 1 to {end}, found `{found}`"))
+    })
 }
 
 /// What has to be said beside a figure of more processes than processors.

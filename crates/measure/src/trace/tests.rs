@@ -2,6 +2,8 @@
 
 #![allow(unsafe_code, reason = "system calls to be seen")]
 
+use std::ptr;
+
 use super::*;
 use crate::trouble::Trouble;
 
@@ -55,6 +57,41 @@ fn a_thread_is_made_with_the_published_flags_and_ends() {
         "{thread} ended: {events:?}"
     );
     assert!(explained(&events).contains("one memory for both"));
+}
+
+/// The joiner is woken while the joined still has its files to close; here, one that takes long.
+#[test]
+fn an_end_that_comes_after_the_join_is_not_missed() {
+    extern "C" fn leaves_a_large_file(_: *mut libc::c_void) -> *mut libc::c_void {
+        // SAFETY: the name lasts; the table of descriptors becomes this thread's own.
+        unsafe {
+            libc::unshare(libc::CLONE_FILES);
+            libc::fallocate(libc::memfd_create(c"large".as_ptr(), 0), 0, 0, 64 << 20);
+        }
+        ptr::null_mut()
+    }
+    let joins = || {
+        let mut thread = 0;
+        // SAFETY: the attributes are the defaults; the function lasts; the thread is joined once,
+        // where there is one.
+        unsafe {
+            let made = libc::pthread_create(
+                &raw mut thread,
+                ptr::null(),
+                leaves_a_large_file,
+                ptr::null_mut(),
+            );
+            if made == 0 {
+                libc::pthread_join(thread, ptr::null_mut());
+            }
+        }
+    };
+    let Some(events) = traced(events(joins)) else { return };
+    let thread = creation(&events).0.returned.expect("it returned") as i32;
+    assert!(
+        events.contains(&Event::Ended(Who::Thread(thread), End::Exited(0))),
+        "{thread} ended: {events:?}"
+    );
 }
 
 #[test]
@@ -115,7 +152,7 @@ fn a_short_structure_of_clone3_is_read_no_further_than_its_size() {
         unsafe {
             match libc::syscall(libc::SYS_clone3, words.as_ptr(), SHORT) {
                 0 => crate::os::child::exit_at_once(0),
-                child if child > 0 => libc::waitpid(child as i32, std::ptr::null_mut(), 0),
+                child if child > 0 => libc::waitpid(child as i32, ptr::null_mut(), 0),
                 _ => 0,
             };
         }

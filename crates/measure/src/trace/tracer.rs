@@ -201,9 +201,15 @@ impl Tracer<'_> {
             self.end = Some(end);
             // Whoever it left behind.
             self.kill_all();
-        } else if let Some(task) = task.filter(|_| !self.over) {
+        } else if let Some(task) = task.filter(|task| !self.over || self.was_leaving(task)) {
             self.events.push(Event::Ended(task.who, end));
         }
+    }
+
+    /// Whether it had called its own end: what waits for a thread is woken before that is over.
+    fn was_leaving(&self, task: &Task) -> bool {
+        let call = task.pending.and_then(|(at, ..)| self.events[at].call());
+        call.is_some_and(|call| matches!(call.name, Some("exit" | "exit_group")))
     }
 
     fn kill_all(&self) {

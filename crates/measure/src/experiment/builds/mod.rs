@@ -10,7 +10,7 @@ mod source;
 use std::time::{Duration, Instant};
 
 use super::explanation::{Explanation, Topic};
-use super::levels::{crowd, levels};
+use super::levels::{asked, crowd, levels};
 use super::{Experiment, Params, Task, Variant};
 use crate::machine::topology::Topology;
 use crate::mechanism::leftovers::Folder;
@@ -19,7 +19,7 @@ use crate::os::herd::Herd;
 use crate::os::program::file_system;
 use crate::os::{pin, room};
 use crate::size::Size;
-use crate::trouble::{Result, Trouble};
+use crate::trouble::Result;
 use build::Tools;
 
 /// The paper's last point.
@@ -70,12 +70,7 @@ impl Experiment for Builds {
     }
 
     fn run(&self, task: &Task) -> Result<Observed> {
-        let builds = task.params.get("builds").map_or("", String::as_str);
-        let builds = builds.parse().ok().filter(|builds| (1..=MOST).contains(builds));
-        let builds = builds.ok_or_else(|| {
-            Trouble::fail(format!("expected builds from 1 to {MOST}, found {:?}", task.params))
-        })?;
-        measure(builds, task.size.patience())
+        measure(asked(task, "builds", MOST)?, task.size.patience())
     }
 }
 

@@ -7,6 +7,7 @@ use std::path::Path;
 use super::*;
 use crate::mechanism::peer::in_a_process_of_its_own;
 use crate::os::child::Child;
+use crate::trouble::Trouble;
 
 const AMPLE: Duration = Duration::from_secs(300);
 

@@ -13,7 +13,7 @@ mod explained;
 mod round;
 
 use super::explanation::{Explanation, Topic};
-use super::levels::{crowd, levels};
+use super::levels::{asked, crowd, levels};
 use super::{Experiment, Params, Task, Variant};
 use crate::clock::Clock;
 use crate::machine::topology::Topology;
@@ -66,13 +66,7 @@ impl Experiment for ForkThroughput {
     }
 
     fn run(&self, task: &Task) -> Result<Observed> {
-        let text = task.params.get("processes").map_or("", String::as_str);
-        let processes = text.parse().ok().filter(|many| (1..=MOST_PROCESSES).contains(many));
-        let processes = processes.ok_or_else(|| {
-            Trouble::fail(format!(
-                "expected processes to be from 1 to {MOST_PROCESSES}, found `{text}`"
-            ))
-        })?;
+        let processes = asked(task, "processes", MOST_PROCESSES)?;
         match task.variant.as_str() {
             "linux" => measure(processes, task.size.forks()),
             other => Err(Trouble::fail(format!("fork-throughput has no variant {other}"))),
@@ -134,18 +128,23 @@ mod tests {
         });
     }
 
+    /// Limits this process, for good, to so many of its user's; root's are not limited, so root
+    /// becomes somebody else.
+    fn only_so_many(processes: u64) -> std::result::Result<(), String> {
+        if getuid().is_root() {
+            let nobody = rustix::process::Uid::from_raw(65_534);
+            rustix::thread::set_thread_res_uid(nobody, nobody, nobody)
+                .map_err(|error| format!("setresuid: {error}"))?;
+        }
+        let maximum = getrlimit(Resource::Nproc).maximum;
+        setrlimit(Resource::Nproc, Rlimit { current: Some(processes), maximum })
+            .map_err(|error| format!("setrlimit: {error}"))
+    }
+
     #[test]
     fn no_room_for_so_many_is_a_skip_that_names_the_limit() {
         in_a_process_of_its_own(|| {
-            if getuid().is_root() {
-                // Root's processes are not limited: this one becomes somebody else for good.
-                let nobody = rustix::process::Uid::from_raw(65_534);
-                rustix::thread::set_thread_res_uid(nobody, nobody, nobody)
-                    .map_err(|error| format!("setresuid: {error}"))?;
-            }
-            let maximum = getrlimit(Resource::Nproc).maximum;
-            setrlimit(Resource::Nproc, Rlimit { current: Some(100), maximum })
-                .map_err(|error| format!("setrlimit: {error}"))?;
+            only_so_many(100)?;
             match measure(7, 50) {
                 Err(Trouble::Skipped(why)) if why.contains("RLIMIT_NPROC allows 100") => Ok(()),
                 other => Err(format!("expected a skip, found {other:?}")),
@@ -156,15 +155,8 @@ mod tests {
     #[test]
     fn a_fork_that_is_refused_on_the_way_is_a_skip_and_leaves_nobody() {
         in_a_process_of_its_own(|| {
-            if getuid().is_root() {
-                let nobody = rustix::process::Uid::from_raw(65_534);
-                rustix::thread::set_thread_res_uid(nobody, nobody, nobody)
-                    .map_err(|error| format!("setresuid: {error}"))?;
-            }
-            let maximum = getrlimit(Resource::Nproc).maximum;
             // One process more, which then may fork nobody.
-            setrlimit(Resource::Nproc, Rlimit { current: Some(2), maximum })
-                .map_err(|error| format!("setrlimit: {error}"))?;
+            only_so_many(2)?;
             let found = round::run(1, 50, Clock::calibrated());
             match (found, rustix::process::wait(rustix::process::WaitOptions::NOHANG)) {
                 (Err(Trouble::Skipped(why)), Err(rustix::io::Errno::CHILD))

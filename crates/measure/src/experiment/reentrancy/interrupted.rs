@@ -41,16 +41,6 @@ const MOST_BESIDE: usize = 100;
 /// Status of a child that could not set itself up.
 const NO_SET_UP: i32 = 5;
 
-/// When a signal comes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Arrival {
-    /// From the parent, at a random moment.
-    Random,
-    /// From the child itself, in the middle of each operation: for tests.
-    #[cfg_attr(not(test), allow(dead_code, reason = "tests alone force the worst moment"))]
-    Inside,
-}
-
 /// What a child works on. Whatever its handler needs is a static of its module.
 pub(super) trait Victim {
     /// Makes everything ready, before the handler is installed.
@@ -66,6 +56,9 @@ pub(super) trait Victim {
     }
     /// Whose verdict counts: the handler's, or the interrupted operation's.
     const HANDLER_JUDGES: bool;
+    /// Whether each operation raises the signal itself, at the moment that it chooses, so that the
+    /// parent sends none.
+    const RAISES: bool = false;
 }
 
 /// What parent and child share.
@@ -131,7 +124,6 @@ pub(super) struct Outcome {
 /// for five seconds, or where hardly a signal meets an operation.
 pub(super) fn interrupt<V: Victim + Clone>(
     victim: &V,
-    arrival: Arrival,
     placement: Placement,
     wanted: usize,
 ) -> Result<Outcome> {
@@ -139,10 +131,10 @@ pub(super) fn interrupt<V: Victim + Clone>(
     let mut dice = Dice(u64::from(std::process::id()) | 1 << 40);
     while outcome.deadlocked.len() < wanted {
         let desk = Shared::<Desk>::anonymous()?;
-        let mut child = Child::fork(|| work(victim.clone(), arrival, placement.there, &desk))?;
+        let mut child = Child::fork(|| work(victim.clone(), placement.there, &desk))?;
         let pinned = Pinned::to(placement.here)?;
         let mut parent = Parent { child: &mut child, desk: &desk, placement, dice: &mut dice };
-        parent.bombard(arrival, wanted.min(MOST), &mut outcome)?;
+        parent.bombard(!V::RAISES, wanted.min(MOST), &mut outcome)?;
         drop(pinned);
         outcome.corrupted.extend(desk.corrupted());
     }
@@ -168,8 +160,9 @@ struct Parent<'a> {
 }
 
 impl Parent<'_> {
-    /// Sees signals to their end, until there are enough or the child is lost.
-    fn bombard(&mut self, arrival: Arrival, wanted: usize, outcome: &mut Outcome) -> Result<()> {
+    /// Sees signals, which it sends or leaves to the child, to their end, until there are enough or
+    /// the child is lost.
+    fn bombard(&mut self, sends: bool, wanted: usize, outcome: &mut Outcome) -> Result<()> {
         let desk = self.desk;
         wait_until(self.child, Pass::Yield, "the child to begin its work", || {
             // SYNC reentrancy-ready: pairs with `work`; the handler is installed by now.
@@ -186,7 +179,7 @@ impl Parent<'_> {
                     outcome.deadlocked.len()
                 )));
             }
-            if arrival == Arrival::Random {
+            if sends {
                 self.dice.pause();
                 self.child.signal(Signal::USR1).during("kill")?;
             }
@@ -292,7 +285,7 @@ extern "C" fn on_signal<V: Victim>(_: libc::c_int) {
 }
 
 /// The child's part: works until it is told to stop, killed, or stuck.
-fn work<V: Victim>(mut victim: V, arrival: Arrival, processor: usize, desk: &Desk) -> i32 {
+fn work<V: Victim>(mut victim: V, processor: usize, desk: &Desk) -> i32 {
     let only = Only::new();
     // Before `prepare`, which may start a thread: that one keeps the signal blocked.
     only.block();
@@ -311,12 +304,7 @@ fn work<V: Victim>(mut victim: V, arrival: Arrival, processor: usize, desk: &Des
         desk.at_work.store(true, Ordering::Relaxed);
         // The handler runs in this thread: only the compiler must keep the order.
         compiler_fence(Ordering::SeqCst);
-        let right = victim.operation(&mut || {
-            if arrival == Arrival::Inside {
-                // SAFETY: takes a number; the handler is installed.
-                unsafe { libc::raise(libc::SIGUSR1) };
-            }
-        });
+        let right = victim.operation(&mut || ());
         compiler_fence(Ordering::SeqCst);
         desk.at_work.store(false, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);

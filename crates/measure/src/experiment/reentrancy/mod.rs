@@ -25,7 +25,7 @@ use crate::os::pin::Pinned;
 use crate::os::signal::Only;
 use crate::size::Size;
 use crate::trouble::{During, Result, Trouble};
-use interrupted::{Arrival, Outcome, interrupt};
+use interrupted::{Outcome, interrupt};
 use lock::{Guarded, Lock};
 use stdio::{Lines, Stream};
 use strtok::{Function, Tokens};
@@ -89,7 +89,7 @@ impl Experiment for Reentrancy {
         if !self.prices(task) {
             count.timed = 0;
         }
-        measure(&task.variant, &task.params, count, Arrival::Random)
+        measure(&task.variant, &task.params, count)
     }
 }
 
@@ -128,7 +128,7 @@ impl Count {
     }
 }
 
-fn measure(variant: &str, params: &Params, count: Count, arrival: Arrival) -> Result<Observed> {
+fn measure(variant: &str, params: &Params, count: Count) -> Result<Observed> {
     let from = params.get("from").map_or("", String::as_str);
     let placement = placement_of(params)?;
     let by_threads = match from {
@@ -148,14 +148,14 @@ fn measure(variant: &str, params: &Params, count: Count, arrival: Arrival) -> Re
     } else {
         let guarded = |lock| {
             let only = Only::new();
-            interrupt(&Guarded { lock, only }, arrival, placement, count.guarded)
+            interrupt(&Guarded { lock, only }, placement, count.guarded)
         };
         let signals = count.interrupted;
         let outcome = match variant {
-            "strtok" => interrupt(&Tokens::<false>, arrival, placement, signals)?,
-            "strtok-r" => interrupt(&Tokens::<true>, arrival, placement, signals)?,
-            "stdio" => interrupt(&Lines::<false>::new()?, arrival, placement, signals)?,
-            "stdio-flockfile" => interrupt(&Lines::<true>::new()?, arrival, placement, signals)?,
+            "strtok" => interrupt(&Tokens::<false>, placement, signals)?,
+            "strtok-r" => interrupt(&Tokens::<true>, placement, signals)?,
+            "stdio" => interrupt(&Lines::<false>::new()?, placement, signals)?,
+            "stdio-flockfile" => interrupt(&Lines::<true>::new()?, placement, signals)?,
             other => guarded(lock_of(other).ok_or_else(|| unknown("variant", other))?)?,
         };
         of_signals(&outcome, lock_of(variant).is_some())

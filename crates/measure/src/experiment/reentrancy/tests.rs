@@ -1,6 +1,8 @@
 //! What must break when a signal arrives at the worst moment, and what must not. Each runs in a
 //! process of its own, which forks while it has one thread.
 
+#![allow(unsafe_code, reason = "raises a signal")]
+
 use super::interrupted::Victim;
 use super::*;
 use crate::mechanism::peer::in_a_process_of_its_own;
@@ -13,8 +15,36 @@ fn usual() -> Placement {
     Topology::of_this_machine().placements()[0]
 }
 
+/// A victim at the worst moment: each of its operations is interrupted in its middle.
+#[derive(Clone)]
+struct Midway<V>(V);
+
+impl<V: Victim> Victim for Midway<V> {
+    const HANDLER_JUDGES: bool = V::HANDLER_JUDGES;
+    const RAISES: bool = true;
+
+    fn prepare(&mut self) -> bool {
+        self.0.prepare()
+    }
+
+    fn operation(&mut self, _: &mut dyn FnMut()) -> bool {
+        self.0.operation(&mut || {
+            // SAFETY: takes a number; the handler is installed.
+            unsafe { libc::raise(libc::SIGUSR1) };
+        })
+    }
+
+    fn in_handler() -> bool {
+        V::in_handler()
+    }
+
+    fn settle(&mut self, interrupted: bool) -> bool {
+        self.0.settle(interrupted)
+    }
+}
+
 fn inside<V: Victim + Clone>(victim: &V) -> std::result::Result<Outcome, String> {
-    let outcome = interrupt(victim, Arrival::Inside, usual(), SIGNALS);
+    let outcome = interrupt(&Midway(victim.clone()), usual(), SIGNALS);
     let outcome = outcome.map_err(|trouble| trouble.to_string())?;
     if outcome.deadlocked.len() < SIGNALS || outcome.crashed > 0 {
         return Err(format!("expected {SIGNALS} ends and no crash: {outcome:?}"));
@@ -125,7 +155,7 @@ impl Victim for Fussy {
 #[test]
 fn signals_between_operations_are_not_counted() {
     in_a_process_of_its_own(|| {
-        let outcome = interrupt(&Fussy, Arrival::Random, usual(), SIGNALS);
+        let outcome = interrupt(&Fussy, usual(), SIGNALS);
         let outcome = outcome.map_err(|trouble| trouble.to_string())?;
         let counted = outcome.corrupted.len() == SIGNALS && outcome.deadlocked.len() == SIGNALS;
         holds(counted && all(&outcome.corrupted, false), &outcome)
@@ -136,7 +166,7 @@ fn signals_between_operations_are_not_counted() {
 fn every_signal_that_is_counted_interrupted_a_line() {
     in_a_process_of_its_own(|| {
         let lines = Lines::<false>::new().map_err(|trouble| trouble.to_string())?;
-        let outcome = interrupt(&lines, Arrival::Random, usual(), 5 * SIGNALS);
+        let outcome = interrupt(&lines, usual(), 5 * SIGNALS);
         let outcome = outcome.map_err(|trouble| trouble.to_string())?;
         let stuck = outcome.deadlocked.iter().filter(|&&one| one).count();
         let counted = outcome.deadlocked.len() == 5 * SIGNALS
@@ -172,7 +202,7 @@ fn a_cell_without_a_price_has_no_operation() {
             ("from".to_owned(), THREADS.to_owned()),
         ]);
         let count = Count { batches: 2, interrupted: 1, guarded: 1, timed: 0 };
-        let observed = measure("strtok-r", &params, count, Arrival::Random);
+        let observed = measure("strtok-r", &params, count);
         let observed = observed.map_err(|trouble| trouble.to_string())?;
         let metrics: Vec<&str> =
             observed.series.iter().map(|series| series.metric.as_str()).collect();
@@ -203,7 +233,7 @@ fn every_cell_of_a_default_run_yields_shares_and_a_price() {
         for variant in VARIANTS {
             for params in Reentrancy.params(variant.name, &topology, Size::Default) {
                 // A fresh process each, as in a run: the price leaves a thread behind.
-                let one = || measure(variant.name, &params, count, Arrival::Random);
+                let one = || measure(variant.name, &params, count);
                 let mut child = crate::os::child::Child::fork(|| match one() {
                     Ok(observed) => {
                         let priced = observed.series.last().is_some_and(|series| {
@@ -236,7 +266,7 @@ fn what_it_does_not_know_fails() {
         ("placement".to_owned(), usual().name.to_owned()),
         ("from".to_owned(), HANDLER.to_owned()),
     ]);
-    let found = measure("pigeon", &params, Count::of(Size::Quick), Arrival::Random);
+    let found = measure("pigeon", &params, Count::of(Size::Quick));
     let found = found.expect_err("there are no pigeons");
     assert!(found.why().contains("pigeon"), "{found}");
 }

@@ -18,7 +18,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::explanation::{Explanation, Topic};
-use super::levels::{crowd, levels};
+use super::levels::{asked, crowd, levels};
 use super::{Experiment, Params, Task, Variant};
 use crate::machine::topology::Topology;
 use crate::mechanism::leftovers::Folder;
@@ -79,11 +79,7 @@ impl Experiment for Sessions {
     }
 
     fn run(&self, task: &Task) -> Result<Observed> {
-        let sessions = task.params.get("sessions").map_or("", String::as_str);
-        let sessions = sessions.parse().ok().filter(|sessions| (1..=MOST).contains(sessions));
-        let sessions = sessions.ok_or_else(|| {
-            Trouble::fail(format!("expected sessions from 1 to {MOST}, found {:?}", task.params))
-        })?;
+        let sessions = asked(task, "sessions", MOST)?;
         measure(&task.variant, sessions, task.size.iterations(), task.size.patience())
     }
 }

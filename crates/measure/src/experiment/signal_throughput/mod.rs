@@ -18,7 +18,7 @@ mod seats;
 use std::time::Instant;
 
 use super::explanation::{Explanation, Topic};
-use super::levels::{crowd, levels};
+use super::levels::{asked, crowd, levels};
 use super::{Experiment, Params, Task, Variant};
 use crate::clock::Clock;
 use crate::machine::topology::Topology;
@@ -82,11 +82,7 @@ impl Experiment for SignalThroughput {
     }
 
     fn run(&self, task: &Task) -> Result<Observed> {
-        let text = task.params.get("pairs").map_or("", String::as_str);
-        let pairs = text.parse().ok().filter(|pairs| (1..=MOST_PAIRS).contains(pairs));
-        let pairs = pairs.ok_or_else(|| {
-            Trouble::fail(format!("expected pairs to be from 1 to {MOST_PAIRS}, found `{text}`"))
-        })?;
+        let pairs = asked(task, "pairs", MOST_PAIRS)?;
         let placement = task.params.get("placement").map_or("", String::as_str);
         match task.variant.as_str() {
             "linux" => measure(pairs, placement, task.size.signals()),
