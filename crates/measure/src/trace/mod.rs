@@ -99,7 +99,7 @@ impl Event {
 }
 
 /// Runs `of` in a forked, traced child, and says what it and everybody that it made did until it
-/// returned.
+/// returned; an end that was under way by then is waited for.
 ///
 /// # Errors
 /// Skipped, where the system refuses `ptrace` (Yama, a filter, a tracer that is there already);
