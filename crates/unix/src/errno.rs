@@ -1,0 +1,124 @@
+//! What a system call returns when it refuses: [`Errno`].
+
+use std::fmt;
+
+/// What a system call of [`Sys`](crate::Sys) returns.
+pub type Result<T> = std::result::Result<T, Errno>;
+
+/// An error number, with Linux's numbers and names.
+///
+/// ```
+/// use tontine_unix::Errno;
+///
+/// assert_eq!(Errno::ESRCH.to_string(), "ESRCH: no such process");
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Errno(i32);
+
+macro_rules! errnos {
+    ($($name:ident $text:literal,)*) => {
+        impl Errno {
+            $(#[doc = concat!("`", stringify!($name), "`: ", $text, ".")]
+            pub const $name: Self = Self(libc::$name);)*
+
+            const KNOWN: &[(i32, &str, &str)] = &[$((libc::$name, stringify!($name), $text),)*];
+        }
+    };
+}
+
+errnos! {
+    EPERM "operation not permitted",
+    ENOENT "no such file or directory",
+    ESRCH "no such process",
+    EINTR "interrupted by a signal",
+    EIO "input or output error",
+    ENXIO "no such device or address",
+    E2BIG "argument list too long",
+    ENOEXEC "not an executable",
+    EBADF "bad file descriptor",
+    ECHILD "no such child",
+    EAGAIN "try again",
+    ENOMEM "out of memory",
+    EACCES "permission denied",
+    EFAULT "bad address",
+    EBUSY "busy",
+    EEXIST "exists already",
+    ENODEV "no such device",
+    ENOTDIR "not a directory",
+    EISDIR "is a directory",
+    EINVAL "invalid argument",
+    ENFILE "too many open files in the system",
+    EMFILE "too many open files",
+    ENOTTY "not a terminal",
+    ETXTBSY "the file is being written",
+    ESPIPE "no position to seek to",
+    EPIPE "nobody reads",
+    ERANGE "out of range",
+    EDEADLK "would wait for itself",
+    ENAMETOOLONG "name too long",
+    ENOSYS "not in this system",
+    ELOOP "too many links",
+    EOVERFLOW "does not fit",
+    ENOTSUP "not supported",
+    ETIMEDOUT "time is over",
+}
+
+impl Errno {
+    /// The error with this number, known by name or not.
+    pub const fn from_raw(number: i32) -> Self {
+        Self(number)
+    }
+
+    /// Its number.
+    pub const fn raw(self) -> i32 {
+        self.0
+    }
+
+    /// Its name, `ESRCH`; `None` for one that no system call here returns.
+    pub fn name(self) -> Option<&'static str> {
+        self.known().map(|(_, name, _)| *name)
+    }
+
+    fn known(self) -> Option<&'static (i32, &'static str, &'static str)> {
+        Self::KNOWN.iter().find(|(number, ..)| *number == self.0)
+    }
+}
+
+impl fmt::Display for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.known() {
+            Some((_, name, text)) => write!(f, "{name}: {text}"),
+            None => write!(f, "error {}", self.0),
+        }
+    }
+}
+
+impl fmt::Debug for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            Some(name) => f.write_str(name),
+            None => write!(f, "Errno({})", self.0),
+        }
+    }
+}
+
+impl std::error::Error for Errno {}
+
+impl From<rustix::io::Errno> for Errno {
+    fn from(errno: rustix::io::Errno) -> Self {
+        Self(errno.raw_os_error())
+    }
+}
+
+impl From<Errno> for std::io::Error {
+    fn from(errno: Errno) -> Self {
+        Self::from_raw_os_error(errno.0)
+    }
+}
+
+impl From<std::io::Error> for Errno {
+    /// `EIO` where the error has no number.
+    fn from(error: std::io::Error) -> Self {
+        error.raw_os_error().map_or(Self::EIO, Self)
+    }
+}

@@ -1,0 +1,33 @@
+//! Process and signal code on two backends: Linux, and OSF/1's parallel Unix in user space.
+//!
+//! [`Sys`] is the trait: fork, exec, wait, exit, signals, groups, sessions, job control, threads, a
+//! terminal, limits, ptrace.
+//!
+//! Source: D. Bolinger and S. Mangalat, *Parallelizing Signal Handling and Process Management in
+//! OSF/1*; POSIX.1-2024; the manual pages of Linux.
+
+mod action;
+mod errno;
+mod executor;
+mod kernel;
+mod limit;
+mod linux;
+mod lock;
+mod process;
+mod ptrace;
+pub mod scenario;
+pub mod shell;
+mod signal;
+mod sys;
+mod terminal;
+mod wait;
+
+pub use action::{ActionFlags, Code, Disposition, Handler, How, SigAction, SignalInfo};
+pub use errno::{Errno, Result};
+pub use limit::{Limit, Resource};
+pub use process::{Body, FAULTS, Pid, Program, SigStack, SigVec, Spawn, Target, Tid, Whose};
+pub use ptrace::Ptrace;
+pub use signal::{DefaultAction, NoSignal, SigSet, Signal};
+pub use sys::Sys;
+pub use terminal::{Fd, Modes, Termios};
+pub use wait::{Children, Status, Usage, WaitOptions, Waited};

@@ -1,0 +1,1 @@
+//! A job-control shell.

@@ -1,0 +1,292 @@
+//! Signals and sets of them: [`Signal`], [`SigSet`].
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A signal, with Linux's number on x86-64.
+///
+/// 32 and 33 belong to the C library there and are no signals here either.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Signal(u8);
+
+macro_rules! signals {
+    ($($name:ident $number:literal $text:literal,)*) => {
+        impl Signal {
+            $(#[doc = concat!("`SIG", stringify!($name), "`: ", $text, ".")]
+            pub const $name: Self = Self($number);)*
+
+            const NAMES: &[(u8, &str)] = &[$(($number, concat!("SIG", stringify!($name))),)*];
+        }
+    };
+}
+
+signals! {
+    HUP 1 "the terminal hung up",
+    INT 2 "interrupt from the terminal",
+    QUIT 3 "quit from the terminal, with a core",
+    ILL 4 "illegal instruction",
+    TRAP 5 "trap, for a debugger",
+    ABRT 6 "abort",
+    BUS 7 "access to memory that is not there",
+    FPE 8 "arithmetic exception",
+    KILL 9 "kill; neither caught nor blocked",
+    USR1 10 "free to use",
+    SEGV 11 "access to memory that is not one's own",
+    USR2 12 "free to use",
+    PIPE 13 "written to a pipe that nobody reads",
+    ALRM 14 "the alarm clock",
+    TERM 15 "terminate",
+    STKFLT 16 "stack fault; unused",
+    CHLD 17 "a child stopped, continued or ended",
+    CONT 18 "continue",
+    STOP 19 "stop; neither caught nor blocked",
+    TSTP 20 "stop from the terminal",
+    TTIN 21 "reading from the terminal in the background",
+    TTOU 22 "writing to the terminal in the background",
+    URG 23 "urgent data at a socket",
+    XCPU 24 "limit of processor time exceeded",
+    XFSZ 25 "limit of file size exceeded",
+    VTALRM 26 "clock of time in user mode",
+    PROF 27 "clock of time used",
+    WINCH 28 "the terminal's size changed",
+    IO 29 "input or output possible",
+    PWR 30 "power failure",
+    SYS 31 "bad system call",
+}
+
+impl Signal {
+    /// The first signal that queues.
+    pub const RTMIN: Self = Self(34);
+    /// The last one.
+    pub const RTMAX: Self = Self(64);
+
+    /// The signal with this number: 1 to 31, 34 to 64.
+    pub const fn new(number: i32) -> Option<Self> {
+        match number {
+            1..=31 | 34..=64 => Some(Self(number as u8)),
+            _ => None,
+        }
+    }
+
+    /// The `n`th signal that queues: `SIGRTMIN` + `n`, to `SIGRTMAX`.
+    pub const fn realtime(n: u8) -> Option<Self> {
+        if n <= Self::RTMAX.0 - Self::RTMIN.0 { Some(Self(Self::RTMIN.0 + n)) } else { None }
+    }
+
+    /// Its number.
+    pub const fn number(self) -> i32 {
+        self.0 as i32
+    }
+
+    /// Whether it queues, with values.
+    pub const fn is_realtime(self) -> bool {
+        self.0 >= Self::RTMIN.0
+    }
+
+    /// What it does where nobody asked for anything else.
+    pub const fn by_default(self) -> DefaultAction {
+        match self {
+            Self::CHLD | Self::URG | Self::WINCH => DefaultAction::Ignore,
+            Self::CONT => DefaultAction::Continue,
+            Self::STOP | Self::TSTP | Self::TTIN | Self::TTOU => DefaultAction::Stop,
+            Self::QUIT | Self::ILL | Self::TRAP | Self::ABRT | Self::BUS => DefaultAction::Core,
+            Self::FPE | Self::SEGV | Self::XCPU | Self::XFSZ | Self::SYS => DefaultAction::Core,
+            _ => DefaultAction::Terminate,
+        }
+    }
+
+    /// All signals, the lowest first.
+    pub fn all() -> impl Iterator<Item = Self> {
+        (1..=64).filter_map(Self::new)
+    }
+}
+
+/// What a signal does that is neither caught nor ignored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DefaultAction {
+    /// The process ends.
+    Terminate,
+    /// The process ends, and would leave a core.
+    Core,
+    /// The process stops.
+    Stop,
+    /// A stopped process goes on.
+    Continue,
+    /// Nothing.
+    Ignore,
+}
+
+impl fmt::Display for Signal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match Self::NAMES.iter().find(|(number, _)| *number == self.0) {
+            Some((_, name)) => f.write_str(name),
+            None if *self == Self::RTMIN => f.write_str("SIGRTMIN"),
+            None => write!(f, "SIGRTMIN+{}", self.0 - Self::RTMIN.0),
+        }
+    }
+}
+
+impl fmt::Debug for Signal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// That a text names no signal.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` is no signal; expected a name (`USR1`, `SIGUSR1`, `RTMIN+2`) or a number from 1 to 64"
+)]
+pub struct NoSignal(String);
+
+impl FromStr for Signal {
+    type Err = NoSignal;
+
+    /// `USR1`, `SIGUSR1`, `RTMIN+2`, `10`; upper or lower case.
+    fn from_str(text: &str) -> Result<Self, NoSignal> {
+        let wrong = || NoSignal(text.to_owned());
+        if let Ok(number) = text.parse() {
+            return Self::new(number).ok_or_else(wrong);
+        }
+        let upper = text.to_ascii_uppercase();
+        let name = upper.strip_prefix("SIG").unwrap_or(&upper);
+        if let Some(behind) = name.strip_prefix("RTMIN") {
+            let n = if behind.is_empty() {
+                Some(0)
+            } else {
+                behind.strip_prefix('+').and_then(|n| n.parse().ok())
+            };
+            return n.and_then(Self::realtime).ok_or_else(wrong);
+        }
+        if name == "RTMAX" {
+            return Ok(Self::RTMAX);
+        }
+        let found = Self::NAMES.iter().find(|(_, known)| &known[3..] == name);
+        found.map(|(number, _)| Self(*number)).ok_or_else(wrong)
+    }
+}
+
+/// A set of signals: bit n−1 stands for signal n.
+///
+/// ```
+/// use tontine_unix::{SigSet, Signal};
+///
+/// let set = SigSet::of(&[Signal::INT, Signal::USR1]);
+/// assert!(set.contains(Signal::INT) && !set.contains(Signal::TERM));
+/// assert_eq!(set.to_string(), "{SIGINT SIGUSR1}");
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct SigSet(u64);
+
+impl SigSet {
+    /// No signal.
+    pub const EMPTY: Self = Self(0);
+    /// Every bit, those of no signal included, as `sigfillset` sets them.
+    pub const ALL: Self = Self(u64::MAX);
+    /// What nobody blocks: SIGKILL and SIGSTOP.
+    pub const UNBLOCKABLE: Self = Self(Self::bit(Signal::KILL) | Self::bit(Signal::STOP));
+    /// What stops a process by default.
+    pub const STOPS: Self = Self(
+        Self::bit(Signal::STOP)
+            | Self::bit(Signal::TSTP)
+            | Self::bit(Signal::TTIN)
+            | Self::bit(Signal::TTOU),
+    );
+
+    const fn bit(signal: Signal) -> u64 {
+        1 << (signal.0 - 1)
+    }
+
+    /// These signals.
+    pub const fn of(signals: &[Signal]) -> Self {
+        let mut bits = 0;
+        let mut at = 0;
+        while at < signals.len() {
+            bits |= Self::bit(signals[at]);
+            at += 1;
+        }
+        Self(bits)
+    }
+
+    /// The set with these bits.
+    pub const fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    /// Its bits.
+    pub const fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// Whether `signal` is in it.
+    pub const fn contains(self, signal: Signal) -> bool {
+        self.0 & Self::bit(signal) != 0
+    }
+
+    /// Whether nothing is in it.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// With `signal`.
+    #[must_use]
+    pub const fn with(self, signal: Signal) -> Self {
+        Self(self.0 | Self::bit(signal))
+    }
+
+    /// Without `signal`.
+    #[must_use]
+    pub const fn without(self, signal: Signal) -> Self {
+        Self(self.0 & !Self::bit(signal))
+    }
+
+    /// What is in either.
+    #[must_use]
+    pub const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// What is in both.
+    #[must_use]
+    pub const fn intersection(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    /// What is in this one and not in the other.
+    #[must_use]
+    pub const fn difference(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// The lowest signal in it.
+    pub const fn first(self) -> Option<Signal> {
+        if self.0 == 0 { None } else { Signal::new(self.0.trailing_zeros() as i32 + 1) }
+    }
+
+    /// Its signals, the lowest first.
+    pub fn iter(self) -> impl Iterator<Item = Signal> {
+        Signal::all().filter(move |signal| self.contains(*signal))
+    }
+}
+
+impl FromIterator<Signal> for SigSet {
+    fn from_iter<I: IntoIterator<Item = Signal>>(signals: I) -> Self {
+        signals.into_iter().fold(Self::EMPTY, Self::with)
+    }
+}
+
+impl fmt::Display for SigSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Self::ALL {
+            return f.write_str("{all}");
+        }
+        let names: Vec<_> = self.iter().map(|signal| signal.to_string()).collect();
+        write!(f, "{{{}}}", names.join(" "))
+    }
+}
+
+impl fmt::Debug for SigSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
