@@ -1,1 +1,29 @@
-//! Locks.
+//! Locks: [`SimpleLock`] spins, [`RwLock`] busy-waits briefly and then blocks.
+//!
+//! Every lock belongs to a [`Class`], and [`lock_order`] puts the classes into one total order. Which
+//! classes exist depends on the [`Mode`](crate::Mode); [`Locks`] knows, and counts. A lock that its
+//! mode does not need costs a load and a branch. Builds with debug assertions check the order of every
+//! acquisition by class and by instance, and the [`spl`] at which it happens.
+//!
+//! What runs and sleeps is the executor's: the locks call its `point`, `spin`, `park` and `unpark`.
+//! What the locks guard is the kernel's.
+
+mod both;
+mod held;
+pub(crate) mod lock_order;
+mod locks;
+mod nested;
+mod rwlock;
+mod simple;
+pub(crate) mod spl;
+mod statistics;
+mod turns;
+
+pub(crate) use both::{lock_both, write_both};
+pub(crate) use held::assert_may_park;
+pub(crate) use lock_order::Class;
+pub(crate) use locks::{Locks, Options, Presence};
+pub(crate) use nested::Holding;
+pub(crate) use rwlock::{ReadGuard, RwLock, WriteGuard};
+pub(crate) use simple::{SimpleGuard, SimpleLock};
+pub use statistics::{LockRow, LockStatistics};

@@ -1,0 +1,57 @@
+//! Two locks of one class at once: the only way to hold two of a rank.
+//!
+//! The paper orders them by address; here the instance decides, because addresses differ from run to
+//! run.
+
+use super::held::Manner;
+use super::{Class, Locks, RwLock, SimpleGuard, SimpleLock, WriteGuard};
+
+/// Takes both, the smaller instance first. Given one lock twice it is taken once, and the second guard
+/// is none.
+///
+/// # Panics
+///
+/// As [`SimpleLock::lock`]; and if two locks have one instance.
+#[track_caller]
+pub(crate) fn lock_both<'a, C: Class, T>(
+    a: &'a SimpleLock<C, T>,
+    b: &'a SimpleLock<C, T>,
+    locks: &'a Locks,
+) -> (SimpleGuard<'a, C, T>, Option<SimpleGuard<'a, C, T>>) {
+    if std::ptr::eq(a, b) {
+        return (a.lock(locks), None);
+    }
+    assert_ne!(a.instance(), b.instance(), "two locks of class {} have one instance", C::NAME);
+    if a.instance() < b.instance() {
+        let a = a.lock(locks);
+        (a, Some(b.lock_as(locks, Manner::Second)))
+    } else {
+        let b = b.lock(locks);
+        (a.lock_as(locks, Manner::Second), Some(b))
+    }
+}
+
+/// Takes both for writing, the smaller instance first. Given one lock twice it is taken once, and the
+/// second guard is none.
+///
+/// # Panics
+///
+/// As [`RwLock::write`]; and if two locks have one instance.
+#[track_caller]
+pub(crate) fn write_both<'a, C: Class, T>(
+    a: &'a RwLock<C, T>,
+    b: &'a RwLock<C, T>,
+    locks: &'a Locks,
+) -> (WriteGuard<'a, C, T>, Option<WriteGuard<'a, C, T>>) {
+    if std::ptr::eq(a, b) {
+        return (a.write(locks), None);
+    }
+    assert_ne!(a.instance(), b.instance(), "two locks of class {} have one instance", C::NAME);
+    if a.instance() < b.instance() {
+        let a = a.write(locks);
+        (a, Some(b.write_as(locks, Manner::Second)))
+    } else {
+        let b = b.write(locks);
+        (a.write_as(locks, Manner::Second), Some(b))
+    }
+}

@@ -1,0 +1,129 @@
+//! Which classes of lock one virtual Unix has, and what it counts: [`Locks`].
+//!
+//! Every acquisition names the [`Locks`] that it belongs to and reads one byte of it: [`Presence`].
+#![allow(unsafe_code, reason = "whoever leaves locks out promises that they are not needed")]
+
+use super::Class;
+use super::lock_order::{CLASSES, ORDER, Standing};
+use super::statistics::{Came, Counts, LockStatistics};
+use crate::Mode;
+
+/// What an acquisition has to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Presence {
+    /// Nothing but to note that the lock is held.
+    Absent,
+    /// To take it.
+    Present,
+    /// To take it and to count.
+    Counted,
+    /// To refuse: the mode has other locks in its place.
+    Replaced,
+}
+
+/// What is built in beside what the mode needs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Options {
+    /// Also the locks that the mode could do without, to debug.
+    pub(crate) keep_all: bool,
+    /// Whether acquisitions are counted.
+    pub(crate) count: bool,
+    /// Nanoseconds since some moment, to measure how long locks are held; it needs [`Self::count`].
+    pub(crate) hold_clock: Option<fn() -> u64>,
+    /// How often a blocking lock is tried before the fiber parks.
+    pub(crate) busy_turns: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { keep_all: false, count: false, hold_clock: None, busy_turns: 100 }
+    }
+}
+
+/// The locks of one virtual Unix.
+#[derive(Debug)]
+pub(crate) struct Locks {
+    presence: [Presence; CLASSES],
+    mode: Mode,
+    busy_turns: u32,
+    hold_clock: Option<fn() -> u64>,
+    counts: Option<Counts>,
+}
+
+impl Locks {
+    /// The locks that `mode` has, and what `options` add.
+    ///
+    /// # Safety
+    ///
+    /// A lock is used with one `Locks` all its life. Where `mode` leaves a class out
+    /// ([`Standing::Absent`]), no two threads of the operating system take a lock of it at once, and
+    /// one that takes it after another one sees what that one did:
+    ///
+    /// - `Uniprocessor`: one thread of the operating system runs the whole virtual Unix;
+    /// - `Master`: only that of processor 0 takes such locks;
+    /// - `Coarse`: only who holds `coarse_lock` does.
+    pub(crate) unsafe fn new(mode: Mode, options: Options) -> Self {
+        let here = if options.count { Presence::Counted } else { Presence::Present };
+        let presence = std::array::from_fn(|rank| match ORDER[rank].standing(mode) {
+            Standing::Kept => here,
+            Standing::Absent if options.keep_all => here,
+            Standing::Absent => Presence::Absent,
+            Standing::Replaced => Presence::Replaced,
+        });
+        let Options { hold_clock, busy_turns, .. } = options;
+        let counts = options.count.then(Counts::new);
+        Self { presence, mode, busy_turns, hold_clock, counts }
+    }
+
+    /// What an acquisition of a lock of class `C` has to do.
+    #[inline]
+    pub(crate) fn presence<C: Class>(&self) -> Presence {
+        self.presence[C::RANK as usize]
+    }
+
+    /// Whether a lock of class `C` may be taken: other ones stand in its place otherwise.
+    #[inline]
+    pub(crate) fn has<C: Class>(&self) -> bool {
+        self.presence::<C>() != Presence::Replaced
+    }
+
+    /// What the mode is.
+    pub(crate) fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// What was counted so far; none unless it was asked for.
+    pub(crate) fn statistics(&self) -> Option<LockStatistics> {
+        self.counts.as_ref().map(Counts::snapshot)
+    }
+
+    /// How often a blocking lock is tried before the fiber parks.
+    pub(super) fn busy_turns(&self) -> u32 {
+        self.busy_turns
+    }
+
+    /// Counts an acquisition; says when it was, if holds are measured.
+    #[cold]
+    pub(super) fn acquired<C: Class>(&self, came: Came) -> u64 {
+        if let Some(counts) = &self.counts {
+            counts.acquired(C::RANK, came);
+        }
+        self.hold_clock.map_or(0, |now| now())
+    }
+
+    /// Counts a hold that began at `since`.
+    #[cold]
+    pub(super) fn released<C: Class>(&self, since: u64) {
+        if let (Some(counts), Some(now)) = (&self.counts, self.hold_clock) {
+            counts.held(C::RANK, now().saturating_sub(since));
+        }
+    }
+
+    /// Refuses a class that the mode has replaced.
+    #[cold]
+    #[track_caller]
+    pub(super) fn refuse<C: Class>(&self) -> ! {
+        panic!("{} does not exist in mode {}: other locks stand in its place", C::NAME, self.mode)
+    }
+}

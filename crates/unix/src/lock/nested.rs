@@ -1,0 +1,71 @@
+//! A lock taken while another one is held: [`Holding`] has the compiler check the order.
+//!
+//! `group.then_lock(&process.lock)` compiles if the class of `group` is [`Before`] that of the lock.
+//! The inner guard does not borrow the outer one. Locks that are taken by way of other functions are
+//! checked when they are taken.
+
+use super::lock_order::Before;
+use super::{Class, Locks, ReadGuard, RwLock, SimpleGuard, SimpleLock, WriteGuard};
+
+/// A lock that is held.
+pub(crate) trait Holding<'a> {
+    /// Its class.
+    type Class: Class;
+
+    /// What it was taken with.
+    fn taken_with(&self) -> &'a Locks;
+
+    /// Takes a simple lock that is later in the order.
+    #[inline]
+    #[track_caller]
+    fn then_lock<C: Class, T>(&self, inner: &'a SimpleLock<C, T>) -> SimpleGuard<'a, C, T>
+    where
+        Self::Class: Before<C>,
+    {
+        inner.lock(self.taken_with())
+    }
+
+    /// Takes a blocking lock that is later in the order, together with other readers.
+    #[inline]
+    #[track_caller]
+    fn then_read<C: Class, T>(&self, inner: &'a RwLock<C, T>) -> ReadGuard<'a, C, T>
+    where
+        Self::Class: Before<C>,
+    {
+        inner.read(self.taken_with())
+    }
+
+    /// Takes a blocking lock that is later in the order, alone.
+    #[inline]
+    #[track_caller]
+    fn then_write<C: Class, T>(&self, inner: &'a RwLock<C, T>) -> WriteGuard<'a, C, T>
+    where
+        Self::Class: Before<C>,
+    {
+        inner.write(self.taken_with())
+    }
+}
+
+impl<'a, C: Class, T> Holding<'a> for SimpleGuard<'a, C, T> {
+    type Class = C;
+
+    fn taken_with(&self) -> &'a Locks {
+        self.locks()
+    }
+}
+
+impl<'a, C: Class, T> Holding<'a> for ReadGuard<'a, C, T> {
+    type Class = C;
+
+    fn taken_with(&self) -> &'a Locks {
+        self.locks()
+    }
+}
+
+impl<'a, C: Class, T> Holding<'a> for WriteGuard<'a, C, T> {
+    type Class = C;
+
+    fn taken_with(&self) -> &'a Locks {
+        self.locks()
+    }
+}

@@ -1,0 +1,215 @@
+//! Blocking locks: [`RwLock`] is had by many readers or one writer; who waits is blocked.
+//!
+//! Taken only by [`RwLock::write`] it is a mutex. A fiber that waits tries for a short while and then
+//! parks; its worker runs others meanwhile. Who is next is the business of [`super::turns`].
+#![allow(unsafe_code, reason = "the lock hands out the value that it keeps others from")]
+
+use super::held::{self, Manner, Taken};
+use super::statistics::Came;
+use super::turns::{Turns, Want};
+use super::{Class, Locks, Presence};
+use crate::executor;
+use std::cell::UnsafeCell;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+
+/// A blocking lock of class `C` around a `T`.
+pub(crate) struct RwLock<C: Class, T> {
+    turns: Turns,
+    instance: u32,
+    value: UnsafeCell<T>,
+    class: PhantomData<fn() -> C>,
+}
+
+// SAFETY: guards are the only way to the value. `Turns` allows many that only read, so `T` is `Sync`,
+// or one that writes, so `T` is `Send`; in a mode without the class, by the contract of `Locks::new`.
+unsafe impl<C: Class, T: Send + Sync> Sync for RwLock<C, T> {}
+
+impl<C: Class, T> RwLock<C, T> {
+    /// A free lock. `instance` tells those of one class apart and orders them: a slot number.
+    pub(crate) const fn new(instance: u32, value: T) -> Self {
+        Self { turns: Turns::new(), instance, value: UnsafeCell::new(value), class: PhantomData }
+    }
+
+    /// Takes it together with other readers; sleeps while a writer has it or waits for it.
+    ///
+    /// # Panics
+    ///
+    /// If the class is absent and a writer holds it, or if other locks stand in its place. With debug
+    /// assertions also out of order or where it must not sleep.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn read<'a>(&'a self, locks: &'a Locks) -> ReadGuard<'a, C, T> {
+        ReadGuard { hold: Hold::take(self, locks, Want::Read, Manner::Alone) }
+    }
+
+    /// Takes it alone; sleeps while anybody has it.
+    ///
+    /// # Panics
+    ///
+    /// If the class is absent and anybody holds it, or if other locks stand in its place. With debug
+    /// assertions also out of order or where it must not sleep.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn write<'a>(&'a self, locks: &'a Locks) -> WriteGuard<'a, C, T> {
+        self.write_as(locks, Manner::Alone)
+    }
+
+    /// [`Self::read`], or nothing where other locks stand in its place.
+    #[track_caller]
+    pub(crate) fn read_if_any<'a>(&'a self, locks: &'a Locks) -> Option<ReadGuard<'a, C, T>> {
+        if locks.has::<C>() { Some(self.read(locks)) } else { None }
+    }
+
+    /// [`Self::write`], or nothing where other locks stand in its place.
+    #[track_caller]
+    pub(crate) fn write_if_any<'a>(&'a self, locks: &'a Locks) -> Option<WriteGuard<'a, C, T>> {
+        if locks.has::<C>() { Some(self.write(locks)) } else { None }
+    }
+
+    /// What tells it from others of its class.
+    pub(crate) fn instance(&self) -> u32 {
+        self.instance
+    }
+
+    /// The value, of a lock that nobody else can know of.
+    pub(crate) fn get_mut(&mut self) -> &mut T {
+        self.value.get_mut()
+    }
+
+    #[inline]
+    #[track_caller]
+    pub(super) fn write_as<'a>(&'a self, locks: &'a Locks, manner: Manner) -> WriteGuard<'a, C, T> {
+        WriteGuard { hold: Hold::take(self, locks, Want::Write, manner) }
+    }
+
+    #[cold]
+    #[track_caller]
+    fn held_twice(&self, locks: &Locks) -> ! {
+        panic!(
+            "{} {} is held, and taken again: mode {} leaves it out because that cannot be",
+            C::NAME,
+            self.instance,
+            locks.mode()
+        )
+    }
+}
+
+impl<C: Class, T> fmt::Debug for RwLock<C, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", C::NAME, self.instance)
+    }
+}
+
+/// What both guards are made of.
+struct Hold<'a, C: Class, T> {
+    lock: &'a RwLock<C, T>,
+    locks: &'a Locks,
+    want: Want,
+    presence: Presence,
+    since: u64,
+    taken: Taken,
+}
+
+impl<'a, C: Class, T> Hold<'a, C, T> {
+    #[inline]
+    #[track_caller]
+    fn take(lock: &'a RwLock<C, T>, locks: &'a Locks, want: Want, manner: Manner) -> Self {
+        let presence = locks.presence::<C>();
+        let mut since = 0;
+        let taken = match presence {
+            Presence::Absent => {
+                let taken = Taken::note::<C>(lock.instance, manner);
+                if !lock.turns.try_take_alone(want) {
+                    lock.held_twice(locks);
+                }
+                taken
+            }
+            Presence::Present | Presence::Counted => {
+                held::assert_may_park();
+                let taken = Taken::note::<C>(lock.instance, manner);
+                executor::point();
+                let came = if lock.turns.try_take(want) {
+                    Came::AtOnce
+                } else {
+                    lock.turns.wait(want, locks.busy_turns())
+                };
+                if presence == Presence::Counted {
+                    since = locks.acquired::<C>(came);
+                }
+                taken
+            }
+            Presence::Replaced => locks.refuse::<C>(),
+        };
+        Self { lock, locks, want, presence, since, taken }
+    }
+}
+
+impl<C: Class, T> Drop for Hold<'_, C, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.taken.forget();
+        match self.presence {
+            Presence::Absent => self.lock.turns.give_back_alone(self.want),
+            Presence::Present | Presence::Counted | Presence::Replaced => {
+                if self.presence == Presence::Counted {
+                    self.locks.released::<C>(self.since);
+                }
+                self.lock.turns.give_back(self.want);
+                executor::point();
+            }
+        }
+    }
+}
+
+/// A blocking lock that is held together with other readers.
+#[must_use]
+pub(crate) struct ReadGuard<'a, C: Class, T> {
+    hold: Hold<'a, C, T>,
+}
+
+/// A blocking lock that is held alone.
+#[must_use]
+pub(crate) struct WriteGuard<'a, C: Class, T> {
+    hold: Hold<'a, C, T>,
+}
+
+impl<'a, C: Class, T> ReadGuard<'a, C, T> {
+    /// What the lock was taken with.
+    pub(super) fn locks(&self) -> &'a Locks {
+        self.hold.locks
+    }
+}
+
+impl<'a, C: Class, T> WriteGuard<'a, C, T> {
+    /// What the lock was taken with.
+    pub(super) fn locks(&self) -> &'a Locks {
+        self.hold.locks
+    }
+}
+
+impl<C: Class, T> Deref for ReadGuard<'_, C, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: while this guard lives, all others of the lock only read too.
+        unsafe { &*self.hold.lock.value.get() }
+    }
+}
+
+impl<C: Class, T> Deref for WriteGuard<'_, C, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: this guard is the lock's only one, and lends the value for no longer than itself.
+        unsafe { &*self.hold.lock.value.get() }
+    }
+}
+
+impl<C: Class, T> DerefMut for WriteGuard<'_, C, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: this guard is the lock's only one, and is borrowed exclusively.
+        unsafe { &mut *self.hold.lock.value.get() }
+    }
+}

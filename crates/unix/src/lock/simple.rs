@@ -1,0 +1,212 @@
+//! Simple locks: [`SimpleLock`] spins until it has the lock.
+//!
+//! A thread holds one shortly and never sleeps meanwhile. Where the mode leaves the class out
+//! ([`Presence::Absent`]) the word is still written, without any synchronisation, as the flag of a
+//! [`RefCell`](std::cell::RefCell) would be: a second holder panics.
+#![allow(unsafe_code, reason = "the lock hands out the value that it keeps others from")]
+
+use super::held::{Manner, Taken};
+use super::statistics::Came;
+use super::{Class, Locks, Presence};
+use crate::executor;
+use std::cell::UnsafeCell;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+const FREE: u32 = 0;
+const TAKEN: u32 = 1;
+
+/// A spin lock of class `C` around a `T`.
+pub(crate) struct SimpleLock<C: Class, T> {
+    word: AtomicU32,
+    instance: u32,
+    value: UnsafeCell<T>,
+    class: PhantomData<fn() -> C>,
+}
+
+// SAFETY: a guard is the only way to the value, and one exists at a time: `take` sees to it, in a
+// mode without the class by the contract of `Locks::new`. So the lock hands a `T` from thread to
+// thread and never shares it.
+unsafe impl<C: Class, T: Send> Sync for SimpleLock<C, T> {}
+
+impl<C: Class, T> SimpleLock<C, T> {
+    /// A free lock. `instance` tells those of one class apart and orders them: a slot number.
+    pub(crate) const fn new(instance: u32, value: T) -> Self {
+        Self {
+            word: AtomicU32::new(FREE),
+            instance,
+            value: UnsafeCell::new(value),
+            class: PhantomData,
+        }
+    }
+
+    /// Takes it, spinning while somebody else has it.
+    ///
+    /// # Panics
+    ///
+    /// If the class is absent and somebody holds it, or if other locks stand in its place. With debug
+    /// assertions also out of order or at the wrong spl.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn lock<'a>(&'a self, locks: &'a Locks) -> SimpleGuard<'a, C, T> {
+        self.lock_as(locks, Manner::Alone)
+    }
+
+    /// Takes it if nobody has it, in any order.
+    ///
+    /// # Panics
+    ///
+    /// If other locks stand in its place. With debug assertions also at the wrong spl.
+    #[track_caller]
+    pub(crate) fn try_lock<'a>(&'a self, locks: &'a Locks) -> Option<SimpleGuard<'a, C, T>> {
+        let presence = locks.presence::<C>();
+        match presence {
+            Presence::Replaced => locks.refuse::<C>(),
+            Presence::Absent if self.word.load(Ordering::Relaxed) == TAKEN => return None,
+            Presence::Absent => self.word.store(TAKEN, Ordering::Relaxed),
+            Presence::Present | Presence::Counted => {
+                executor::point();
+                if !self.take() {
+                    return None;
+                }
+            }
+        }
+        let taken = Taken::note::<C>(self.instance, Manner::Try);
+        let since = match presence {
+            Presence::Counted => locks.acquired::<C>(Came::AtOnce),
+            _ => 0,
+        };
+        Some(SimpleGuard { lock: self, locks, presence, since, taken })
+    }
+
+    /// What tells it from others of its class.
+    pub(crate) fn instance(&self) -> u32 {
+        self.instance
+    }
+
+    /// The value, of a lock that nobody else can know of.
+    pub(crate) fn get_mut(&mut self) -> &mut T {
+        self.value.get_mut()
+    }
+
+    #[inline]
+    #[track_caller]
+    pub(super) fn lock_as<'a>(&'a self, locks: &'a Locks, manner: Manner) -> SimpleGuard<'a, C, T> {
+        let presence = locks.presence::<C>();
+        let taken = Taken::note::<C>(self.instance, manner);
+        let mut since = 0;
+        match presence {
+            Presence::Absent => {
+                if self.word.load(Ordering::Relaxed) == TAKEN {
+                    self.held_twice(locks);
+                }
+                self.word.store(TAKEN, Ordering::Relaxed);
+            }
+            Presence::Present => {
+                executor::point();
+                if !self.take() {
+                    self.spin();
+                }
+            }
+            Presence::Counted => since = self.lock_counted(locks),
+            Presence::Replaced => locks.refuse::<C>(),
+        }
+        SimpleGuard { lock: self, locks, presence, since, taken }
+    }
+
+    /// Whether it was free and is taken now.
+    #[inline]
+    fn take(&self) -> bool {
+        // SYNC simple: pairs with the guard's release: what the last holder did is seen.
+        self.word.compare_exchange(FREE, TAKEN, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    #[cold]
+    fn spin(&self) {
+        loop {
+            executor::spin(&self.word);
+            if self.word.load(Ordering::Relaxed) == FREE && self.take() {
+                return;
+            }
+        }
+    }
+
+    #[cold]
+    fn lock_counted(&self, locks: &Locks) -> u64 {
+        executor::point();
+        let came = if self.take() {
+            Came::AtOnce
+        } else {
+            self.spin();
+            Came::Waited
+        };
+        locks.acquired::<C>(came)
+    }
+
+    #[cold]
+    #[track_caller]
+    fn held_twice(&self, locks: &Locks) -> ! {
+        panic!(
+            "{} {} is held, and taken again: mode {} leaves it out because that cannot be",
+            C::NAME,
+            self.instance,
+            locks.mode()
+        )
+    }
+}
+
+impl<C: Class, T> fmt::Debug for SimpleLock<C, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", C::NAME, self.instance)
+    }
+}
+
+/// A simple lock that is held.
+#[must_use]
+pub(crate) struct SimpleGuard<'a, C: Class, T> {
+    lock: &'a SimpleLock<C, T>,
+    locks: &'a Locks,
+    presence: Presence,
+    since: u64,
+    taken: Taken,
+}
+
+impl<'a, C: Class, T> SimpleGuard<'a, C, T> {
+    /// What the lock was taken with.
+    pub(super) fn locks(&self) -> &'a Locks {
+        self.locks
+    }
+}
+
+impl<C: Class, T> Deref for SimpleGuard<'_, C, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: this guard is the lock's only one, and lends the value for no longer than itself.
+        unsafe { &*self.lock.value.get() }
+    }
+}
+
+impl<C: Class, T> DerefMut for SimpleGuard<'_, C, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: this guard is the lock's only one, and is borrowed exclusively.
+        unsafe { &mut *self.lock.value.get() }
+    }
+}
+
+impl<C: Class, T> Drop for SimpleGuard<'_, C, T> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.presence == Presence::Counted {
+            self.locks.released::<C>(self.since);
+        }
+        self.taken.forget();
+        // SYNC simple: pairs with `take`. An absent lock needs no order, which costs nothing here.
+        self.lock.word.store(FREE, Ordering::Release);
+        if self.presence != Presence::Absent {
+            executor::point();
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Who has a blocking lock and who waits for it: [`Turns`], the protocol without the value.
+//!
+//! One word says who has the lock; it alone is touched while nobody sleeps. Fibers that sleep stand in
+//! a queue behind a gate, first come, first served, and are handed the lock by whoever gives it up
+//! last: when one wakes, it holds the lock. While anybody queues, newcomers queue too, so that neither
+//! writers nor readers starve.
+#![allow(unsafe_code, reason = "the queue is reached through the gate")]
+
+use super::statistics::Came;
+use crate::executor::{self, Fiber};
+use std::cell::UnsafeCell;
+use std::collections::VecDeque;
+use std::hint;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Want {
+    /// To share it with other readers.
+    Read,
+    /// To have it alone.
+    Write,
+}
+
+/// ```text
+///  31                          2   1       0
+/// +-----------------------------+-------+-------+
+/// | readers that have the lock  | QUEUE | WRITER|
+/// +-----------------------------+-------+-------+
+/// ```
+const WRITER: u32 = 1;
+/// Somebody queues. Changed only by who is at the gate.
+const QUEUE: u32 = 2;
+const READER: u32 = 4;
+
+const OPEN: u32 = 0;
+const SHUT: u32 = 1;
+
+/// The state of a blocking lock.
+pub(super) struct Turns {
+    state: AtomicU32,
+    gate: AtomicU32,
+    queue: UnsafeCell<VecDeque<Arc<Waiter>>>,
+}
+
+/// A fiber that sleeps until the lock is its own.
+struct Waiter {
+    fiber: Fiber,
+    want: Want,
+    granted: AtomicBool,
+}
+
+// SAFETY: the queue is touched only between `enter` and `leave`, by one thread at a time.
+unsafe impl Sync for Turns {}
+
+impl Turns {
+    /// Nobody has it.
+    pub(super) const fn new() -> Self {
+        Self {
+            state: AtomicU32::new(0),
+            gate: AtomicU32::new(OPEN),
+            queue: UnsafeCell::new(VecDeque::new()),
+        }
+    }
+
+    /// Whether it was to be had at once, and is had now.
+    #[inline]
+    pub(super) fn try_take(&self, want: Want) -> bool {
+        let mut state = self.state.load(Ordering::Relaxed);
+        while let Some(next) = taken(state, want) {
+            // SYNC turns: pairs with `give_back`: what earlier holders did is seen.
+            match self.state.compare_exchange_weak(
+                state,
+                next,
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return true,
+                Err(now) => state = now,
+            }
+        }
+        false
+    }
+
+    /// Takes it after [`Self::try_take`] failed: tries `busy_turns` times, then sleeps.
+    #[cold]
+    pub(super) fn wait(&self, want: Want, busy_turns: u32) -> Came {
+        for _ in 0..busy_turns {
+            hint::spin_loop();
+            executor::point();
+            if self.try_take(want) {
+                return Came::Waited;
+            }
+        }
+        let Some(waiter) = self.enqueue(want) else { return Came::Waited };
+        // SYNC grant: pairs with `hand_over`, which has seen what earlier holders did.
+        while !waiter.granted.load(Ordering::Acquire) {
+            executor::park();
+        }
+        Came::Blocked
+    }
+
+    /// Gives it back, and hands it to who is next.
+    #[inline]
+    pub(super) fn give_back(&self, want: Want) {
+        let one = match want {
+            Want::Read => READER,
+            Want::Write => WRITER,
+        };
+        // SYNC turns: pairs with `try_take`, and with the other readers' give_back: the last one has
+        // seen what all of them saw.
+        let before = self.state.fetch_sub(one, Ordering::AcqRel);
+        if before - one == QUEUE {
+            self.hand_over();
+        }
+    }
+
+    /// [`Self::try_take`] where no two come at once.
+    #[inline]
+    pub(super) fn try_take_alone(&self, want: Want) -> bool {
+        let next = taken(self.state.load(Ordering::Relaxed), want);
+        if let Some(next) = next {
+            self.state.store(next, Ordering::Relaxed);
+        }
+        next.is_some()
+    }
+
+    /// [`Self::give_back`] where no two come at once.
+    #[inline]
+    pub(super) fn give_back_alone(&self, want: Want) {
+        let state = self.state.load(Ordering::Relaxed);
+        let one = match want {
+            Want::Read => READER,
+            Want::Write => WRITER,
+        };
+        self.state.store(state - one, Ordering::Relaxed);
+    }
+
+    /// Queues, unless the lock came free meanwhile and is had now.
+    fn enqueue(&self, want: Want) -> Option<Arc<Waiter>> {
+        self.enter();
+        let mut state = self.state.load(Ordering::Relaxed);
+        let waiter = loop {
+            let next = taken(state, want);
+            // SYNC turns: pairs with `give_back`, where this takes the lock.
+            match self.state.compare_exchange_weak(
+                state,
+                next.unwrap_or(state | QUEUE),
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) if next.is_some() => break None,
+                Ok(_) => {
+                    let fiber = executor::current();
+                    break Some(Arc::new(Waiter { fiber, want, granted: AtomicBool::new(false) }));
+                }
+                Err(now) => state = now,
+            }
+        };
+        if let Some(waiter) = &waiter {
+            // SAFETY: this thread is at the gate.
+            unsafe { &mut *self.queue.get() }.push_back(Arc::clone(waiter));
+        }
+        self.leave();
+        waiter
+    }
+
+    /// Hands the free lock to the writer at the head of the queue, or to all readers there.
+    ///
+    /// The state is exactly [`QUEUE`], and stays so: newcomers queue, and only one giver sees it.
+    #[cold]
+    fn hand_over(&self) {
+        self.enter();
+        // SAFETY: this thread is at the gate.
+        let queue = unsafe { &mut *self.queue.get() };
+        let next: Vec<_> = match queue.front().map(|first| first.want) {
+            Some(Want::Write) => queue.drain(..1).collect(),
+            _ => {
+                let readers = queue.iter().take_while(|waiter| waiter.want == Want::Read).count();
+                queue.drain(..readers).collect()
+            }
+        };
+        let held = match next.first().map(|first| first.want) {
+            Some(Want::Write) => WRITER,
+            _ => READER * next.len() as u32,
+        };
+        let queued = if queue.is_empty() { 0 } else { QUEUE };
+        // From here on the lock is theirs.
+        // SYNC turns: pairs with `try_take`: a reader may join those that this wakes, and then sees
+        // what the last writer did by this store alone.
+        self.state.store(held | queued, Ordering::Release);
+        self.leave();
+        for waiter in next {
+            // SYNC grant: pairs with `wait`.
+            waiter.granted.store(true, Ordering::Release);
+            waiter.fiber.unpark();
+        }
+    }
+
+    fn enter(&self) {
+        // SYNC gate: pairs with `leave`.
+        while self
+            .gate
+            .compare_exchange_weak(OPEN, SHUT, Ordering::Acquire, Ordering::Relaxed)
+            .is_err()
+        {
+            executor::spin(&self.gate);
+        }
+    }
+
+    fn leave(&self) {
+        // SYNC gate: pairs with `enter`.
+        self.gate.store(OPEN, Ordering::Release);
+    }
+}
+
+/// The state after somebody took the lock, if it is to be had.
+#[inline]
+fn taken(state: u32, want: Want) -> Option<u32> {
+    match want {
+        Want::Read if state & (WRITER | QUEUE) == 0 => Some(state + READER),
+        Want::Write if state == 0 => Some(WRITER),
+        _ => None,
+    }
+}
