@@ -1,0 +1,58 @@
+//! The dispositions of a process, shared by those that it forks until one changes: [`Actions`].
+
+use crate::action::{ActionFlags, Disposition, SigAction};
+use crate::signal::{DefaultAction, SigSet, Signal};
+
+/// What is done about each signal.
+#[derive(Debug, Clone)]
+pub(super) struct Actions {
+    by_number: Vec<SigAction>,
+    /// Those that nothing happens for: ignored, or ignored by default.
+    nothing: SigSet,
+}
+
+impl Default for Actions {
+    fn default() -> Self {
+        let nothing =
+            Signal::all().filter(|signal| signal.by_default() == DefaultAction::Ignore).collect();
+        Self { by_number: vec![SigAction::DEFAULT; 65], nothing }
+    }
+}
+
+impl Actions {
+    pub(super) fn of(&self, signal: Signal) -> &SigAction {
+        &self.by_number[signal.number() as usize]
+    }
+
+    /// Replaces one.
+    pub(super) fn set(&mut self, signal: Signal, action: SigAction) {
+        let nothing = match action.disposition {
+            Disposition::Default => signal.by_default() == DefaultAction::Ignore,
+            Disposition::Ignore => true,
+            Disposition::Handler(_) => false,
+        };
+        self.nothing =
+            if nothing { self.nothing.with(signal) } else { self.nothing.without(signal) };
+        self.by_number[signal.number() as usize] = action;
+    }
+
+    /// Signals for which nothing happens.
+    pub(super) fn nothing(&self) -> SigSet {
+        self.nothing
+    }
+
+    /// As `exec` leaves them: what was caught has its default, what was ignored is ignored.
+    pub(super) fn executed(&mut self) {
+        for signal in Signal::all() {
+            if matches!(self.of(signal).disposition, Disposition::Handler(_)) {
+                self.set(signal, SigAction::DEFAULT);
+            }
+        }
+    }
+
+    /// Whether children leave nothing to wait for.
+    pub(super) fn children_vanish(&self) -> bool {
+        let action = self.of(Signal::CHLD);
+        action.disposition == Disposition::Ignore || action.flags.contains(ActionFlags::NOCLDWAIT)
+    }
+}

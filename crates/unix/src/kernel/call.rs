@@ -1,0 +1,234 @@
+//! A thread in the kernel: [`Call`], the handle through which its program makes system calls, and the way
+//! into each call and out of it.
+
+use std::cell::Cell;
+use std::panic;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Kernel;
+use super::deliver::{Delivered, Frame};
+use super::proc::{Member, Proc, ProcState};
+use super::siglock::{Locked, Marked};
+use super::thread::{Attention, Thread};
+use crate::errno::{Errno, Result};
+use crate::executor;
+use crate::lock::SimpleGuard;
+use crate::lock::lock_order::PLock;
+use crate::process::Pid;
+use crate::signal::SigSet;
+
+/// The calling thread.
+#[derive(Debug)]
+pub(super) struct Call<'k> {
+    pub(super) kernel: &'k Kernel,
+    pub(super) proc: &'k Proc,
+    pub(super) thread: Arc<Thread>,
+    /// The saved mask (§4.2): what `sigsuspend` found, for the handler that ends it to restore.
+    pub(super) saved_mask: Cell<Option<SigSet>>,
+    /// Handlers that are set up and have not run yet.
+    pub(super) frames: Cell<Vec<Frame>>,
+    /// Why the stack is being unwound, once it is.
+    pub(super) leaving: Cell<Option<Leave>>,
+    /// How often the program caught what unwinds it.
+    swallowed: Cell<u32>,
+    /// Where the program says that it is, for `profil`.
+    pub(super) at: Cell<usize>,
+    /// What `profil` counts into.
+    pub(super) profile: Cell<Option<super::clock::Profile>>,
+    /// The alternate stack, as `sigstack` keeps it.
+    pub(super) alternate: Cell<crate::process::SigStack>,
+}
+
+/// Why a thread leaves its program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Leave {
+    /// The process exits, and this thread does it.
+    Exit,
+    /// Another thread exits or executes.
+    Halt,
+    /// Another program begins in place of this one.
+    Exec,
+}
+
+/// What unwinds a program's stack.
+pub(super) struct Unwind;
+
+/// Why a call does not return a result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// The caller is told.
+    Errno(Errno),
+    /// There is something to see to before it can go on.
+    Interrupted,
+}
+
+impl From<Errno> for Stop {
+    fn from(errno: Errno) -> Self {
+        Self::Errno(errno)
+    }
+}
+
+impl From<Marked> for Stop {
+    fn from(_: Marked) -> Self {
+        Self::Interrupted
+    }
+}
+
+/// What a call that was interrupted does after a handler has run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum After {
+    /// It starts again, if each handler was installed with `SA_RESTART`.
+    Restart,
+    /// It returns `EINTR`.
+    Interrupt,
+}
+
+/// A program that catches what unwinds it more often is given up.
+const MOST_SWALLOWED: u32 = 16;
+
+impl<'k> Call<'k> {
+    pub(super) fn new(kernel: &'k Kernel, proc: &'k Proc, thread: Arc<Thread>) -> Self {
+        Self {
+            kernel,
+            proc,
+            thread,
+            saved_mask: Cell::default(),
+            frames: Cell::default(),
+            leaving: Cell::default(),
+            swallowed: Cell::default(),
+            at: Cell::default(),
+            profile: Cell::default(),
+            alternate: Cell::default(),
+        }
+    }
+
+    /// `p_lock` of the caller's process.
+    pub(super) fn state(&self) -> SimpleGuard<'_, PLock, ProcState> {
+        self.proc.lock(&self.kernel.locks)
+    }
+
+    /// The caller's entry in its process's list.
+    pub(super) fn member<'s>(&self, state: &'s mut ProcState) -> &'s mut Member {
+        state.member(self.thread.tid).expect("a thread that runs is in its process's list")
+    }
+
+    /// The process that a number means in an argument, where 0 is the caller.
+    pub(super) fn or_self(&self, pid: Pid) -> Pid {
+        if pid.number() == 0 { self.proc.pid() } else { pid }
+    }
+
+    /// `sig_lock_or_return` (§4.1).
+    pub(super) fn sig_lock_or_return(&self) -> std::result::Result<Locked<'_>, Marked> {
+        self.proc.siglock.sig_lock_or_return(&self.kernel.locks, &self.thread)
+    }
+
+    /// A system call that neither sleeps nor fails.
+    pub(super) fn plain<T>(&self, body: impl FnOnce() -> T) -> T {
+        if self.enter().is_err() {
+            return body();
+        }
+        let result = self.kernel.on_master(body);
+        self.return_to_user();
+        result
+    }
+
+    /// A system call that may fail, and manipulates processes: `sig_lock_or_return` guards it (§4.1).
+    pub(super) fn guarded<T>(&self, mut body: impl FnMut() -> Result<T>) -> Result<T> {
+        self.interruptible(After::Restart, || {
+            self.sig_lock_or_return()?.unlock();
+            Ok(body()?)
+        })
+    }
+
+    /// A system call that may sleep.
+    pub(super) fn interruptible<T>(
+        &self,
+        after: After,
+        mut body: impl FnMut() -> std::result::Result<T, Stop>,
+    ) -> Result<T> {
+        loop {
+            self.enter()?;
+            let result = self.kernel.on_master(&mut body);
+            let delivered = self.return_to_user();
+            match result {
+                Ok(value) => return Ok(value),
+                Err(Stop::Errno(errno)) => return Err(errno),
+                Err(Stop::Interrupted) => match (delivered, after) {
+                    (Delivered::Nothing, _) | (Delivered::Restart, After::Restart) => {}
+                    _ => return Err(Errno::EINTR),
+                },
+            }
+        }
+    }
+
+    /// The way into the kernel.
+    ///
+    /// # Errors
+    /// `EINTR` while the stack is unwound: destructors make no system calls.
+    fn enter(&self) -> Result<()> {
+        if self.leaving.get().is_some() || std::thread::panicking() {
+            return self.refuse();
+        }
+        executor::point();
+        Ok(())
+    }
+
+    #[cold]
+    fn refuse(&self) -> Result<()> {
+        if std::thread::panicking() {
+            return Err(Errno::EINTR);
+        }
+        // The program caught what unwinds it, and goes on as if nothing were.
+        let swallowed = self.swallowed.get() + 1;
+        self.swallowed.set(swallowed);
+        if swallowed > MOST_SWALLOWED {
+            self.kernel.abandon(self);
+        }
+        panic::resume_unwind(Box::new(Unwind));
+    }
+
+    /// Unwinds the program's stack.
+    pub(super) fn leave(&self, why: Leave) -> ! {
+        self.leaving.set(Some(why));
+        panic::resume_unwind(Box::new(Unwind))
+    }
+
+    /// Sleeps until `ready` says what it waited for, something is to be seen to, or the deadline
+    /// passes, which is `None`. `ready` is asked under the process's `p_lock`.
+    pub(super) fn sleep<T>(
+        &self,
+        deadline: Option<Duration>,
+        mut ready: impl FnMut(&mut ProcState) -> Option<T>,
+    ) -> std::result::Result<Option<T>, Stop> {
+        let mut timer = None;
+        let result = loop {
+            {
+                let mut state = self.state();
+                if let Some(value) = ready(&mut state) {
+                    self.thread.set_sleeping(false);
+                    break Ok(Some(value));
+                }
+                if !self.thread.attention().difference(Attention::TICK).is_empty() {
+                    self.thread.set_sleeping(false);
+                    break Err(Stop::Interrupted);
+                }
+                if deadline.is_some_and(|deadline| self.kernel.executor.now() >= deadline) {
+                    self.thread.set_sleeping(false);
+                    break Ok(None);
+                }
+                self.thread.set_sleeping(true);
+            }
+            if let (Some(deadline), None) = (deadline, &timer) {
+                let fiber = executor::current();
+                let wake = Box::new(move || fiber.unpark());
+                timer = Some(self.kernel.executor.at(deadline, wake));
+            }
+            executor::park();
+        };
+        if let Some(timer) = timer {
+            timer.cancel();
+        }
+        result
+    }
+}

@@ -1,0 +1,121 @@
+//! Deferred signal generation (§7.1): an event queue, and the dedicated thread that generates at base spl
+//! what the clock tick may not.
+//!
+//! An event holds a reference to the process or group that it is for, so that neither is gone when it
+//! is dealt with, and remembers who *self* was when it was made (§7.2.3). The queue has a fixed size, for a
+//! tick allocates nothing; what finds it full is lost, and comes again with the next tick.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::Kernel;
+use super::pgrp::Pgrp;
+use super::proc::{HeldProc, Proc, ProcRef};
+use crate::action::SignalInfo;
+use crate::executor::{self, Fiber};
+use crate::lock::lock_order::EventLock;
+use crate::lock::{SimpleLock, spl};
+
+/// Most events that wait at once.
+const MOST: usize = 1024;
+
+/// The queue, and who empties it.
+#[derive(Debug)]
+pub(super) struct Events {
+    queue: SimpleLock<EventLock, VecDeque<Event>>,
+    /// The signal thread, once it runs.
+    worker: std::sync::OnceLock<Fiber>,
+    ending: AtomicBool,
+}
+
+/// A signal that is to be generated.
+#[derive(Debug)]
+struct Event {
+    info: SignalInfo,
+    target: Target,
+}
+
+#[derive(Debug)]
+enum Target {
+    Process(HeldProc),
+    Group { group: Arc<Pgrp>, this: Option<HeldProc> },
+}
+
+impl Events {
+    pub(super) fn new() -> Self {
+        Self {
+            queue: SimpleLock::new(0, VecDeque::with_capacity(MOST)),
+            worker: std::sync::OnceLock::new(),
+            ending: AtomicBool::new(false),
+        }
+    }
+}
+
+impl Kernel {
+    /// Has a process signalled later. From any context; nothing happens where the queue is full.
+    pub(super) fn psignal_indirect(&self, target: &Proc, info: SignalInfo) {
+        let target = ProcRef::new(self, target).hold();
+        self.defer(Event { info, target: Target::Process(target) });
+    }
+
+    /// Has a group signalled later, and `this` if it is no member then.
+    pub(super) fn pgsignal_indirect(
+        &self,
+        group: &Arc<Pgrp>,
+        info: SignalInfo,
+        this: Option<&Proc>,
+    ) {
+        let this = this.map(|this| ProcRef::new(self, this).hold());
+        self.defer(Event { info, target: Target::Group { group: group.clone(), this } });
+    }
+
+    fn defer(&self, event: Event) {
+        {
+            let _spl = spl::splhigh();
+            let mut queue = self.events.queue.lock(&self.locks);
+            if queue.len() < MOST {
+                queue.push_back(event);
+            }
+        }
+        if let Some(worker) = self.events.worker.get() {
+            worker.unpark();
+        }
+    }
+
+    /// What the signal thread does, until the system ends.
+    pub(super) fn generate_deferred(&self) {
+        let _ = self.events.worker.set(executor::current());
+        while !self.events.ending.load(Ordering::Relaxed) {
+            let next = {
+                let _spl = spl::splhigh();
+                let mut queue = self.events.queue.lock(&self.locks);
+                queue.pop_front()
+            };
+            match next {
+                Some(event) => self.generate(event),
+                None => executor::park(),
+            }
+        }
+    }
+
+    fn generate(&self, event: Event) {
+        match event.target {
+            Target::Process(target) => {
+                self.psignal_inthread(&target.refer(self), event.info);
+            }
+            Target::Group { group, this } => {
+                let this = this.map(|this| this.refer(self));
+                self.pgsignal_internal(&group, event.info, this.as_deref());
+            }
+        }
+    }
+
+    /// Ends the signal thread.
+    pub(super) fn end_deferred(&self) {
+        self.events.ending.store(true, Ordering::Relaxed);
+        if let Some(worker) = self.events.worker.get() {
+            worker.unpark();
+        }
+    }
+}

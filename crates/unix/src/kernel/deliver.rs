@@ -1,0 +1,266 @@
+//! Signal delivery: what a thread sees to on its way back to user mode. `issig` takes a signal, `psig` decides
+//! what it does, `sendsig` sets a handler up (§3).
+//!
+//! One thread of a process delivers at a time (`sig_wait_lock`, §4.1). Handlers stack as on a real
+//! machine: of two signals that are let in together the lower is set up first, and so runs last.
+
+use std::sync::Arc;
+
+use super::call::{Call, Leave};
+use super::proc::{News, Phase, ProcState};
+use super::thread::Attention;
+use crate::action::{ActionFlags, Code, Disposition, Handler, SigAction, SignalInfo};
+use crate::executor;
+use crate::machine::Delivery;
+use crate::signal::{DefaultAction, SigSet, Signal};
+use crate::wait::Status;
+
+/// A handler that is set up: it runs before the program, or the frame below it, goes on.
+#[derive(Debug)]
+pub(super) struct Frame {
+    handler: Handler,
+    info: SignalInfo,
+    /// What is restored after it.
+    mask: SigSet,
+}
+
+/// What was delivered on the way to user mode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Delivered {
+    /// No handler ran.
+    Nothing,
+    /// The first handler was installed with `SA_RESTART`.
+    Restart,
+    /// The first handler was not.
+    Interrupt,
+}
+
+/// What `psig` decided.
+enum Act {
+    Nothing,
+    Handle(Frame, ActionFlags),
+    End(Signal, bool),
+    Stop(Signal),
+}
+
+impl Call<'_> {
+    /// Sees to everything that the thread was marked for, runs the handlers that are due, and lets others
+    /// run whom the call woke.
+    pub(super) fn return_to_user(&self) -> Delivered {
+        if self.thread.attention().is_empty() {
+            executor::preempt();
+            if self.thread.attention().is_empty() {
+                return Delivered::Nothing;
+            }
+        }
+        let mut delivered = Delivered::Nothing;
+        let mut frames = self.frames.take();
+        loop {
+            while let Some((frame, flags)) = self.kernel.on_master(|| self.next_frame()) {
+                if delivered == Delivered::Nothing {
+                    let restarts = flags.contains(ActionFlags::RESTART);
+                    delivered = if restarts { Delivered::Restart } else { Delivered::Interrupt };
+                }
+                frames.push(frame);
+            }
+            if self.leaving.get().is_some() {
+                self.leave_now();
+            }
+            let Some(frame) = frames.pop() else { break };
+            frame.handler.call(self, &frame.info);
+            self.kernel.on_master(|| self.change_mask(frame.mask));
+        }
+        self.frames.set(frames);
+        executor::preempt();
+        delivered
+    }
+
+    /// Goes on unwinding for the reason that was found in the kernel.
+    fn leave_now(&self) -> ! {
+        let why = self.leaving.get().unwrap_or(Leave::Halt);
+        self.leave(why)
+    }
+
+    /// The next handler that is to be set up; `None` also where the thread is to leave.
+    fn next_frame(&self) -> Option<(Frame, ActionFlags)> {
+        loop {
+            let attention = self.thread.attention();
+            if attention.is_empty() || self.leaving.get().is_some() {
+                return None;
+            }
+            if attention.contains(Attention::HALT) {
+                self.leaving.set(Some(Leave::Halt));
+                return None;
+            }
+            if attention.contains(Attention::BLOCK) {
+                self.thread.settle(Attention::BLOCK);
+                self.proc.siglock.block(&self.kernel.locks);
+            } else if attention.contains(Attention::REPORT) {
+                self.thread.settle(Attention::REPORT);
+                self.kernel.tell_parent(self.proc, Code::Continued, Signal::CONT.number());
+            } else if attention.contains(Attention::STOP) {
+                self.stay_stopped();
+            } else if attention.contains(Attention::TICK) {
+                self.update_profile();
+            } else if let Some(handled) = self.deliver_one() {
+                return Some(handled);
+            }
+        }
+    }
+
+    /// Takes one signal and does what it does; a handler is the caller's to set up.
+    fn deliver_one(&self) -> Option<(Frame, ActionFlags)> {
+        let locks = &self.kernel.locks;
+        // Whoever finds another thread delivering carries a mark now, and comes again.
+        let waiting = self.proc.siglock.sig_wait_lock(locks, &self.thread).ok()?;
+        let Some(info) = self.issig() else {
+            waiting.sig_wait_unlock();
+            return None;
+        };
+        let traced = self.state().tracer.is_some();
+        let (waiting, info) = if traced && info.signal != Signal::KILL {
+            self.stop_for_tracer(waiting, info)
+        } else {
+            (waiting, Some(info))
+        };
+        let act = info.map_or(Act::Nothing, |info| self.psig(info));
+        waiting.sig_wait_unlock();
+        match act {
+            Act::Nothing => None,
+            Act::Handle(frame, flags) => Some((frame, flags)),
+            Act::End(signal, core) => {
+                self.end_with(Status::Signaled(signal, core));
+                None
+            }
+            Act::Stop(signal) => {
+                self.stop(signal);
+                None
+            }
+        }
+    }
+
+    /// Takes a signal that the mask lets in: the thread's own first, then, if it is this thread that
+    /// delivers them, the process's.
+    fn issig(&self) -> Option<SignalInfo> {
+        let mut state = self.state();
+        if state.phase != Phase::Live {
+            self.thread.settle(Attention::SIGNAL);
+            return None;
+        }
+        let wanted = SigSet::ALL.difference(self.thread.mask());
+        let shares = self.shares(&state);
+        let taken = self.member(&mut state).pending.take(wanted);
+        let taken = taken.or_else(|| if shares { state.pending.take(wanted) } else { None });
+        if let Some(info) = taken {
+            self.kernel.unadmit(&state, info);
+        }
+        self.look_again(&mut state);
+        taken
+    }
+
+    /// Whether this thread delivers what is sent to the process.
+    fn shares(&self, state: &ProcState) -> bool {
+        self.kernel.config.delivery == Delivery::AnyUnblocked
+            || state.threads.first().is_some_and(|oldest| oldest.thread.tid == self.thread.tid)
+    }
+
+    /// Marks the thread if the mask lets in what is pending, and else takes the mark away.
+    pub(super) fn look_again(&self, state: &mut ProcState) {
+        let shares = self.shares(state);
+        let shared = if shares { state.pending.set() } else { SigSet::EMPTY };
+        let pending = self.member(state).pending.set().union(shared);
+        if pending.difference(self.thread.mask()).is_empty() {
+            self.thread.settle(Attention::SIGNAL);
+        } else {
+            self.thread.demand(Attention::SIGNAL);
+        }
+    }
+
+    /// Sets the mask, and sees what it lets in.
+    pub(super) fn change_mask(&self, mask: SigSet) {
+        let mut state = self.state();
+        self.thread.set_mask(mask.difference(SigSet::UNBLOCKABLE));
+        self.look_again(&mut state);
+    }
+
+    /// What a signal does.
+    fn psig(&self, info: SignalInfo) -> Act {
+        let mut state = self.state();
+        let action = state.actions.of(info.signal).clone();
+        match action.disposition {
+            Disposition::Ignore => Act::Nothing,
+            Disposition::Handler(handler) => {
+                if action.flags.contains(ActionFlags::RESETHAND) {
+                    let reset = SigAction { disposition: Disposition::Default, ..action };
+                    Arc::make_mut(&mut state.actions).set(info.signal, reset);
+                }
+                let frame = self.sendsig(&mut state, handler, info, action.mask, action.flags);
+                Act::Handle(frame, action.flags)
+            }
+            Disposition::Default => match info.signal.by_default() {
+                DefaultAction::Ignore | DefaultAction::Continue => Act::Nothing,
+                DefaultAction::Terminate => Act::End(info.signal, false),
+                DefaultAction::Core => Act::End(info.signal, true),
+                DefaultAction::Stop if info.signal == Signal::STOP => Act::Stop(info.signal),
+                // Nobody would continue the members of an orphaned group.
+                DefaultAction::Stop => match &state.pgrp {
+                    Some(group) if group.is_orphaned() => Act::Nothing,
+                    _ => Act::Stop(info.signal),
+                },
+            },
+        }
+    }
+
+    /// Sets a handler up: its mask is in force from now on.
+    fn sendsig(
+        &self,
+        state: &mut ProcState,
+        handler: Handler,
+        info: SignalInfo,
+        blocked: SigSet,
+        flags: ActionFlags,
+    ) -> Frame {
+        let mask = self.saved_mask.take().unwrap_or_else(|| self.thread.mask());
+        let mut during = self.thread.mask().union(blocked);
+        if !flags.contains(ActionFlags::NODEFER) {
+            during = during.with(info.signal);
+        }
+        self.thread.set_mask(during.difference(SigSet::UNBLOCKABLE));
+        self.look_again(state);
+        Frame { handler, info, mask }
+    }
+
+    /// Stops the whole process.
+    fn stop(&self, signal: Signal) {
+        {
+            let mut state = self.state();
+            // What came meanwhile has already cancelled it.
+            let cancelled = state.pending_anywhere();
+            if state.phase != Phase::Live || cancelled.contains(Signal::KILL) {
+                return;
+            }
+            state.stopped = Some(signal);
+            state.news = Some(News::Stopped(signal));
+            for member in &state.threads {
+                member.thread.demand(Attention::STOP);
+            }
+        }
+        self.kernel.tell_parent(self.proc, Code::Stopped, signal.number());
+    }
+
+    /// Sleeps until the process is continued, killed, or another thread ends it.
+    fn stay_stopped(&self) {
+        loop {
+            {
+                let state = self.state();
+                let killed = state.pending_anywhere().contains(Signal::KILL);
+                let halted = self.thread.attention().contains(Attention::HALT);
+                if state.stopped.is_none() || killed || halted {
+                    self.thread.settle(Attention::STOP);
+                    return;
+                }
+            }
+            executor::park();
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! `exec` and `spawn`: registered programs ([`Image`]).
+
+use std::convert::Infallible;
+use std::fmt;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use super::call::{After, Call, Leave, Stop};
+use super::threads::First;
+use crate::errno::{Errno, Result};
+use crate::executor::{self, Fiber};
+use crate::machine::Registered;
+use crate::process::{Pid, Spawn};
+use crate::wait::{Children, WaitOptions};
+use crate::signal::SigSet;
+use crate::sys::Sys;
+
+/// A program that a process is about to run, and its arguments.
+#[derive(Clone)]
+pub(super) struct Image {
+    pub(super) name: Arc<str>,
+    program: Registered,
+    arguments: Vec<String>,
+}
+
+impl fmt::Debug for Image {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {:?}", self.name, self.arguments)
+    }
+}
+
+impl Image {
+    /// Runs it.
+    pub(super) fn run(&self, sys: &dyn Sys) -> i32 {
+        (self.program)(sys, &self.arguments)
+    }
+}
+
+/// Bytes that arguments may have, as `ARG_MAX` says.
+const ARG_MAX: usize = 128 << 10;
+
+impl Call<'_> {
+    /// The program of this name.
+    fn image(&self, path: &str, arguments: Vec<String>) -> Result<Image> {
+        if arguments.iter().map(|argument| argument.len() + 1).sum::<usize>() > ARG_MAX {
+            return Err(Errno::E2BIG);
+        }
+        let found = self.kernel.config.programs.get(path).ok_or(Errno::ENOENT)?;
+        Ok(Image { name: path.into(), program: found.clone(), arguments })
+    }
+
+    pub(super) fn execute(&self, path: &str, arguments: &[&str]) -> Result<Infallible> {
+        let arguments: Vec<String> = arguments.iter().map(|&text| text.to_owned()).collect();
+        // `exec` ran anywhere in OSF/1.0 too: it does not wait for the master.
+        self.interruptible_anywhere(After::Restart, || {
+            let image = self.image(path, arguments.clone())?;
+            self.sig_lock_or_return()?.sig_lock_to_exit(&self.thread);
+            self.halt_others();
+            self.await_alone();
+            self.reset_for(image);
+            self.leaving.set(Some(Leave::Exec));
+            Err(Stop::Interrupted)
+        })
+    }
+
+    /// The caller is alone: its process becomes another program's.
+    fn reset_for(&self, image: Image) {
+        let mut state = self.state();
+        Arc::make_mut(&mut state.actions).executed();
+        state.name = image.name.clone();
+        state.executed = true;
+        state.ender = None;
+        state.image = Some(image);
+        drop(state);
+        self.alternate.take();
+        self.profile.take();
+        self.saved_mask.take();
+        self.proc.siglock.reset(&self.kernel.locks);
+    }
+
+    /// The program that the process has executed, whose turn it is.
+    pub(super) fn begin_image(&self) -> Option<Image> {
+        let image = self.state().image.take();
+        image
+    }
+
+    /// `fork` and `exec` in one: the caller sleeps until the child has executed or failed to.
+    pub(super) fn spawn_process(&self, sys: &Spawn) -> Result<Pid> {
+        let image = self.image(&sys.path, sys.arguments.clone())?;
+        let report = Arc::new(Report::default());
+        let (spawn, told) = (sys.clone(), Arc::clone(&report));
+        let program = move |child: &dyn Sys| -> i32 {
+            let arguments: Vec<&str> = image.arguments.iter().map(String::as_str).collect();
+            let failed = prepare(child, &spawn).err().unwrap_or_else(|| {
+                told.tell(0);
+                match child.exec(&image.name, &arguments) {
+                    Err(errno) => errno,
+                    Ok(never) => match never {},
+                }
+            });
+            told.tell(failed.raw());
+            127
+        };
+        let mut first = Some(First::Program(Box::new(program)));
+        report.expect(executor::current());
+        let pid = self.interruptible(After::Restart, || self.fork_once(&mut first))?;
+        match report.wait() {
+            0 => Ok(pid),
+            errno => {
+                self.wait_for_failed(pid);
+                Err(Errno::from_raw(errno))
+            }
+        }
+    }
+
+    /// Takes away what is left of a child that could not be executed.
+    fn wait_for_failed(&self, pid: Pid) {
+        while self.wait_for(Children::One(pid), WaitOptions::EXITED) == Err(Errno::EINTR) {}
+    }
+}
+
+/// What a spawned child tells its parent before it executes: 0, or why it cannot.
+#[derive(Debug, Default)]
+struct Report {
+    /// −1 until it is told.
+    told: AtomicI32,
+    parent: OnceLock<Fiber>,
+}
+
+impl Report {
+    fn expect(&self, parent: Fiber) {
+        self.told.store(-1, Ordering::Relaxed);
+        let _ = self.parent.set(parent);
+    }
+
+    fn tell(&self, errno: i32) {
+        // SYNC spawned: pairs with `Report::wait`.
+        self.told.store(errno, Ordering::Release);
+        if let Some(parent) = self.parent.get() {
+            parent.unpark();
+        }
+    }
+
+    fn wait(&self) -> i32 {
+        loop {
+            // SYNC spawned: pairs with `Report::tell`.
+            match self.told.load(Ordering::Acquire) {
+                -1 => executor::park(),
+                told => return told,
+            }
+        }
+    }
+}
+
+/// What posix_spawn(3) does between fork and exec.
+fn prepare(sys: &dyn Sys, spawn: &Spawn) -> Result<()> {
+    if spawn.session {
+        sys.setsid()?;
+    }
+    if let Some(group) = spawn.group {
+        sys.setpgid(Pid::number_only(0), group.unwrap_or(Pid::number_only(0)))?;
+    }
+    for signal in spawn.defaults.difference(SigSet::UNBLOCKABLE).iter() {
+        sys.sigaction(signal, Some(crate::action::SigAction::DEFAULT))?;
+    }
+    for &(from, to) in &spawn.descriptors {
+        sys.dup2(from, to)?;
+    }
+    if let Some(mask) = spawn.mask {
+        sys.sigprocmask(Some((crate::action::How::Set, mask)))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,237 @@
+//! `exit` (§4.1, §6.2): who ends a process, and in which order it goes. docs/races.md has the steps.
+
+use std::sync::Arc;
+
+use super::Kernel;
+use super::call::{Call, Leave};
+use super::pgrp::Pgrp;
+use super::proc::{Phase, Proc};
+use super::thread::Attention;
+use crate::action::{ActionFlags, Code, SignalInfo};
+use crate::executor;
+use crate::process::Pid;
+use crate::signal::Signal;
+use crate::wait::Status;
+
+impl Call<'_> {
+    /// Begins to end the process, unless another thread does: all others are halted, and this one is to
+    /// leave its program.
+    pub(super) fn end_with(&self, status: Status) {
+        loop {
+            match self.sig_lock_or_return() {
+                Ok(locked) => {
+                    locked.sig_lock_to_exit(&self.thread);
+                    break;
+                }
+                Err(_) if self.thread.attention().contains(Attention::HALT) => {
+                    self.leaving.set(Some(Leave::Halt));
+                    return;
+                }
+                // Another thread delivers a signal, which takes it a moment.
+                Err(_) => {
+                    self.thread.settle(Attention::BLOCK);
+                    self.proc.siglock.block(&self.kernel.locks);
+                }
+            }
+        }
+        self.state().end = Some(status);
+        self.halt_others();
+        self.leaving.set(Some(Leave::Exit));
+    }
+
+    /// Marks all other threads to end, and wakes them.
+    pub(super) fn halt_others(&self) {
+        let state = self.state();
+        for member in state.threads.iter().filter(|other| other.thread.tid != self.thread.tid) {
+            member.thread.demand(Attention::HALT);
+            member.unpark();
+        }
+    }
+
+    /// Waits until no other thread and no fork of the process is left (§6.2).
+    pub(super) fn await_alone(&self) {
+        loop {
+            {
+                let mut state = self.state();
+                if state.threads.len() == 1 && state.forks == 0 {
+                    state.ender = None;
+                    return;
+                }
+                state.ender = Some(executor::current());
+            }
+            executor::park();
+        }
+    }
+
+    /// Everything that ends with the process. Its last thread does it, its program's stack unwound.
+    pub(super) fn exit_process(&self) {
+        self.await_alone();
+        self.kernel.close_all(self.proc);
+        self.kernel.leave_session(self.proc);
+        self.await_unreferenced();
+        let _coarse = self.kernel.coarse();
+        self.kernel.release_tracees(self.proc);
+        let orphaned = self.kernel.die(self.proc);
+        drop(_coarse);
+        for group in orphaned {
+            self.kernel.hang_up_if_stopped(&group);
+        }
+    }
+
+    /// From now on the process throws away what it is sent; waits for the last reference (§5.2).
+    fn await_unreferenced(&self) {
+        {
+            let mut state = self.state();
+            state.phase = Phase::Exiting;
+            state.ender = Some(executor::current());
+            state.alarm = None;
+        }
+        while self.proc.end_references() {
+            executor::park();
+        }
+        self.state().ender = None;
+    }
+}
+
+impl Kernel {
+    /// Takes a process out of its group, and an empty group out of the table.
+    pub(super) fn leave_group(&self, proc: &Proc) {
+        let Some(group) = proc.lock(&self.locks).pgrp.clone() else { return };
+        let dead = {
+            let mut members = group.members.write(&self.locks);
+            members.remove(self, proc);
+            proc.lock(&self.locks).pgrp = None;
+            members.dead
+        };
+        if dead {
+            self.forget_group(&group);
+        }
+    }
+
+    /// Makes a process a zombie, gives its children away and tells its parent; returns the groups
+    /// that this has orphaned.
+    fn die(&self, proc: &Proc) -> Vec<Arc<Pgrp>> {
+        let mut orphaned = Vec::new();
+        let own = proc.lock(&self.locks).pgrp.clone();
+        self.give_children_away(proc, &mut orphaned);
+        self.disqualify(proc, own.as_ref(), &mut orphaned);
+        self.leave_group(proc);
+        let (threads, status, used) = {
+            let mut state = proc.lock(&self.locks);
+            (std::mem::take(&mut state.threads), state.end, state.children_used)
+        };
+        drop(threads);
+        let _ = used;
+        let status = status.unwrap_or(Status::Exited(0));
+        let (writing, parent) = self.write_parent(proc);
+        proc.lock(&self.locks).phase = Phase::Zombie;
+        let vanishes = match parent {
+            Some(parent) => self.tell_end(parent, proc, status),
+            None => true,
+        };
+        if vanishes {
+            if let Some(parent) = parent {
+                self.unlink(parent, proc);
+            }
+            drop(writing);
+            self.reap(proc);
+        }
+        orphaned
+    }
+
+    /// Posts SIGCHLD for a child that has ended and wakes those that wait; true if the parent wants
+    /// nothing to be left of it. The family is locked, so that the child is not waited for before.
+    fn tell_end(&self, parent: &Proc, child: &Proc, status: Status) -> bool {
+        let (code, number) = match status {
+            Status::Signaled(signal, true) => (Code::Dumped, signal.number()),
+            Status::Signaled(signal, false) => (Code::Killed, signal.number()),
+            Status::Exited(status) => (Code::Exited, status),
+            _ => (Code::Exited, 0),
+        };
+        let (pid, uid) = (child.number(), child.lock(&self.locks).credentials.real);
+        let mut state = parent.lock(&self.locks);
+        let vanishes = self.is_init(parent) || state.actions.children_vanish();
+        let info = SignalInfo { signal: Signal::CHLD, code, pid, uid, value: 0, status: number };
+        // Nothing that the system sends is refused.
+        let _ = self.post(&mut state, info, super::generate::To::Process);
+        wake_waiters(&mut state);
+        vanishes
+    }
+
+    /// Tells a process's parent that it stopped or goes on: SIGCHLD, and those that wait.
+    pub(super) fn tell_parent(&self, proc: &Proc, code: Code, status: i32) {
+        let (pid, uid) = (proc.number(), proc.lock(&self.locks).credentials.real);
+        let _coarse = self.coarse();
+        let (_reading, parent) = self.read_parent(proc);
+        let Some(parent) = parent else { return };
+        let mut state = parent.lock(&self.locks);
+        if !state.actions.of(Signal::CHLD).flags.contains(ActionFlags::NOCLDSTOP) {
+            let info = SignalInfo { signal: Signal::CHLD, code, pid, uid, value: 0, status };
+            let _ = self.post(&mut state, info, super::generate::To::Process);
+        }
+        wake_waiters(&mut state);
+    }
+
+    /// Gives a dying process's children to the nearest subreaper above it, or to init.
+    fn give_children_away(&self, proc: &Proc, orphaned: &mut Vec<Arc<Pgrp>>) {
+        let mut vanished = Vec::new();
+        loop {
+            let reaper = self.reaper_for(proc);
+            let writing = self.write_families(proc, reaper);
+            if !self.is_init(reaper) && reaper.lock(&self.locks).phase != Phase::Live {
+                continue;
+            }
+            let children: Vec<&Proc> = self.children(proc).collect();
+            for child in children {
+                let group = child.lock(&self.locks).pgrp.clone();
+                self.disqualify(child, group.as_ref(), orphaned);
+                self.unlink(proc, child);
+                self.link(reaper, child);
+                self.qualify(child, group.as_ref());
+                if child.lock(&self.locks).phase == Phase::Zombie {
+                    let status = child.lock(&self.locks).end.unwrap_or(Status::Exited(0));
+                    if self.tell_end(reaper, child, status) {
+                        self.unlink(reaper, child);
+                        vanished.push(child);
+                    }
+                }
+            }
+            drop(writing);
+            break;
+        }
+        for child in vanished {
+            self.reap(child);
+        }
+    }
+
+    /// Who gets the children of a dying process.
+    fn reaper_for(&self, proc: &Proc) -> &Proc {
+        let mut above = self.parent_hint(proc);
+        while let Some(candidate) = above {
+            let state = candidate.lock(&self.locks);
+            if state.subreaper && state.phase == Phase::Live {
+                return candidate;
+            }
+            drop(state);
+            above = self.parent_hint(candidate);
+        }
+        self.slab.get(self.init)
+    }
+
+    /// The first process, which waits for whoever it inherits.
+    pub(super) fn is_init(&self, proc: &Proc) -> bool {
+        proc.slot == self.init
+    }
+
+    /// Says that a process's program panicked.
+    pub(super) fn note_panic(&self, pid: Pid) {
+        self.notes.lock().unwrap_or_else(std::sync::PoisonError::into_inner).panicked.push(pid);
+    }
+}
+
+/// Wakes the threads of a process that wait for children.
+pub(super) fn wake_waiters(state: &mut super::proc::ProcState) {
+    for member in state.threads.iter_mut().filter(|member| member.waits) {
+        member.unpark();
+    }
+}

@@ -1,0 +1,193 @@
+//! Who is whose child (§5.4, table 2): [`Links`], and the locks over them.
+//!
+//! The pointers of all processes are guarded by `proc_relation_lock`; in mode `PerProcess` (§9) by the
+//! parent's family lock: it guards the parent's list of children and, in each child, the pointers to
+//! parent and siblings. The pointers are slot numbers in atomic words, so that a mistake here is a
+//! wrong answer and no wild access; the locks alone make several of them one.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::Kernel;
+use super::proc::Proc;
+use crate::lock::lock_order::{PFamilyLock, ProcRelationLock};
+use crate::lock::{ReadGuard, SimpleGuard, SimpleLock, WriteGuard, lock_both};
+use crate::mode::Mode;
+
+/// The relation pointers of a process.
+#[derive(Debug)]
+pub(super) struct Links {
+    /// Parent.
+    p_pptr: Link,
+    /// Youngest child.
+    p_cptr: Link,
+    /// Eldest child: where `wait` begins, as Linux does.
+    p_eldest: Link,
+    /// Next younger sibling.
+    p_ysptr: Link,
+    /// Next older sibling.
+    p_osptr: Link,
+    /// Guards the list of children in mode `PerProcess`.
+    lock: SimpleLock<PFamilyLock, ()>,
+}
+
+/// A slot, or nobody.
+#[derive(Debug)]
+struct Link(AtomicU32);
+
+impl Link {
+    const NOBODY: u32 = u32::MAX;
+
+    fn get(&self) -> Option<u32> {
+        let slot = self.0.load(Ordering::Relaxed);
+        (slot != Self::NOBODY).then_some(slot)
+    }
+
+    fn set(&self, slot: Option<u32>) {
+        self.0.store(slot.unwrap_or(Self::NOBODY), Ordering::Relaxed);
+    }
+}
+
+impl Links {
+    pub(super) fn new(slot: u32) -> Self {
+        let nobody = || Link(AtomicU32::new(Link::NOBODY));
+        Self {
+            p_pptr: nobody(),
+            p_cptr: nobody(),
+            p_eldest: nobody(),
+            p_ysptr: nobody(),
+            p_osptr: nobody(),
+            lock: SimpleLock::new(slot, ()),
+        }
+    }
+}
+
+/// That relations may be looked at: all, or those of one family.
+#[derive(Debug)]
+pub(super) enum Reading<'k> {
+    All { _guard: ReadGuard<'k, ProcRelationLock, ()> },
+    Family { _guard: SimpleGuard<'k, PFamilyLock, ()> },
+}
+
+/// That relations may be changed: all, or those of one family or two.
+#[derive(Debug)]
+pub(super) enum Writing<'k> {
+    All { _guard: WriteGuard<'k, ProcRelationLock, ()> },
+    Family { _guard: SimpleGuard<'k, PFamilyLock, ()> },
+    Families { _guards: (SimpleGuard<'k, PFamilyLock, ()>, SimpleGuard<'k, PFamilyLock, ()>) },
+}
+
+impl Kernel {
+    fn per_process(&self) -> bool {
+        self.config.mode == Mode::PerProcess
+    }
+
+    /// For looking at the children of `parent`.
+    pub(super) fn read_family<'k>(&'k self, parent: &'k Proc) -> Reading<'k> {
+        if self.per_process() {
+            Reading::Family { _guard: parent.links.lock.lock(&self.locks) }
+        } else {
+            Reading::All { _guard: self.relations.read(&self.locks) }
+        }
+    }
+
+    /// For changing the children of `parent`.
+    pub(super) fn write_family<'k>(&'k self, parent: &'k Proc) -> Writing<'k> {
+        if self.per_process() {
+            Writing::Family { _guard: parent.links.lock.lock(&self.locks) }
+        } else {
+            Writing::All { _guard: self.relations.write(&self.locks) }
+        }
+    }
+
+    /// For changing the children of two processes.
+    pub(super) fn write_families<'k>(&'k self, one: &'k Proc, other: &'k Proc) -> Writing<'k> {
+        if !self.per_process() {
+            Writing::All { _guard: self.relations.write(&self.locks) }
+        } else if one.slot == other.slot {
+            self.write_family(one)
+        } else {
+            Writing::Families { _guards: lock_both(&one.links.lock, &other.links.lock, &self.locks) }
+        }
+    }
+
+    /// For looking at `child`'s parent, which keeps it until this is dropped.
+    pub(super) fn read_parent<'k>(&'k self, child: &Proc) -> (Reading<'k>, Option<&'k Proc>) {
+        loop {
+            let before = child.links.p_pptr.get();
+            let Some(parent) = before.map(|slot| self.slab.get(slot)) else {
+                return (Reading::All { _guard: self.relations.read(&self.locks) }, None);
+            };
+            let guard = self.read_family(parent);
+            let now = child.links.p_pptr.get();
+            if now == before {
+                return (guard, Some(parent));
+            }
+            if !self.per_process() {
+                return (guard, now.map(|slot| self.slab.get(slot)));
+            }
+        }
+    }
+
+    /// As [`Kernel::read_parent`], for changing what the parent has of children.
+    pub(super) fn write_parent<'k>(&'k self, child: &Proc) -> (Writing<'k>, Option<&'k Proc>) {
+        loop {
+            let before = child.links.p_pptr.get();
+            let Some(parent) = before.map(|slot| self.slab.get(slot)) else {
+                return (Writing::All { _guard: self.relations.write(&self.locks) }, None);
+            };
+            let guard = self.write_family(parent);
+            let now = child.links.p_pptr.get();
+            if now == before {
+                return (guard, Some(parent));
+            }
+            if !self.per_process() {
+                return (guard, now.map(|slot| self.slab.get(slot)));
+            }
+        }
+    }
+
+    /// The parent as it was a moment ago; it may be another by now.
+    pub(super) fn parent_hint(&self, child: &Proc) -> Option<&Proc> {
+        child.links.p_pptr.get().map(|slot| self.slab.get(slot))
+    }
+
+    /// Makes `child` the youngest child of `parent`. Under the family's lock.
+    pub(super) fn link(&self, parent: &Proc, child: &Proc) {
+        let younger_end = parent.links.p_cptr.get();
+        child.links.p_pptr.set(Some(parent.slot));
+        child.links.p_osptr.set(younger_end);
+        child.links.p_ysptr.set(None);
+        match younger_end {
+            Some(older) => self.slab.get(older).links.p_ysptr.set(Some(child.slot)),
+            None => parent.links.p_eldest.set(Some(child.slot)),
+        }
+        parent.links.p_cptr.set(Some(child.slot));
+    }
+
+    /// Takes `child` from the children of `parent`. Under the family's lock.
+    pub(super) fn unlink(&self, parent: &Proc, child: &Proc) {
+        let (older, younger) = (child.links.p_osptr.get(), child.links.p_ysptr.get());
+        match younger {
+            Some(slot) => self.slab.get(slot).links.p_osptr.set(older),
+            None => parent.links.p_cptr.set(older),
+        }
+        match older {
+            Some(slot) => self.slab.get(slot).links.p_ysptr.set(younger),
+            None => parent.links.p_eldest.set(younger),
+        }
+        for link in [&child.links.p_pptr, &child.links.p_osptr, &child.links.p_ysptr] {
+            link.set(None);
+        }
+    }
+
+    /// The children of `parent`, the eldest first. Under the family's lock; a child may be unlinked
+    /// when it has been seen.
+    pub(super) fn children<'k>(&'k self, parent: &Proc) -> impl Iterator<Item = &'k Proc> {
+        let mut next = parent.links.p_eldest.get();
+        std::iter::from_fn(move || {
+            let child = self.slab.get(next?);
+            next = child.links.p_ysptr.get();
+            Some(child)
+        })
+    }
+}

@@ -1,0 +1,136 @@
+//! `fork` (§6.2), and the first steps of a process. docs/races.md has the steps and who may come between
+//! them.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::Kernel;
+use super::call::{Call, Stop};
+use super::proc::{Phase, Proc, ProcState};
+use super::thread::{Attention, Thread};
+use super::threads::First;
+use crate::errno::{Errno, Result};
+use crate::limit::Resource;
+use crate::process::{Pid, Program};
+
+impl Call<'_> {
+    pub(super) fn fork(&self, program: Program) -> Result<Pid> {
+        let mut first = Some(First::Program(program));
+        self.interruptible(super::call::After::Restart, || self.fork_once(&mut first))
+    }
+
+    /// One attempt; `first` stays where it is if the attempt is to be made again.
+    pub(super) fn fork_once(
+        &self,
+        first: &mut Option<First>,
+    ) -> std::result::Result<Pid, Stop> {
+        let locked = self.sig_lock_or_return()?;
+        self.state().forks += 1;
+        locked.unlock();
+        let forked = self.make_child(first);
+        let mut state = self.state();
+        state.forks -= 1;
+        if state.forks == 0
+            && let Some(ender) = &state.ender
+        {
+            ender.unpark();
+        }
+        drop(state);
+        forked
+    }
+
+    fn make_child(&self, first: &mut Option<First>) -> std::result::Result<Pid, Stop> {
+        let kernel = self.kernel;
+        let _coarse = kernel.coarse();
+        let (user, limit) = {
+            let state = self.state();
+            let unlimited = state.credentials.is_privileged();
+            let limit = state.limits.of(Resource::Processes).soft;
+            (state.credentials.user.clone(), if unlimited { u64::MAX } else { limit })
+        };
+        if !user.tasks.take(limit) {
+            return Err(Errno::EAGAIN.into());
+        }
+        let (number, slot) = match kernel.pids.take(&kernel.locks) {
+            Ok(taken) => taken,
+            Err(errno) => {
+                user.tasks.give_back(1);
+                return Err(errno.into());
+            }
+        };
+        let child = kernel.slab.get(slot);
+        let thread = Arc::new(Thread::new(number, self.thread.mask()));
+        if !self.join_group(child, &thread) {
+            // The group was signalled first: the signal is delivered, then the fork begins again.
+            user.tasks.give_back(1);
+            kernel.pids.give_back(&kernel.locks, number, slot);
+            return Err(Stop::Interrupted);
+        }
+        child.move_in(number, kernel.births.fetch_add(1, Ordering::Relaxed).max(1));
+        {
+            let _writing = kernel.write_family(self.proc);
+            kernel.link(self.proc, child);
+        }
+        let pid = child.pid();
+        kernel.pids.publish(number, slot);
+        let place = child.lock(&kernel.locks).place;
+        let first = first.take().expect("an attempt is made with a program");
+        if let Err(errno) = kernel.begin(child, thread, place, first) {
+            kernel.undo_fork(self.proc, child);
+            return Err(errno.into());
+        }
+        Ok(pid)
+    }
+
+    /// Copies the caller's state to the child and makes it a member of the caller's group, between two
+    /// walks of the group; false if one came that the child should have had.
+    fn join_group(&self, child: &Proc, thread: &Arc<Thread>) -> bool {
+        let kernel = self.kernel;
+        loop {
+            let Some(group) = self.state().pgrp.clone() else { return false };
+            let mut members = group.members.write(&kernel.locks);
+            if self.thread.attention().contains(Attention::SIGNAL) {
+                return false;
+            }
+            let (parent, mut state) = self.proc.lock_both(child, &kernel.locks);
+            if !parent.pgrp.as_ref().is_some_and(|now| Arc::ptr_eq(now, &group)) {
+                // Another thread moved the process meanwhile.
+                continue;
+            }
+            *state = parent.forked(thread.clone());
+            members.add(child);
+            return true;
+        }
+    }
+}
+
+impl Kernel {
+    /// Undoes what a process took, once it is unlinked and nobody can find it alive.
+    pub(super) fn reap(&self, proc: &Proc) {
+        let number = proc.number();
+        {
+            let mut state = proc.lock(&self.locks);
+            debug_assert_eq!(state.phase, Phase::Zombie);
+            state.phase = Phase::Free;
+            state.credentials.user.tasks.give_back(1);
+            proc.move_out();
+        }
+        self.pids.give_back(&self.locks, number, proc.slot);
+    }
+
+    /// Takes a child back that could not begin.
+    fn undo_fork(&self, parent: &Proc, child: &Proc) {
+        self.leave_group(child);
+        let _writing = self.write_family(parent);
+        self.unlink(parent, child);
+        child.lock(&self.locks).phase = Phase::Zombie;
+        self.reap(child);
+    }
+
+    /// A slot's state while nobody is in it.
+    pub(super) fn blank(&self) -> ProcState {
+        let (user, actions) = (Arc::clone(&self.root), Arc::clone(&self.defaults));
+        let credentials = super::users::Credentials::new(0, user);
+        ProcState::new(Arc::clone(&self.no_name), credentials, actions, self.config.limits)
+    }
+}

@@ -1,0 +1,246 @@
+//! Signal generation (§7.1, table 4): `psignal` and `pgsignal`, in their immediate forms.
+//!
+//! | name | from | |
+//! | --- | --- | --- |
+//! | [`Kernel::psignal`] | any context | one of the next two, by configuration |
+//! | [`Kernel::psignal_inthread`] | base spl | at once |
+//! | [`Kernel::psignal_indirect`](super::deferred) | any context | later, by the signal thread |
+//! | [`Kernel::pgsignal`] | any context | one of the next two, by configuration |
+//! | [`Kernel::pgsignal_inthread`] | base spl | at once |
+//! | [`Kernel::pgsignal_indirect`](super::deferred) | any context | later |
+//! | [`Kernel::pgsignal_self`] | any context | the group, and *self* whatever its group is (§7.2.3) |
+//! | [`Kernel::pgsignal_inthread_self`] | base spl | the same, at once |
+//! | [`Kernel::pgsignal_internal`] | here only | what the immediate ones for groups are made of |
+//!
+//! What a signal does when it arrives is [`deliver`](super::deliver)'s.
+
+use std::sync::Arc;
+
+use super::Kernel;
+use super::pending::Added;
+use super::pgrp::Pgrp;
+use super::proc::{News, Phase, Proc, ProcState};
+use super::thread::Attention;
+use crate::action::{Code, Disposition, SignalInfo};
+use crate::errno::{Errno, Result};
+use crate::limit::Resource;
+use crate::lock::spl;
+use crate::machine::Delivery;
+use crate::signal::{DefaultAction, SigSet, Signal};
+
+/// To whom in a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum To {
+    /// Whichever thread [`Delivery`] says.
+    Process,
+    /// This one.
+    Thread(i32),
+}
+
+impl Kernel {
+    /// Signals a process from any context: deferred where locks exist and a tick runs, at once where
+    /// no lock could be in the way.
+    pub(super) fn psignal(&self, target: &Proc, info: SignalInfo) {
+        if spl::in_tick() {
+            self.psignal_indirect(target, info);
+        } else {
+            self.psignal_inthread(target, info);
+        }
+    }
+
+    /// Signals a process at once.
+    pub(super) fn psignal_inthread(&self, target: &Proc, info: SignalInfo) {
+        let mut state = target.lock(&self.locks);
+        // Nothing that the system sends is refused.
+        let _ = self.post(&mut state, info, To::Process);
+    }
+
+    /// Signals each member of a group, from any context.
+    pub(super) fn pgsignal(&self, group: &Arc<Pgrp>, info: SignalInfo) {
+        if spl::in_tick() {
+            self.pgsignal_indirect(group, info, None);
+        } else {
+            self.pgsignal_inthread(group, info);
+        }
+    }
+
+    /// Signals each member of a group at once.
+    pub(super) fn pgsignal_inthread(&self, group: &Pgrp, info: SignalInfo) {
+        self.pgsignal_internal(group, info, None);
+    }
+
+    /// Signals a group and *self*, from any context (§7.2.3).
+    pub(super) fn pgsignal_self(&self, group: &Arc<Pgrp>, this: &Proc, info: SignalInfo) {
+        if spl::in_tick() {
+            self.pgsignal_indirect(group, info, Some(this));
+        } else {
+            self.pgsignal_inthread_self(group, this, info);
+        }
+    }
+
+    /// Signals a group and *self* at once.
+    pub(super) fn pgsignal_inthread_self(&self, group: &Pgrp, this: &Proc, info: SignalInfo) {
+        self.pgsignal_internal(group, info, Some(this));
+    }
+
+    /// Signals each member of a group, and `this` if it is no member. `pg_lock` is held for the whole
+    /// walk: nobody joins or leaves meanwhile (§5.1).
+    pub(super) fn pgsignal_internal(&self, group: &Pgrp, info: SignalInfo, this: Option<&Proc>) {
+        let members = group.members.read(&self.locks);
+        let mut met = false;
+        for &slot in &members.slots {
+            let member = self.slab.get(slot);
+            met |= this.is_some_and(|this| this.slot == slot);
+            self.psignal_inthread(member, info);
+        }
+        drop(members);
+        if let Some(this) = this.filter(|_| !met) {
+            self.psignal_inthread(this, info);
+        }
+    }
+
+    /// Makes a signal pending in a process whose `p_lock` is held, and wakes whoever it is for.
+    ///
+    /// # Errors
+    /// `EAGAIN`: a signal with a value, and the user's queue is full.
+    pub(super) fn post(&self, state: &mut ProcState, info: SignalInfo, to: To) -> Result<()> {
+        if state.phase != Phase::Live {
+            return Ok(());
+        }
+        self.cancel_opposite(state, info.signal);
+        if self.is_dropped(state, info.signal, to) {
+            return Ok(());
+        }
+        self.admit(state, info)?;
+        let added = match to {
+            To::Process => state.pending.add(info),
+            To::Thread(tid) => match state.member(tid) {
+                Some(member) => member.pending.add(info),
+                None => return Ok(()),
+            },
+        };
+        if added == Added::Merged {
+            self.unadmit(state, info);
+        } else {
+            self.wake_for(state, info.signal, to);
+        }
+        Ok(())
+    }
+
+    /// SIGCONT takes pending stops back and continues; a stop takes a pending SIGCONT back.
+    fn cancel_opposite(&self, state: &mut ProcState, signal: Signal) {
+        if signal == Signal::CONT {
+            self.discard(state, SigSet::STOPS);
+            self.resume(state);
+        } else if signal.by_default() == DefaultAction::Stop {
+            self.discard(state, SigSet::of(&[Signal::CONT]));
+        } else if signal == Signal::KILL {
+            // It dies; its parent learns of that and of no continuing.
+            state.stopped = None;
+            for member in &state.threads {
+                member.thread.settle(Attention::STOP);
+            }
+        }
+    }
+
+    /// Lets a stopped process go on; it tells its parent itself.
+    fn resume(&self, state: &mut ProcState) {
+        if state.stopped.take().is_none() {
+            return;
+        }
+        state.news = Some(News::Continued);
+        for (nth, member) in state.threads.iter().enumerate() {
+            member.thread.settle(Attention::STOP);
+            if nth == 0 {
+                member.thread.demand(Attention::REPORT);
+            }
+            member.unpark();
+        }
+    }
+
+    /// Whether nothing comes of a signal: ignored, and neither blocked nor traced nor waited for.
+    fn is_dropped(&self, state: &ProcState, signal: Signal, to: To) -> bool {
+        if !state.actions.nothing().contains(signal) || state.tracer.is_some() {
+            return false;
+        }
+        let kept = |mask: SigSet, awaited: SigSet| mask.union(awaited).contains(signal);
+        match to {
+            To::Thread(tid) => !state.threads.iter().any(|member| {
+                member.thread.tid == tid && kept(member.thread.mask(), member.thread.awaited())
+            }),
+            To::Process => !state
+                .threads
+                .first()
+                .is_some_and(|oldest| kept(oldest.thread.mask(), oldest.thread.awaited())),
+        }
+    }
+
+    /// Counts what queues against the user's limit.
+    fn admit(&self, state: &ProcState, info: SignalInfo) -> Result<()> {
+        let queues = info.signal.is_realtime() || info.code == Code::Queue;
+        if !queues {
+            return Ok(());
+        }
+        let limit = match info.code {
+            Code::Kernel => u64::MAX,
+            _ => state.limits.of(Resource::PendingSignals).soft,
+        };
+        let taken = state.credentials.user.signals.take(limit);
+        if taken { Ok(()) } else { Err(Errno::EAGAIN) }
+    }
+
+    /// Takes back what [`Kernel::admit`] counted.
+    pub(super) fn unadmit(&self, state: &ProcState, info: SignalInfo) {
+        if info.signal.is_realtime() || info.code == Code::Queue {
+            state.credentials.user.signals.give_back(1);
+        }
+    }
+
+    /// Throws pending signals of all kinds of pending away.
+    pub(super) fn discard(&self, state: &mut ProcState, signals: SigSet) {
+        state.pending.discard(signals);
+        for member in &mut state.threads {
+            member.pending.discard(signals);
+        }
+    }
+
+    /// Chooses the thread that will deliver a signal, and wakes it.
+    fn wake_for(&self, state: &ProcState, signal: Signal, to: To) {
+        let takes = |mask: SigSet, awaited: SigSet| {
+            !mask.contains(signal) || awaited.contains(signal)
+        };
+        let ready = |member: &&super::proc::Member| {
+            takes(member.thread.mask(), member.thread.awaited())
+        };
+        let chosen = match to {
+            To::Thread(tid) => {
+                state.threads.iter().find(|member| member.thread.tid == tid).filter(ready)
+            }
+            To::Process => match self.config.delivery {
+                _ if state.threads.len() == 1 => state.threads.first().filter(ready),
+                _ if signal == Signal::KILL => state.threads.first(),
+                Delivery::Oldest => state
+                    .threads
+                    .iter()
+                    .find(|member| member.thread.awaited().contains(signal))
+                    .or_else(|| state.threads.first().filter(ready)),
+                Delivery::AnyUnblocked => state.threads.iter().find(ready),
+            },
+        };
+        let Some(member) = chosen else { return };
+        member.thread.demand(Attention::SIGNAL);
+        if state.stopped.is_some() {
+            // A stopped thread sleeps on until it is continued; only SIGKILL gets through.
+            if signal == Signal::KILL {
+                member.unpark();
+            }
+        } else {
+            member.wake();
+        }
+    }
+
+    /// Whether a process that does this about `signal` would not notice it.
+    pub(super) fn ignores(state: &ProcState, signal: Signal) -> bool {
+        state.actions.of(signal).disposition == Disposition::Ignore
+    }
+}

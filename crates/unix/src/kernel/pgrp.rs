@@ -1,0 +1,187 @@
+//! Process groups (§5.1) and sessions (§5.3): [`Pgrp`], [`Session`].
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use super::Kernel;
+use super::pid_table::Keeper;
+use super::proc::{Proc, ProcState};
+use super::terminal::Terminal;
+use crate::lock::lock_order::{PLock, PgLock, PgRefLock, SLock};
+use crate::lock::{RwLock, SimpleGuard, SimpleLock};
+use crate::process::Pid;
+
+/// A process group.
+#[derive(Debug)]
+pub(super) struct Pgrp {
+    pub(super) id: Pid,
+    pub(super) session: Arc<Session>,
+    /// `pg_lock`.
+    pub(super) members: RwLock<PgLock, Members>,
+    /// `pg_refcnt`, guarded by `pg_ref_lock`: references other than the members'.
+    references: SimpleLock<PgRefLock, u32>,
+    /// Members whose parent is in another group of the same session; where there is none, the group
+    /// is orphaned. Changes under relations for writing.
+    qualified: AtomicI32,
+}
+
+/// What `pg_lock` guards.
+#[derive(Debug, Default)]
+pub(super) struct Members {
+    /// Slots, each of which knows its place here.
+    pub(super) slots: Vec<u32>,
+    /// The last one left: nobody joins any more.
+    pub(super) dead: bool,
+}
+
+/// A session.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) id: Pid,
+    /// `s_lock`.
+    pub(super) state: SimpleLock<SLock, SessionState>,
+}
+
+/// What `s_lock` guards.
+#[derive(Debug, Default)]
+pub(super) struct SessionState {
+    /// The controlling terminal.
+    pub(super) terminal: Option<Arc<Terminal>>,
+    /// Its leader has exited.
+    pub(super) headless: bool,
+}
+
+/// A counted reference to a group (§7.2.1).
+#[derive(Debug)]
+pub(super) struct PgrpRef<'k> {
+    kernel: &'k Kernel,
+    group: Arc<Pgrp>,
+}
+
+impl std::ops::Deref for PgrpRef<'_> {
+    type Target = Arc<Pgrp>;
+
+    fn deref(&self) -> &Arc<Pgrp> {
+        &self.group
+    }
+}
+
+impl Drop for PgrpRef<'_> {
+    fn drop(&mut self) {
+        *self.group.references.lock(&self.kernel.locks) -= 1;
+    }
+}
+
+impl Pgrp {
+    fn new(id: Pid, session: Arc<Session>) -> Self {
+        let instance = id.number() as u32;
+        Self {
+            id,
+            session,
+            members: RwLock::new(instance, Members::default()),
+            references: SimpleLock::new(instance, 0),
+            qualified: AtomicI32::new(0),
+        }
+    }
+
+    /// Whether nobody outside, in the same session, cares for the group.
+    pub(super) fn is_orphaned(&self) -> bool {
+        self.qualified.load(Ordering::Relaxed) == 0
+    }
+
+    /// Counts one more member, or one less, whose parent cares for the group. Under relations for
+    /// writing. Returns whether the group has just become orphaned.
+    pub(super) fn qualify(&self, change: i32) -> bool {
+        let before = self.qualified.fetch_add(change, Ordering::Relaxed);
+        debug_assert!(before + change >= 0, "group {}: {before} {change:+}", self.id);
+        before > 0 && before + change == 0
+    }
+
+    /// References that are held.
+    pub(super) fn references(&self, kernel: &Kernel) -> u32 {
+        *self.references.lock(&kernel.locks)
+    }
+
+    /// How many members care for it, for checks.
+    pub(super) fn qualified(&self) -> i32 {
+        self.qualified.load(Ordering::Relaxed)
+    }
+}
+
+impl Session {
+    pub(super) fn new(id: Pid) -> Arc<Self> {
+        let state = SimpleLock::new(id.number() as u32, SessionState::default());
+        Arc::new(Self { id, state })
+    }
+}
+
+impl Members {
+    pub(super) fn add(&mut self, proc: &Proc) {
+        proc.place_in_group.store(self.slots.len() as u32, Ordering::Relaxed);
+        self.slots.push(proc.slot);
+    }
+
+    /// Removes a member; the last one moves into its place.
+    pub(super) fn remove(&mut self, kernel: &Kernel, proc: &Proc) {
+        let place = proc.place_in_group.load(Ordering::Relaxed) as usize;
+        assert_eq!(self.slots[place], proc.slot, "a member knows its place");
+        self.slots.swap_remove(place);
+        if let Some(&moved) = self.slots.get(place) {
+            kernel.slab.get(moved).place_in_group.store(place as u32, Ordering::Relaxed);
+        }
+        self.dead = self.slots.is_empty();
+    }
+}
+
+impl Kernel {
+    /// The group of a process whose `p_lock` is held, referred to before that is released: then it
+    /// stays valid though the process may leave it (§7.2.1).
+    pub(super) fn refer_to_group<'k>(
+        &'k self,
+        state: &SimpleGuard<'_, PLock, ProcState>,
+    ) -> Option<PgrpRef<'k>> {
+        let group = state.pgrp.clone()?;
+        *group.references.lock(&self.locks) += 1;
+        Some(PgrpRef { kernel: self, group })
+    }
+
+    /// The group with this number.
+    pub(super) fn find_group(&self, id: Pid) -> Option<PgrpRef<'_>> {
+        let groups = self.pgrphash.read(&self.locks);
+        let group = groups.get(&id.number())?.clone();
+        if id.birth().is_some_and(|birth| group.id.birth().is_some_and(|its| its != birth)) {
+            return None;
+        }
+        *group.references.lock(&self.locks) += 1;
+        Some(PgrpRef { kernel: self, group })
+    }
+
+    /// Makes a group; the caller holds `groups`, the table, for writing and adds a first member before
+    /// it lets go.
+    pub(super) fn make_group(
+        &self,
+        groups: &mut super::Groups,
+        id: Pid,
+        session: Arc<Session>,
+    ) -> Arc<Pgrp> {
+        self.pids.keep(&self.locks, id.number(), Keeper::Group);
+        let group = Arc::new(Pgrp::new(id, session));
+        groups.insert(id.number(), group.clone());
+        group
+    }
+
+    /// Takes a group out of the table whose last member has left.
+    pub(super) fn forget_group(&self, group: &Arc<Pgrp>) {
+        let mut groups = self.pgrphash.write(&self.locks);
+        let number = group.id.number();
+        if groups.get(&number).is_some_and(|found| Arc::ptr_eq(found, group)) {
+            groups.remove(&number);
+            self.pids.drop_keeper(&self.locks, number, Keeper::Group);
+            let session = group.session.id.number();
+            let others = groups.values().any(|other| other.session.id.number() == session);
+            if !others {
+                self.pids.drop_keeper(&self.locks, session, Keeper::Session);
+            }
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Which number means whom (§5): [`PidTable`].
+//!
+//! One word a number: the slot that has it, and who else keeps it from being given out again: a group, a
+//! session, a thread. Words change under `pid_lock`; a lookup reads one without it, and its result
+//! is a claim until the slot has been asked (see [`Slab`](super::slab::Slab)).
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::errno::{Errno, Result};
+use crate::lock::lock_order::PidLock;
+use crate::lock::{Locks, SimpleLock};
+
+/// ```text
+/// 31     27 26      25       24     23                       0
+/// ┌────────┬────────┬────────┬──────┬────────────────────────┐
+/// │    –   │ thread │session │group │ slot + 1, or 0         │
+/// └────────┴────────┴────────┴──────┴────────────────────────┘
+/// ```
+#[derive(Debug)]
+pub(super) struct PidTable {
+    words: Box<[AtomicU32]>,
+    allocation: SimpleLock<PidLock, Allocation>,
+}
+
+#[derive(Debug)]
+struct Allocation {
+    /// Where to look first.
+    next: usize,
+    /// How many numbers are in use.
+    used: usize,
+    /// Slots that were given back, the last one on top.
+    free: Vec<u32>,
+    /// Slots that were ever given out.
+    slots: u32,
+}
+
+/// Why a number is kept, beside that a process has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Keeper {
+    Group = 1 << 24,
+    Session = 1 << 25,
+    Thread = 1 << 26,
+}
+
+const SLOT: u32 = (1 << 24) - 1;
+/// Numbers below this are given out once only: the system's own.
+const RESERVED: usize = 300;
+
+impl PidTable {
+    /// For the numbers 1 to `most`.
+    pub(super) fn new(most: usize) -> Self {
+        let words = std::iter::repeat_with(AtomicU32::default).take(most + 1).collect();
+        let allocation = Allocation { next: 1, used: 0, free: Vec::new(), slots: 0 };
+        Self { words, allocation: SimpleLock::new(0, allocation) }
+    }
+
+    /// The slot that had this number when it was read.
+    pub(super) fn slot(&self, number: i32) -> Option<u32> {
+        let word = self.words.get(usize::try_from(number).ok()?)?;
+        // SYNC pid-table: pairs with `PidTable::publish`.
+        (word.load(Ordering::Acquire) & SLOT).checked_sub(1)
+    }
+
+    /// Takes a number and a slot for a process. Nobody finds it before it is published.
+    ///
+    /// # Errors
+    /// `EAGAIN`: every number is taken.
+    pub(super) fn take(&self, locks: &Locks) -> Result<(i32, u32)> {
+        let mut allocation = self.allocation.lock(locks);
+        let number = self.number(&mut allocation, Keeper::Thread)?;
+        let slot = allocation.free.pop().unwrap_or_else(|| {
+            allocation.slots += 1;
+            allocation.slots - 1
+        });
+        Ok((number, slot))
+    }
+
+    /// Takes a number for a thread.
+    ///
+    /// # Errors
+    /// As [`PidTable::take`].
+    pub(super) fn take_for_thread(&self, locks: &Locks) -> Result<i32> {
+        let mut allocation = self.allocation.lock(locks);
+        self.number(&mut allocation, Keeper::Thread)
+    }
+
+    fn number(&self, allocation: &mut Allocation, keeper: Keeper) -> Result<i32> {
+        let most = self.words.len() - 1;
+        if allocation.used >= most {
+            return Err(Errno::EAGAIN);
+        }
+        let mut number = allocation.next;
+        loop {
+            if number > most {
+                number = RESERVED.min(most);
+            }
+            let word = &self.words[number];
+            if word.load(Ordering::Relaxed) == 0 {
+                word.store(keeper as u32, Ordering::Relaxed);
+                allocation.used += 1;
+                allocation.next = number + 1;
+                return Ok(number as i32);
+            }
+            number += 1;
+            if number == allocation.next {
+                return Err(Errno::EAGAIN);
+            }
+        }
+    }
+
+    /// Lets lookups find the process whose number and slot were taken.
+    pub(super) fn publish(&self, number: i32, slot: u32) {
+        // Nobody else changes the word of a number that was taken and not published.
+        // SYNC pid-table: pairs with `PidTable::slot`.
+        self.words[number as usize].store(slot + 1, Ordering::Release);
+    }
+
+    /// Gives the number and the slot of a process back; who keeps the number keeps it.
+    pub(super) fn give_back(&self, locks: &Locks, number: i32, slot: u32) {
+        let mut allocation = self.allocation.lock(locks);
+        self.release(&mut allocation, number, SLOT | Keeper::Thread as u32);
+        allocation.free.push(slot);
+    }
+
+    /// Keeps a number that somebody has.
+    pub(super) fn keep(&self, locks: &Locks, number: i32, keeper: Keeper) {
+        let _allocation = self.allocation.lock(locks);
+        self.words[number as usize].fetch_or(keeper as u32, Ordering::Relaxed);
+    }
+
+    /// Keeps it no longer.
+    pub(super) fn drop_keeper(&self, locks: &Locks, number: i32, keeper: Keeper) {
+        let mut allocation = self.allocation.lock(locks);
+        self.release(&mut allocation, number, keeper as u32);
+    }
+
+    fn release(&self, allocation: &mut Allocation, number: i32, bits: u32) {
+        let before = self.words[number as usize].fetch_and(!bits, Ordering::Relaxed);
+        if before & !bits == 0 {
+            allocation.used -= 1;
+        }
+    }
+}

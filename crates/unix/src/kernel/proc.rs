@@ -1,0 +1,387 @@
+//! A process (§5.2): [`Proc`], what its `p_lock` guards ([`ProcState`]), and references to it ([`ProcRef`]).
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::time::Duration;
+
+use super::Kernel;
+use super::actions::Actions;
+use super::family::Links;
+use super::files::Files;
+use super::pending::Pending;
+use super::pgrp::Pgrp;
+use super::siglock::SigLock;
+use super::thread::Thread;
+use super::users::Credentials;
+use crate::executor::Fiber;
+use crate::limit::{Limit, Resource};
+use crate::lock::lock_order::{PLock, UTimeLock};
+use crate::lock::{Locks, SimpleGuard, SimpleLock, lock_both};
+use crate::process::Pid;
+use crate::signal::{SigSet, Signal};
+use crate::wait::{Status, Usage};
+
+/// A slot, and the process in it if there is one.
+#[derive(Debug)]
+pub(super) struct Proc {
+    pub(super) slot: u32,
+    /// Number and birth; 0 while nobody is in the slot, or an embryo.
+    number: AtomicI32,
+    birth: AtomicU32,
+    /// References, and [`ENDING`].
+    refs: AtomicU32,
+    /// The four relation pointers (table 2).
+    pub(super) links: Links,
+    /// Where it stands among the members of its group; guarded by `pg_lock`.
+    pub(super) place_in_group: AtomicU32,
+    /// Which thread of the parent has it while it waits (§6.2), by thread number; 0 for none.
+    pub(super) owner: AtomicI32,
+    pub(super) siglock: SigLock,
+    state: SimpleLock<PLock, ProcState>,
+    pub(super) times: SimpleLock<UTimeLock, Times>,
+}
+
+/// In `refs`: the process ends, and nobody gets a new reference.
+const ENDING: u32 = 1 << 31;
+
+/// How far a process has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Nobody is here, or not yet.
+    Free,
+    /// It runs, sleeps or is stopped.
+    Live,
+    /// It throws away what is sent to it.
+    Exiting,
+    /// It waits to be waited for.
+    Zombie,
+}
+
+/// What `p_lock` guards.
+#[derive(Debug)]
+pub(super) struct ProcState {
+    pub(super) phase: Phase,
+    /// What it runs, as `ps` shows it.
+    pub(super) name: Arc<str>,
+    /// The oldest first.
+    pub(super) threads: Vec<Member>,
+    pub(super) actions: Arc<Actions>,
+    pub(super) pending: Pending,
+    pub(super) credentials: Credentials,
+    pub(super) limits: Limits,
+    pub(super) pgrp: Option<Arc<Pgrp>>,
+    pub(super) files: Files,
+    pub(super) nice: i32,
+    /// `p_forkcnt`: forks under way (§6.2).
+    pub(super) forks: u32,
+    /// Whoever waits for forks to end, for the other threads to end, or for references to be dropped.
+    pub(super) ender: Option<Fiber>,
+    /// The signal that stopped it, while it is stopped.
+    pub(super) stopped: Option<Signal>,
+    /// What the parent has not been told by `wait` yet.
+    pub(super) news: Option<News>,
+    /// How it ended, once it has.
+    pub(super) end: Option<Status>,
+    /// It has executed since it was forked.
+    pub(super) executed: bool,
+    pub(super) subreaper: bool,
+    /// Whoever traces it: slot and birth.
+    pub(super) tracer: Option<(u32, u32)>,
+    /// A stopped tracee's next step, from its tracer.
+    pub(super) resumed: Option<super::tracing::Resumed>,
+    /// SIGALRM is due then; and which of all alarms it is.
+    pub(super) alarm: Option<(Duration, u64)>,
+    /// On which processor its children run.
+    pub(super) place: Option<usize>,
+    /// Used by children that were waited for.
+    pub(super) children_used: Usage,
+}
+
+/// What `wait` may find of a child that has not ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum News {
+    Stopped(Signal),
+    Trapped(Signal),
+    Continued,
+}
+
+/// A thread in its process's list.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) thread: Arc<Thread>,
+    /// What it sleeps on: its own fiber, or in mode `Master` one on processor 0. `None` until it has begun.
+    pub(super) fiber: Option<Fiber>,
+    /// Sent to this thread alone.
+    pub(super) pending: Pending,
+    /// It sleeps until a child changes.
+    pub(super) waits: bool,
+    /// Who joins it, once somebody does.
+    pub(super) joiner: Option<Option<Fiber>>,
+}
+
+/// The limits, by [`Resource::ALL`].
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits(pub(super) [Limit; Resource::ALL.len()]);
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self([Limit::INFINITY; Resource::ALL.len()])
+    }
+}
+
+impl Limits {
+    pub(super) fn of(&self, resource: Resource) -> Limit {
+        self.0[resource as usize]
+    }
+}
+
+/// What `u_time_lock` guards: written by the clock tick, at high spl (§6.1).
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Times {
+    pub(super) used: Usage,
+    /// `None` for no limit.
+    pub(super) cpu_limit: Option<Duration>,
+}
+
+impl Proc {
+    pub(super) fn new(slot: u32, state: ProcState) -> Self {
+        Self {
+            slot,
+            number: AtomicI32::new(0),
+            birth: AtomicU32::new(0),
+            refs: AtomicU32::new(ENDING),
+            links: Links::new(slot),
+            place_in_group: AtomicU32::new(0),
+            owner: AtomicI32::new(0),
+            siglock: SigLock::new(slot),
+            state: SimpleLock::new(slot, state),
+            times: SimpleLock::new(slot, Times::default()),
+        }
+    }
+
+    /// The handle of who is in the slot.
+    pub(super) fn pid(&self) -> Pid {
+        Pid::handle(self.number(), self.birth())
+    }
+
+    pub(super) fn number(&self) -> i32 {
+        self.number.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn birth(&self) -> u32 {
+        self.birth.load(Ordering::Relaxed)
+    }
+
+    /// Lets a new process in. Nobody finds it before its number is published.
+    pub(super) fn move_in(&self, number: i32, birth: u32) {
+        self.number.store(number, Ordering::Relaxed);
+        self.birth.store(birth, Ordering::Relaxed);
+        self.owner.store(0, Ordering::Relaxed);
+        // SYNC tenant: pairs with `Proc::count`.
+        self.refs.fetch_and(!ENDING, Ordering::Release);
+    }
+
+    /// Nobody is in the slot any more. Called under `p_lock`.
+    pub(super) fn move_out(&self) {
+        self.number.store(0, Ordering::Relaxed);
+        self.birth.store(0, Ordering::Relaxed);
+    }
+
+    pub(super) fn lock<'a>(&'a self, locks: &'a Locks) -> SimpleGuard<'a, PLock, ProcState> {
+        self.state.lock(locks)
+    }
+
+    /// `p_lock` of this and of another process, in the order of their slots.
+    pub(super) fn lock_both<'a>(
+        &'a self,
+        other: &'a Self,
+        locks: &'a Locks,
+    ) -> (SimpleGuard<'a, PLock, ProcState>, SimpleGuard<'a, PLock, ProcState>) {
+        lock_both(&self.state, &other.state, locks)
+    }
+
+    /// From now on there is no new reference; returns whether there is one still.
+    pub(super) fn end_references(&self) -> bool {
+        // SYNC references: pairs with the release in `ProcRef::drop`.
+        self.refs.fetch_or(ENDING, Ordering::Acquire) & !ENDING != 0
+    }
+
+    fn count(&self) -> bool {
+        let mut refs = self.refs.load(Ordering::Relaxed);
+        while refs & ENDING == 0 {
+            match self.refs.compare_exchange_weak(
+                refs,
+                refs + 1,
+                // SYNC tenant: pairs with `Proc::move_in`.
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return true,
+                Err(now) => refs = now,
+            }
+        }
+        false
+    }
+}
+
+/// A process that was looked up: it completes no exit while this lives, unless it was ending already.
+#[derive(Debug)]
+pub(super) struct ProcRef<'k> {
+    kernel: &'k Kernel,
+    proc: &'k Proc,
+    birth: u32,
+    counted: bool,
+}
+
+impl<'k> ProcRef<'k> {
+    /// Refers to who is in the slot now.
+    pub(super) fn new(kernel: &'k Kernel, proc: &'k Proc) -> Self {
+        let counted = proc.count();
+        Self { kernel, proc, birth: proc.birth(), counted }
+    }
+
+    /// Keeps the reference where no lifetime can be.
+    pub(super) fn hold(self) -> HeldProc {
+        let held = HeldProc { slot: self.proc.slot, birth: self.birth, counted: self.counted };
+        std::mem::forget(self);
+        held
+    }
+
+    /// Its state, unless it has been waited for in the meantime.
+    pub(super) fn state(&self) -> Option<SimpleGuard<'k, PLock, ProcState>> {
+        let state = self.proc.lock(&self.kernel.locks);
+        (self.counted || (self.proc.birth() == self.birth && self.birth != 0)).then_some(state)
+    }
+}
+
+/// A reference that is kept in the system's own structures.
+#[derive(Debug)]
+#[must_use = "a counted reference that is lost keeps an exit waiting for ever"]
+pub(super) struct HeldProc {
+    slot: u32,
+    birth: u32,
+    counted: bool,
+}
+
+impl HeldProc {
+    /// The reference again.
+    pub(super) fn refer(self, kernel: &Kernel) -> ProcRef<'_> {
+        let Self { slot, birth, counted } = self;
+        ProcRef { kernel, proc: kernel.slab.get(slot), birth, counted }
+    }
+}
+
+impl Deref for ProcRef<'_> {
+    type Target = Proc;
+
+    fn deref(&self) -> &Proc {
+        self.proc
+    }
+}
+
+impl Drop for ProcRef<'_> {
+    fn drop(&mut self) {
+        if !self.counted {
+            return;
+        }
+        // SYNC references: pairs with `Proc::end_references`.
+        let before = self.proc.refs.fetch_sub(1, Ordering::Release);
+        if before == ENDING | 1
+            && let Some(ender) = &self.proc.lock(&self.kernel.locks).ender
+        {
+            ender.unpark();
+        }
+    }
+}
+
+impl Kernel {
+    /// Who has this number, and was born then if `pid` says when.
+    pub(super) fn find(&self, pid: Pid) -> Option<ProcRef<'_>> {
+        let slot = self.pids.slot(pid.number())?;
+        let found = ProcRef::new(self, self.slab.get(slot));
+        let same = found.number() == pid.number() && found.birth == found.birth();
+        (same && pid.birth().is_none_or(|birth| birth == found.birth)).then_some(found)
+    }
+}
+
+impl ProcState {
+    /// A process with one thread, nothing pending and no alarm.
+    pub(super) fn new(
+        name: Arc<str>,
+        credentials: Credentials,
+        actions: Arc<Actions>,
+        limits: Limits,
+    ) -> Self {
+        Self {
+            phase: Phase::Free,
+            name,
+            threads: Vec::new(),
+            actions,
+            pending: Pending::default(),
+            credentials,
+            limits,
+            pgrp: None,
+            files: Files::default(),
+            nice: 0,
+            forks: 0,
+            ender: None,
+            stopped: None,
+            news: None,
+            end: None,
+            executed: false,
+            subreaper: false,
+            tracer: None,
+            resumed: None,
+            alarm: None,
+            place: None,
+            children_used: Usage::default(),
+        }
+    }
+
+    /// The process as `fork` makes it of its parent.
+    pub(super) fn forked(&self, thread: Arc<Thread>) -> Self {
+        let (name, actions) = (self.name.clone(), self.actions.clone());
+        Self {
+            phase: Phase::Live,
+            threads: vec![Member::new(thread)],
+            pgrp: self.pgrp.clone(),
+            files: self.files.clone(),
+            nice: self.nice,
+            place: self.place,
+            ..Self::new(name, self.credentials.clone(), actions, self.limits)
+        }
+    }
+
+    /// The entry of a thread of this process.
+    pub(super) fn member(&mut self, tid: i32) -> Option<&mut Member> {
+        self.threads.iter_mut().find(|member| member.thread.tid == tid)
+    }
+
+    /// Everything that is pending, for the process or for one thread.
+    pub(super) fn pending_anywhere(&self) -> SigSet {
+        self.threads
+            .iter()
+            .fold(self.pending.set(), |set, member| set.union(member.pending.set()))
+    }
+}
+
+impl Member {
+    pub(super) fn new(thread: Arc<Thread>) -> Self {
+        Self { thread, fiber: None, pending: Pending::default(), waits: false, joiner: None }
+    }
+
+    /// Wakes it if it sleeps so that a signal may.
+    pub(super) fn wake(&self) {
+        if self.thread.is_sleeping() {
+            self.unpark();
+        }
+    }
+
+    /// Wakes it whatever it sleeps for; it looks again.
+    pub(super) fn unpark(&self) {
+        if let Some(fiber) = &self.fiber {
+            fiber.unpark();
+        }
+    }
+}

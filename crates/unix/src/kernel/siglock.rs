@@ -1,0 +1,151 @@
+//! The multi-threaded signal delivery state of a process (§3.2, §4.1): [`SigLock`].
+//!
+//! A process is *unlocked*, *locked* ([`Locked`]: somebody holds `p_siglock`, shortly), *waiting*
+//! ([`Waiting`]: `p_sigwait` is set, a thread delivers a signal or stopped the process for its tracer)
+//! or *exiting* (`p_end_thread` is set). Each state is a type, and each move consumes the state that it
+//! leaves: a move that the paper does not have does not compile.
+//!
+//! What happens to a thread that meets *waiting* or *exiting* is not decided here: it is [`Marked`],
+//! and the mark acts on its way to user mode ([`deliver`](super::deliver)).
+
+use super::thread::{Attention, Thread};
+use crate::executor::{self, Fiber};
+use crate::lock::lock_order::PSiglock;
+use crate::lock::{Locks, SimpleGuard, SimpleLock};
+
+/// `p_siglock`, and what it guards.
+#[derive(Debug)]
+pub(super) struct SigLock {
+    state: SimpleLock<PSiglock, State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// `p_sigwait`: who set it.
+    waiting: Option<i32>,
+    /// `p_end_thread`.
+    ending: Option<i32>,
+    /// Those that block until *waiting* is over.
+    blocked: Vec<Fiber>,
+}
+
+/// The state *locked*.
+#[derive(Debug)]
+#[must_use]
+pub(super) struct Locked<'a> {
+    lock: &'a SigLock,
+    locks: &'a Locks,
+    state: SimpleGuard<'a, PSiglock, State>,
+}
+
+/// The state *waiting*, set by the thread that holds this.
+#[derive(Debug)]
+#[must_use]
+pub(super) struct Waiting<'a> {
+    lock: &'a SigLock,
+    locks: &'a Locks,
+}
+
+/// That a call is to return at once: the thread carries a mark that acts on its way to user mode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Marked;
+
+impl SigLock {
+    pub(super) fn new(slot: u32) -> Self {
+        Self { state: SimpleLock::new(slot, State::default()) }
+    }
+
+    /// *Unlocked* to *locked*; a thread that meets *waiting* or *exiting* is marked.
+    pub(super) fn sig_lock_or_return<'a>(
+        &'a self,
+        locks: &'a Locks,
+        thread: &Thread,
+    ) -> Result<Locked<'a>, Marked> {
+        let state = self.state.lock(locks);
+        if state.ending.is_some_and(|ending| ending != thread.tid) {
+            thread.demand(Attention::HALT);
+            return Err(Marked);
+        }
+        if state.waiting.is_some() {
+            thread.demand(Attention::BLOCK);
+            return Err(Marked);
+        }
+        Ok(Locked { lock: self, locks, state })
+    }
+
+    /// `sig_lock_or_return`, then *waiting* (§4.1): other threads block and do not spin while this
+    /// one delivers a signal.
+    pub(super) fn sig_wait_lock<'a>(
+        &'a self,
+        locks: &'a Locks,
+        thread: &Thread,
+    ) -> Result<Waiting<'a>, Marked> {
+        Ok(self.sig_lock_or_return(locks, thread)?.sig_lock_to_wait(thread))
+    }
+
+    /// Sleeps until *waiting* is over: what the mark [`Attention::BLOCK`] asks for.
+    pub(super) fn block(&self, locks: &Locks) {
+        loop {
+            {
+                let mut state = self.state.lock(locks);
+                if state.waiting.is_none() || state.ending.is_some() {
+                    return;
+                }
+                state.blocked.push(executor::current());
+            }
+            executor::park();
+        }
+    }
+
+    /// Who exits or executes, if anybody does.
+    pub(super) fn ending(&self, locks: &Locks) -> Option<i32> {
+        self.state.lock(locks).ending
+    }
+
+    /// Back to *unlocked*, whatever it was: a new process, or a new program in an old one.
+    pub(super) fn reset(&self, locks: &Locks) {
+        let mut state = self.state.lock(locks);
+        *state = State { blocked: std::mem::take(&mut state.blocked), ..State::default() };
+        state.wake();
+    }
+}
+
+impl State {
+    fn wake(&mut self) {
+        for fiber in self.blocked.drain(..) {
+            fiber.unpark();
+        }
+    }
+}
+
+impl<'a> Locked<'a> {
+    /// *Locked* to *waiting*.
+    pub(super) fn sig_lock_to_wait(mut self, thread: &Thread) -> Waiting<'a> {
+        self.state.waiting = Some(thread.tid);
+        Waiting { lock: self.lock, locks: self.locks }
+    }
+
+    /// *Locked* to *exiting*: the thread is registered; the caller halts all others.
+    pub(super) fn sig_lock_to_exit(mut self, thread: &Thread) {
+        self.state.ending = Some(thread.tid);
+        self.state.wake();
+    }
+
+    /// *Locked* to *unlocked*.
+    pub(super) fn unlock(self) {}
+}
+
+impl<'a> Waiting<'a> {
+    /// *Waiting* to *locked*.
+    pub(super) fn sig_wait_to_lock(self) -> Locked<'a> {
+        let mut state = self.lock.state.lock(self.locks);
+        state.waiting = None;
+        state.wake();
+        Locked { lock: self.lock, locks: self.locks, state }
+    }
+
+    /// *Waiting* to *unlocked* (§4.1).
+    pub(super) fn sig_wait_unlock(self) {
+        self.sig_wait_to_lock().unlock();
+    }
+}

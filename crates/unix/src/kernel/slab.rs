@@ -1,0 +1,41 @@
+//! Where processes live: [`Slab`]. A slot, once made, stays where it is and is a process or waits to be
+//! one again until the system ends; so a reference to it is never wild, only perhaps to another tenant.
+
+use std::sync::OnceLock;
+
+use super::proc::{Proc, ProcState};
+
+const CHUNK: usize = 256;
+const CHUNKS: usize = 1 << 14;
+
+/// All slots, by number.
+pub(super) struct Slab {
+    chunks: Box<[OnceLock<Box<[Proc]>>]>,
+    /// What an empty slot holds.
+    blank: Box<dyn Fn() -> ProcState + Send + Sync>,
+}
+
+impl Slab {
+    /// Most processes that fit.
+    pub(super) const MOST: usize = CHUNK * CHUNKS;
+
+    pub(super) fn new(blank: impl Fn() -> ProcState + Send + Sync + 'static) -> Self {
+        let chunks = std::iter::repeat_with(OnceLock::new).take(CHUNKS).collect();
+        Self { chunks, blank: Box::new(blank) }
+    }
+
+    /// The slot with this number, made with its neighbours when it is first asked for.
+    pub(super) fn get(&self, slot: u32) -> &Proc {
+        let (chunk, at) = (slot as usize / CHUNK, slot as usize % CHUNK);
+        let first = (chunk * CHUNK) as u32;
+        let slots = first..first + CHUNK as u32;
+        let make = || slots.map(|slot| Proc::new(slot, (self.blank)())).collect();
+        let made = self.chunks[chunk].get_or_init(make);
+        &made[at]
+    }
+
+    /// All slots that were made.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Proc> {
+        self.chunks.iter().map_while(OnceLock::get).flatten()
+    }
+}

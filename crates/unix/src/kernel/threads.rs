@@ -1,0 +1,232 @@
+//! Threads: how one begins and ends ([`Kernel::begin`]), and joining.
+
+use std::any::Any;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Arc;
+
+use super::Kernel;
+use super::call::{Call, Leave, Stop, Unwind};
+use super::pid_table::Keeper;
+use super::proc::{Member, Proc};
+use super::thread::{Attention, Thread};
+use crate::errno::{Errno, Result};
+use crate::executor::{self, Start};
+use crate::limit::Resource;
+use crate::process::{Body, Program, Tid};
+use crate::signal::Signal;
+use crate::wait::Status;
+
+/// What a thread runs first.
+pub(super) enum First {
+    /// A process's first thread.
+    Program(Program),
+    /// Another thread.
+    Body(Body),
+}
+
+/// How a thread's program ended.
+enum Ended {
+    /// It returned this.
+    Returned(i32),
+    /// Its stack was unwound, for this reason.
+    Left(Leave),
+    /// It panicked.
+    Panicked,
+}
+
+impl Kernel {
+    /// Starts a thread on a fiber of its own.
+    ///
+    /// # Errors
+    /// `EAGAIN`: there is no stack for it.
+    pub(super) fn begin(
+        &self,
+        proc: &Proc,
+        thread: Arc<Thread>,
+        place: Option<usize>,
+        first: First,
+    ) -> Result<()> {
+        let context = Arc::as_ptr(&thread) as usize;
+        let (kernel, slot) = (self.handle(), proc.slot);
+        let body = move || {
+            let kernel = kernel.get();
+            Call::new(kernel, kernel.slab.get(slot), thread).run(first);
+        };
+        let start = Start { processor: place, context, body: Box::new(body) };
+        self.executor.start(start).map(|_| ()).map_err(|_| Errno::EAGAIN)
+    }
+}
+
+impl Call<'_> {
+    /// A thread's whole life.
+    fn run(&self, first: First) {
+        {
+            let mut state = self.state();
+            self.member(&mut state).fiber = Some(executor::current());
+        }
+        let is_process = !matches!(first, First::Body(_));
+        let mut ended = self.attempt(|call| {
+            call.return_to_user();
+            match first {
+                First::Program(program) => program(call),
+                First::Body(body) => {
+                    body(call);
+                    0
+                }
+            }
+        });
+        loop {
+            match ended {
+                Ended::Left(Leave::Exec) => {
+                    let Some(image) = self.begin_image() else { break };
+                    ended = self.attempt(|call| {
+                        call.return_to_user();
+                        image.run(call)
+                    });
+                }
+                Ended::Left(_) => break,
+                Ended::Returned(status) if is_process => {
+                    self.end_with(Status::Exited(status & 0xff));
+                    break;
+                }
+                Ended::Returned(_) => break,
+                Ended::Panicked => {
+                    self.kernel.note_panic(self.proc.pid());
+                    self.end_with(Status::Signaled(Signal::ABRT, true));
+                    break;
+                }
+            }
+        }
+        self.end();
+    }
+
+    /// Runs a program until it returns, or its stack has been unwound.
+    fn attempt(&self, program: impl FnOnce(&Self) -> i32) -> Ended {
+        match panic::catch_unwind(AssertUnwindSafe(|| program(self))) {
+            Ok(_) if self.leaving.get().is_some() => self.left(),
+            Ok(status) => Ended::Returned(status),
+            Err(payload) if is_unwind(&*payload) => self.left(),
+            Err(_) => match self.leaving.get() {
+                // A destructor or a program that was being unwound panicked: it leaves all the same.
+                Some(_) => self.left(),
+                None => Ended::Panicked,
+            },
+        }
+    }
+
+    fn left(&self) -> Ended {
+        Ended::Left(self.leaving.take().unwrap_or(Leave::Halt))
+    }
+
+    /// The end of a thread: it exits with the process, or leaves it.
+    pub(super) fn end(&self) {
+        let locks = &self.kernel.locks;
+        if self.proc.siglock.ending(locks) == Some(self.thread.tid) {
+            self.kernel.on_master(|| self.exit_process());
+            return;
+        }
+        let last = self.kernel.on_master(|| self.leave_process());
+        if last {
+            // The process's last thread returned, and nobody called exit.
+            self.end_with(Status::Exited(0));
+            self.kernel.on_master(|| self.exit_process());
+        }
+    }
+
+    /// Takes the thread from its process's list; true, and it stays there, if it is the last one.
+    fn leave_process(&self) -> bool {
+        let mut state = self.state();
+        if state.threads.len() == 1 && state.end.is_none() {
+            return true;
+        }
+        let at = state.threads.iter().position(|member| member.thread.tid == self.thread.tid);
+        let Some(at) = at else { return false };
+        let member = state.threads.remove(at);
+        let user = state.credentials.user.clone();
+        if state.threads.len() == 1
+            && let Some(ender) = &state.ender
+        {
+            ender.unpark();
+        }
+        if let Some(Some(joiner)) = member.joiner {
+            joiner.unpark();
+        }
+        // What only this thread would have delivered is the next one's.
+        for other in &state.threads {
+            other.thread.demand(Attention::SIGNAL);
+            other.wake();
+        }
+        drop(state);
+        user.tasks.give_back(1);
+        if self.thread.tid != self.proc.number() {
+            let locks = &self.kernel.locks;
+            self.kernel.pids.drop_keeper(locks, self.thread.tid, Keeper::Thread);
+        }
+        false
+    }
+
+    pub(super) fn make_thread(&self, body: Body) -> Result<Tid> {
+        let mut body = Some(body);
+        self.guarded(|| {
+            let kernel = self.kernel;
+            let (user, limit, place) = {
+                let state = self.state();
+                let limit = state.limits.of(Resource::Processes).soft;
+                let limit = if state.credentials.is_privileged() { u64::MAX } else { limit };
+                (state.credentials.user.clone(), limit, state.place)
+            };
+            if !user.tasks.take(limit) {
+                return Err(Errno::EAGAIN);
+            }
+            let tid = match kernel.pids.take_for_thread(&kernel.locks) {
+                Ok(tid) => tid,
+                Err(errno) => {
+                    user.tasks.give_back(1);
+                    return Err(errno);
+                }
+            };
+            let thread = Arc::new(Thread::new(tid, self.thread.mask()));
+            let halted = {
+                let mut state = self.state();
+                state.threads.push(Member::new(thread.clone()));
+                state.end.is_some()
+            };
+            if halted {
+                thread.demand(Attention::HALT);
+            }
+            let body = body.take().expect("a thread is made once");
+            let begun = kernel.begin(self.proc, Arc::clone(&thread), place, First::Body(body));
+            if begun.is_err() {
+                self.state().threads.retain(|member| member.thread.tid != tid);
+                kernel.pids.drop_keeper(&kernel.locks, tid, Keeper::Thread);
+                user.tasks.give_back(1);
+            }
+            begun.map(|()| Tid(tid))
+        })
+    }
+
+    pub(super) fn join_thread(&self, thread: Tid) -> Result<()> {
+        if thread.0 == self.thread.tid {
+            return Err(Errno::EDEADLK);
+        }
+        let mut claimed = false;
+        self.interruptible(super::call::After::Restart, || {
+            let fiber = executor::current();
+            let found = self.sleep(None, |state| match state.member(thread.0) {
+                None if claimed => Some(Ok(())),
+                None => Some(Err(Errno::ESRCH)),
+                Some(member) if !claimed && member.joiner.is_some() => Some(Err(Errno::EINVAL)),
+                Some(member) => {
+                    claimed = true;
+                    member.joiner = Some(Some(fiber.clone()));
+                    None
+                }
+            })?;
+            found.expect("no deadline").map_err(Stop::Errno)
+        })
+    }
+}
+
+fn is_unwind(payload: &(dyn Any + Send)) -> bool {
+    payload.is::<Unwind>()
+}

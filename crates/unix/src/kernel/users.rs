@@ -1,0 +1,78 @@
+//! Users, and what each has of what is limited: [`Credentials`], [`User`].
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::Kernel;
+
+/// The process uid hash table, guarded by `uidhash_lock` (table 1).
+pub(super) type Users = BTreeMap<u32, Arc<User>>;
+
+/// What a user has.
+#[derive(Debug, Default)]
+pub(super) struct User {
+    /// Processes and threads.
+    pub(super) tasks: Count,
+    /// Queued signals.
+    pub(super) signals: Count,
+}
+
+/// How many there are.
+#[derive(Debug, Default)]
+pub(super) struct Count(AtomicU64);
+
+impl Count {
+    /// One more, unless that were more than `limit`.
+    pub(super) fn take(&self, limit: u64) -> bool {
+        let before = self.0.fetch_add(1, Ordering::Relaxed);
+        if before >= limit {
+            self.0.fetch_sub(1, Ordering::Relaxed);
+        }
+        before < limit
+    }
+
+    /// So many fewer.
+    pub(super) fn give_back(&self, count: usize) {
+        self.0.fetch_sub(count as u64, Ordering::Relaxed);
+    }
+
+    /// How many.
+    pub(super) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Whose a process is.
+#[derive(Debug, Clone)]
+pub(super) struct Credentials {
+    pub(super) real: u32,
+    pub(super) effective: u32,
+    pub(super) saved: u32,
+    /// The real user's counts.
+    pub(super) user: Arc<User>,
+}
+
+impl Credentials {
+    pub(super) fn new(uid: u32, user: Arc<User>) -> Self {
+        Self { real: uid, effective: uid, saved: uid, user }
+    }
+
+    /// Whether somebody with these may signal somebody with `target`'s, as kill(2) has it.
+    pub(super) fn may_signal(&self, target: &Self) -> bool {
+        let mine = [self.effective, self.real];
+        self.is_privileged() || mine.iter().any(|uid| [target.real, target.saved].contains(uid))
+    }
+
+    /// Whether nothing is refused to it.
+    pub(super) fn is_privileged(&self) -> bool {
+        self.effective == 0
+    }
+}
+
+impl Kernel {
+    /// The user with this number, made if it has never been here.
+    pub(super) fn user(&self, uid: u32) -> Arc<User> {
+        self.users.lock(&self.locks).entry(uid).or_default().clone()
+    }
+}
