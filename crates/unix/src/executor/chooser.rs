@@ -1,0 +1,80 @@
+//! Who goes on, when there is a choice: [`Chooser`], and [`Seeded`], which rolls dice.
+//!
+//! A chooser sees fibers as numbers only, in an order that depends on nothing but earlier choices. One
+//! that goes through every schedule answers a stretch of 1 and keeps a record of its choices.
+
+/// Decides for the simulated executor.
+pub(crate) trait Chooser: Send {
+    /// How many points the fiber that goes on may pass until the next decision, that one included: at
+    /// least 1.
+    fn stretch(&mut self) -> u32;
+
+    /// Which of `runnable`, an index, goes on. `running` is the index of the one that could simply go
+    /// on, if it can.
+    fn choose(&mut self, runnable: &[u32], running: Option<usize>) -> usize;
+}
+
+/// Chooses at random: at each point with a probability of 1 in [`Seeded::ODDS`] any runnable fiber,
+/// all equally likely.
+///
+/// The generator is SplitMix64 (Steele, Lea, Flood 2014): the same numbers on every machine.
+#[derive(Debug, Clone)]
+pub(crate) struct Seeded {
+    state: u64,
+    odds: u32,
+    /// How often it may still take the processor from a fiber that could go on.
+    preemptions: u64,
+}
+
+impl Seeded {
+    /// Points to a decision, on average.
+    pub(crate) const ODDS: u32 = 8;
+
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { state: seed, odds: Self::ODDS, preemptions: u64::MAX }
+    }
+
+    /// With a decision at 1 of `odds` points on average; 1: at each.
+    pub(crate) fn odds(self, odds: u32) -> Self {
+        Self { odds: odds.max(1), ..self }
+    }
+
+    /// That takes the processor from a fiber that could go on at most `preemptions` times.
+    pub(crate) fn preemptions(self, preemptions: u64) -> Self {
+        Self { preemptions, ..self }
+    }
+
+    fn random(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `bound`, by the high half of a product: no division.
+    fn below(&mut self, bound: u32) -> u32 {
+        let product = u64::from((self.random() >> 32) as u32) * u64::from(bound);
+        (product >> 32) as u32
+    }
+}
+
+impl Chooser for Seeded {
+    fn stretch(&mut self) -> u32 {
+        // Uniform on 1..=2·odds-1: of mean `odds`, and no logarithm, whose last bit could differ.
+        1 + self.below(2 * self.odds - 1)
+    }
+
+    fn choose(&mut self, runnable: &[u32], running: Option<usize>) -> usize {
+        let bound = u32::try_from(runnable.len()).unwrap_or(u32::MAX);
+        match running {
+            Some(running) if self.preemptions == 0 => running,
+            Some(running) => {
+                let choice = self.below(bound) as usize;
+                self.preemptions -= u64::from(choice != running);
+                choice
+            }
+            None => self.below(bound) as usize,
+        }
+    }
+}

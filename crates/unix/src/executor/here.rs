@@ -1,0 +1,47 @@
+//! What runs on this thread of the operating system: [`HERE`].
+//!
+//! Plain cells without a destructor or a lazy beginning, so that a signal handler may read them and
+//! a look at one costs one instruction. A fiber never changes its thread, so neither does what it
+//! sees here.
+
+use std::cell::Cell;
+use std::ptr;
+
+use super::task::Task;
+use super::worker::{Local, Worker};
+
+/// See the module.
+pub(super) struct Here {
+    /// The fiber that runs, or null.
+    pub(super) task: Cell<*const Task>,
+    /// Its opaque word, or 0.
+    pub(super) context: Cell<usize>,
+    /// Simulated, inside of a fiber: points until the next decision, at least 1. Else 0.
+    pub(super) left: Cell<u32>,
+    /// Whether the thread is a simulated executor's.
+    pub(super) simulated: Cell<bool>,
+    /// Failed attempts at simple locks.
+    pub(super) spins: Cell<u32>,
+    /// Whether a signal handler has interrupted what runs here.
+    pub(super) interrupted: Cell<bool>,
+    /// The worker whose thread this is, or null.
+    pub(super) worker: Cell<*const Worker>,
+    /// What is its alone, or null.
+    pub(super) local: Cell<*const Local>,
+}
+
+thread_local! {
+    /// This thread's.
+    pub(super) static HERE: Here = const {
+        Here {
+            task: Cell::new(ptr::null()),
+            context: Cell::new(0),
+            left: Cell::new(0),
+            simulated: Cell::new(false),
+            spins: Cell::new(0),
+            interrupted: Cell::new(false),
+            worker: Cell::new(ptr::null()),
+            local: Cell::new(ptr::null()),
+        }
+    };
+}

@@ -1,0 +1,301 @@
+//! The parallel executor: what a worker runs next, how it goes to sleep, and who notices the end.
+//!
+//! Each worker takes from four places: its inbox; the fibers woken here; those that have not begun,
+//! which others may take too; those that made way. Woken ones come first, but each place has its turn
+//! within [`ROUND`] choices. With nothing to do it looks about for some microseconds, then sleeps.
+//!
+//! The thread that called `run` is the monitor: it does what is due, names fibers that compute for too
+//! long, ends slices, and decides when everybody sleeps whether that is the end.
+//!
+//! | a wake-up comes while the worker | it is seen because |
+//! | --- | --- |
+//! | runs a fiber | the inbox is looked at before each choice |
+//! | looks about | as above |
+//! | is about to sleep | `Inbox::fall_asleep` fails |
+//! | sleeps | the post finds the mark of sleep, takes it, and wakes |
+#![allow(unsafe_code, reason = "runs fibers by address")]
+
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::here::HERE;
+use super::task::{Leave, Task};
+use super::worker::{Local, Worker};
+use super::{Executor, Outcome, Rest};
+
+/// Choices within which each of a worker's queues is the first to be asked.
+const ROUND: u32 = 32;
+/// Looks at other workers before a worker sleeps.
+const LOOKS: u32 = 64;
+/// Fibers that an idle worker takes at a time.
+const TAKEN: usize = 16;
+/// How often the monitor looks while somebody runs, and while nobody does.
+const BUSY_LOOK: Duration = Duration::from_millis(4);
+const IDLE_LOOK: Duration = Duration::from_millis(250);
+
+impl Executor {
+    /// See [`Executor::run`].
+    pub(super) fn run_parallel(&self) -> Outcome {
+        thread::scope(|scope| {
+            for worker in &self.workers {
+                thread::Builder::new()
+                    .name(format!("processor {}", worker.number()))
+                    .spawn_scoped(scope, || self.work(worker))
+                    .expect("the operating system has a thread for each processor");
+            }
+            let outcome = self.watch();
+            self.stop();
+            outcome
+        })
+    }
+
+    /// A worker's life.
+    fn work(&self, worker: &'static Worker) {
+        let local = Local::new();
+        HERE.with(|here| {
+            here.worker.set(worker);
+            here.local.set(&raw const local);
+        });
+        while !self.stopping.load(Ordering::Relaxed) {
+            match self.next(worker, &local).or_else(|| self.take(worker)) {
+                Some(task) => self.run_one(task, worker, &local),
+                None => self.idle(worker),
+            }
+        }
+        self.leave(worker, &local);
+        HERE.with(|here| {
+            here.local.set(std::ptr::null());
+            here.worker.set(std::ptr::null());
+        });
+    }
+
+    /// What to run next of what is here.
+    fn next(&self, worker: &'static Worker, local: &Local) -> Option<*const Task> {
+        if worker.inbox.has_mail() {
+            self.fetch(worker, local);
+        }
+        let turn = local.turn.get().wrapping_add(1) % ROUND;
+        local.turn.set(turn);
+        let first = match turn {
+            0 => local.yielded.pop(),
+            1 => worker.pop_fresh(),
+            _ => None,
+        };
+        first
+            .or_else(|| local.woken.pop())
+            .or_else(|| worker.pop_fresh())
+            .or_else(|| local.yielded.pop())
+    }
+
+    /// Sorts the inbox into the queues.
+    fn fetch(&self, worker: &'static Worker, local: &Local) {
+        worker.inbox.drain(|task| {
+            // SAFETY: a queued task is alive, and this thread holds it.
+            let task = unsafe { &*task };
+            if task.is_fresh() && !task.pinned {
+                self.share(worker.push_fresh(task));
+            } else {
+                local.woken.push(task);
+            }
+        });
+    }
+
+    /// Takes fibers that have not begun from another worker, half of them.
+    fn take(&self, worker: &'static Worker) -> Option<*const Task> {
+        let (before, after) = self.workers.split_at(worker.number());
+        let victim = after[1..].iter().chain(before).find(|victim| victim.has_fresh())?;
+        let count = victim.fresh_count().div_ceil(2).min(TAKEN);
+        let adopt = |task: *const Task| {
+            // SAFETY: a queued task is alive, and this thread holds it.
+            unsafe { &*task }.take_to(worker);
+            task
+        };
+        let first = adopt(victim.pop_fresh()?);
+        for _ in 1..count {
+            let Some(task) = victim.pop_fresh() else { break };
+            worker.push_fresh(adopt(task));
+        }
+        Some(first)
+    }
+
+    /// Wakes a sleeper to take of `count` fibers that have not begun. The last one is left to the
+    /// worker that started it, which mostly is about to wait for it; if not, the monitor shares it.
+    pub(super) fn share(&self, count: usize) {
+        if count < 2 || self.workers.len() == 1 {
+            return;
+        }
+        if let Some(sleeper) = self.workers.iter().find(|worker| worker.is_asleep()) {
+            sleeper.wake();
+        }
+    }
+
+    /// Runs a fiber until it leaves, and puts it where it belongs.
+    fn run_one(&self, task: *const Task, worker: &Worker, local: &Local) {
+        // SAFETY: a queued task is alive until it has been buried, below.
+        let this = unsafe { &*task };
+        worker.count_beat();
+        worker.running.store(this.context, Ordering::Relaxed);
+        worker.make_way.store(false, Ordering::Relaxed);
+        HERE.with(|here| {
+            here.context.set(this.context);
+            here.task.set(task);
+        });
+        let leave = this.resume();
+        HERE.with(|here| {
+            here.task.set(std::ptr::null());
+            here.context.set(0);
+        });
+        match leave {
+            Leave::Park if this.sleep() => {}
+            Leave::Park => local.woken.push(task),
+            Leave::Yield | Leave::Point | Leave::Spin => local.yielded.push(task),
+            Leave::Abandon | Leave::End | Leave::Overflow => {
+                // SAFETY: it has left for good, is in no queue, and is not touched again.
+                unsafe { self.bury(task, leave, worker, local) };
+            }
+        }
+        worker.running.store(0, Ordering::Relaxed);
+    }
+
+    /// Looks about, then sleeps until there may be something to do.
+    fn idle(&self, worker: &'static Worker) {
+        for _ in 0..LOOKS {
+            if worker.inbox.has_mail() || self.has_fresh() {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+        let mut rest = self.rest();
+        if rest.outcome.is_some() {
+            return;
+        }
+        worker.announce_sleep();
+        if !worker.inbox.fall_asleep() || self.has_fresh() {
+            worker.inbox.wake_up();
+            worker.cancel_sleep();
+            return;
+        }
+        rest.asleep += 1;
+        if self.verdict(&rest).is_some() {
+            self.monitor.notify_all();
+        }
+        drop(rest);
+        worker.sleep(None);
+        let mut rest = self.rest();
+        worker.inbox.wake_up();
+        rest.asleep -= 1;
+    }
+
+    fn has_fresh(&self) -> bool {
+        self.workers.iter().any(|worker| worker.has_fresh())
+    }
+
+    /// Whether nobody will ever run again as things are, and what that means. A worker that is
+    /// counted asleep takes nothing out of its inbox, so what is not there nobody has.
+    fn verdict(&self, rest: &Rest) -> Option<Outcome> {
+        let still = rest.asleep == self.workers.len()
+            && !self.has_fresh()
+            && !self.workers.iter().any(|worker| worker.inbox.has_mail());
+        if !still {
+            return None;
+        }
+        if self.live() == 0 {
+            return Some(Outcome::Finished);
+        }
+        let hopeless = self.external.load(Ordering::Relaxed) == 0 && self.timers.is_empty();
+        hopeless.then_some(Outcome::Stalled)
+    }
+
+    /// The monitor's life.
+    fn watch(&self) -> Outcome {
+        let mut watchdog = Watchdog::new(self);
+        let mut asked_at = None;
+        loop {
+            self.timers.run_due(self.now());
+            watchdog.look(self);
+            let mut rest = self.rest();
+            if let Some(outcome) = rest.outcome {
+                return outcome;
+            }
+            if let Some(verdict) = self.verdict(&rest) {
+                drop(rest);
+                let beats = self.workers.iter().map(|worker| worker.beat.load(Ordering::Relaxed));
+                let beats = Some(beats.sum::<u64>());
+                // A hook that wakes nobody is asked once.
+                if verdict == Outcome::Stalled && asked_at != beats {
+                    asked_at = beats;
+                    if self.options.hooks.on_stall() {
+                        continue;
+                    }
+                }
+                return *self.rest().outcome.get_or_insert(verdict);
+            }
+            let idle = rest.asleep == self.workers.len();
+            let look = if idle { IDLE_LOOK } else { BUSY_LOOK };
+            let due = self.timers.next().map_or(look, |next| next.saturating_sub(self.now()));
+            rest = self
+                .monitor
+                .wait_timeout(rest, look.min(due))
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+            drop(rest);
+        }
+    }
+
+    /// Ends a worker: fibers that have not begun are dropped, the stacks at hand go back.
+    fn leave(&self, worker: &'static Worker, local: &Local) {
+        self.fetch(worker, local);
+        let queued =
+            || local.woken.pop().or_else(|| worker.pop_fresh()).or_else(|| local.yielded.pop());
+        while let Some(task) = queued() {
+            // SAFETY: a queued task is alive, this thread holds it; one that has never begun is
+            // buried once, here.
+            unsafe {
+                if (*task).is_fresh() {
+                    self.bury(task, Leave::End, worker, local);
+                }
+            }
+        }
+        self.pool.give(local.stacks.borrow_mut().drain(..));
+    }
+}
+
+/// What the monitor remembers of each worker.
+struct Watchdog(Vec<Seen>);
+
+struct Seen {
+    beat: u64,
+    since: Instant,
+    named: bool,
+}
+
+impl Watchdog {
+    fn new(executor: &Executor) -> Self {
+        let since = Instant::now();
+        Self(executor.workers.iter().map(|_| Seen { beat: 0, since, named: false }).collect())
+    }
+
+    /// Ends the slice of whoever runs since the last look, names who runs for too long, and shares
+    /// fibers that nobody has begun.
+    fn look(&mut self, executor: &Executor) {
+        let now = Instant::now();
+        for (seen, worker) in self.0.iter_mut().zip(&executor.workers) {
+            let context = worker.running.load(Ordering::Relaxed);
+            let beat = worker.beat.load(Ordering::Relaxed);
+            if beat != seen.beat || context == 0 {
+                *seen = Seen { beat, since: now, named: false };
+                continue;
+            }
+            worker.make_way.store(true, Ordering::Relaxed);
+            if !seen.named && now.duration_since(seen.since) >= executor.options.busy_limit {
+                seen.named = true;
+                executor.options.hooks.on_busy(context);
+            }
+        }
+        if executor.has_fresh() {
+            executor.share(2);
+        }
+    }
+}

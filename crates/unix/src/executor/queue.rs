@@ -1,0 +1,130 @@
+//! Queues of fibers, linked through the fibers themselves: [`Queue`], [`Inbox`].
+//!
+//! A fiber is in at most one queue, and alive as long as it is: no queue counts references, takes
+//! memory or fails. [`Queue`] belongs to one thread. [`Inbox`] takes from all threads and from signal
+//! handlers, and holds the mark that its owner sleeps, so that no post is missed.
+#![allow(unsafe_code, reason = "links fibers by address")]
+
+use std::cell::Cell;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use super::task::Task;
+
+/// First in, first out, for one thread.
+#[derive(Debug)]
+pub(super) struct Queue {
+    head: Cell<*mut Task>,
+    tail: Cell<*mut Task>,
+}
+
+// SAFETY: the addresses are of tasks, which any thread may reach; a queue is moved, never shared.
+unsafe impl Send for Queue {}
+
+impl Queue {
+    pub(super) const fn new() -> Self {
+        Self { head: Cell::new(ptr::null_mut()), tail: Cell::new(ptr::null_mut()) }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.head.get().is_null()
+    }
+
+    /// Adds a live task that is in no queue.
+    pub(super) fn push(&self, task: *const Task) {
+        let task = task.cast_mut();
+        // SAFETY: it is alive, says the caller, and so is the tail, being queued.
+        unsafe {
+            (*task).next.store(ptr::null_mut(), Ordering::Relaxed);
+            match self.tail.replace(task).as_ref() {
+                Some(tail) => tail.next.store(task, Ordering::Relaxed),
+                None => self.head.set(task),
+            }
+        }
+    }
+
+    /// Takes the oldest.
+    pub(super) fn pop(&self) -> Option<*const Task> {
+        let head = self.head.get();
+        // SAFETY: what is queued is alive.
+        let next = unsafe { head.as_ref() }?.next.load(Ordering::Relaxed);
+        self.head.set(next);
+        if next.is_null() {
+            self.tail.set(ptr::null_mut());
+        }
+        Some(head)
+    }
+}
+
+/// From all threads to one.
+#[derive(Debug)]
+pub(super) struct Inbox(AtomicPtr<Task>);
+
+/// Stands in an empty inbox whose owner sleeps or is about to. No task lies at such an address.
+const ASLEEP: *mut Task = ptr::without_provenance_mut(1);
+
+impl Inbox {
+    pub(super) const fn new() -> Self {
+        Self(AtomicPtr::new(ptr::null_mut()))
+    }
+
+    /// Adds a live task that is in no queue. True if the owner sleeps and the caller must wake it.
+    /// Async-signal-safe.
+    #[must_use]
+    pub(super) fn post(&self, task: *const Task) -> bool {
+        let task = task.cast_mut();
+        let mut head = self.0.load(Ordering::Relaxed);
+        loop {
+            let next = if head == ASLEEP { ptr::null_mut() } else { head };
+            // SAFETY: it is alive, says the caller, and nobody else has it before it is posted.
+            unsafe { &*task }.next.store(next, Ordering::Relaxed);
+            // SYNC inbox: pairs with the swap in `Inbox::drain`: who takes the task sees its link and
+            // whatever was done before it was woken.
+            let post =
+                self.0.compare_exchange_weak(head, task, Ordering::Release, Ordering::Relaxed);
+            match post {
+                Ok(_) => return head == ASLEEP,
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    /// Whether there is something to drain.
+    pub(super) fn has_mail(&self) -> bool {
+        let head = self.0.load(Ordering::Relaxed);
+        !head.is_null() && head != ASLEEP
+    }
+
+    /// Hands out everything, in the order in which it came. For the owner, awake.
+    pub(super) fn drain(&self, mut each: impl FnMut(*const Task)) {
+        // SYNC inbox: pairs with the exchange in `Inbox::post`.
+        let mut newest = self.0.swap(ptr::null_mut(), Ordering::Acquire);
+        assert!(newest != ASLEEP, "an inbox is drained by its owner, awake");
+        let mut oldest: *mut Task = ptr::null_mut();
+        // SAFETY: what was posted is alive; once taken out only this thread knows the links.
+        while let Some(task) = unsafe { newest.as_ref() } {
+            let next = task.next.swap(oldest, Ordering::Relaxed);
+            oldest = newest;
+            newest = next;
+        }
+        // SAFETY: as above; the link is read before the task is handed on.
+        while let Some(task) = unsafe { oldest.as_ref() } {
+            let next = task.next.load(Ordering::Relaxed);
+            each(oldest);
+            oldest = next;
+        }
+    }
+
+    /// Marks the owner asleep; false if there is mail.
+    #[must_use]
+    pub(super) fn fall_asleep(&self) -> bool {
+        let awake = ptr::null_mut();
+        self.0.compare_exchange(awake, ASLEEP, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// Takes the mark away, if no post did.
+    pub(super) fn wake_up(&self) {
+        let awake = ptr::null_mut();
+        let _ = self.0.compare_exchange(ASLEEP, awake, Ordering::Relaxed, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,324 @@
+//! The simulated executor: one thread, a virtual clock, and a chooser that decides who goes on.
+//!
+//! A fiber passes points; after as many as the chooser gave it, or when it leaves by itself, the
+//! chooser picks among those that can go on. A fiber that spins at a lock cannot until the lock is
+//! free. Each point takes [`STEP`] of the virtual clock; when nobody can go on the clock jumps to the
+//! next timer. Nothing here depends on an address, the wall clock, or another thread, unless something
+//! outside is attached.
+//!
+//! The trace, of which [`Simulation::digest`] is the hash, has an entry a decision: the step, the
+//! fiber that goes on, and how the last one left.
+#![allow(unsafe_code, reason = "runs fibers by address")]
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use super::chooser::Chooser;
+use super::here::HERE;
+use super::task::{Leave, Task};
+use super::worker::{Local, Worker};
+use super::{Executor, Outcome, running};
+
+/// Virtual time from one point to the next.
+const STEP: Duration = Duration::from_nanos(100);
+/// How long a simulation with something outside sleeps before it looks again.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// The part of a simulated executor that others read.
+pub(super) struct Simulation {
+    chooser: Mutex<Option<Box<dyn Chooser>>>,
+    /// Nanoseconds of the virtual clock at the last decision.
+    clock_ns: AtomicU64,
+    /// Points passed before the last decision.
+    steps: AtomicU64,
+    /// Points that the running fiber was given.
+    stretch: AtomicU32,
+    digest: AtomicU64,
+}
+
+impl Simulation {
+    pub(super) fn new(chooser: Box<dyn Chooser>) -> Self {
+        Self {
+            chooser: Mutex::new(Some(chooser)),
+            clock_ns: AtomicU64::new(0),
+            steps: AtomicU64::new(0),
+            stretch: AtomicU32::new(0),
+            digest: AtomicU64::new(0),
+        }
+    }
+
+    /// The virtual clock.
+    pub(super) fn now(&self) -> Duration {
+        let base = Duration::from_nanos(self.clock_ns.load(Ordering::Relaxed));
+        base + STEP * self.passed()
+    }
+
+    /// Points passed.
+    pub(super) fn steps(&self) -> u64 {
+        self.steps.load(Ordering::Relaxed) + u64::from(self.passed())
+    }
+
+    /// The trace's hash.
+    pub(super) fn digest(&self) -> u64 {
+        self.digest.load(Ordering::Relaxed)
+    }
+
+    /// Points passed since the last decision, as the running fiber sees it.
+    fn passed(&self) -> u32 {
+        let left = HERE.with(|here| here.left.get());
+        if left == 0 { 0 } else { self.stretch.load(Ordering::Relaxed) - left }
+    }
+
+    /// Moves clock and steps past what a fiber did with its stretch.
+    fn advance(&self, points: u32) {
+        let steps = self.steps.load(Ordering::Relaxed) + u64::from(points);
+        self.steps.store(steps, Ordering::Relaxed);
+        self.set_clock(self.now() + STEP * points);
+    }
+
+    fn set_clock(&self, now: Duration) {
+        let now_ns = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+        self.clock_ns.store(now_ns, Ordering::Relaxed);
+    }
+
+    fn record(&self, id: u32, left: Leave) {
+        let mut digest = self.digest.load(Ordering::Relaxed);
+        let steps = self.steps.load(Ordering::Relaxed);
+        for word in [steps, u64::from(id) << 8 | left as u64] {
+            // The multiplier of FNV-1a; the rotation carries the high bits down.
+            digest = (digest.rotate_left(23) ^ word).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+        self.digest.store(digest, Ordering::Relaxed);
+    }
+
+    /// See [`Executor::run`].
+    pub(super) fn run(&self, executor: &Executor) -> Outcome {
+        let chooser = self.chooser.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let worker = executor.workers[0];
+        let local = Local::new();
+        HERE.with(|here| {
+            here.simulated.set(true);
+            here.worker.set(worker);
+            here.local.set(&raw const local);
+        });
+        let mut run = Run {
+            simulation: self,
+            executor,
+            worker,
+            local: &local,
+            chooser: chooser.expect("a simulated executor runs once"),
+            runnable: Vec::new(),
+            numbers: Vec::new(),
+            spinning: Vec::new(),
+        };
+        let outcome = run.decide_until_end();
+        run.end();
+        HERE.with(|here| {
+            here.simulated.set(false);
+            here.local.set(std::ptr::null());
+            here.worker.set(std::ptr::null());
+        });
+        outcome
+    }
+}
+
+/// The last point of a stretch: somebody else may go on. While a panic unwinds nobody does, for the
+/// thread counts its panics, not the fibers'.
+#[cold]
+pub(super) fn decide() {
+    match running() {
+        Some(task) if !thread::panicking() => {
+            HERE.with(|here| here.left.set(0));
+            task.suspend(Leave::Point);
+        }
+        _ => {}
+    }
+}
+
+/// Waits until `word` is 0 without being runnable.
+///
+/// # Panics
+///
+/// Outside of any fiber.
+pub(super) fn spin(word: &AtomicU32) {
+    let task = running().expect("outside of any fiber nobody could let go of a lock that is held");
+    // SAFETY: the fiber runs, so that nobody else touches its word.
+    unsafe { *task.spin_word() = word };
+    task.suspend(Leave::Spin);
+}
+
+/// A run under way.
+struct Run<'a> {
+    simulation: &'a Simulation,
+    executor: &'a Executor,
+    worker: &'static Worker,
+    local: &'a Local,
+    chooser: Box<dyn Chooser>,
+    /// Those that can go on, and their numbers, in an order that follows from the choices alone.
+    runnable: Vec<*const Task>,
+    numbers: Vec<u32>,
+    /// Those that wait at a lock.
+    spinning: Vec<*const Task>,
+}
+
+impl Run<'_> {
+    fn decide_until_end(&mut self) -> Outcome {
+        let stop_at = self.executor.options.stop_at.unwrap_or(u64::MAX);
+        let mut left = Leave::End;
+        // Where the fiber is that left last, if it can go on.
+        let mut last = None;
+        let mut asked_at = None;
+        loop {
+            let steps = self.simulation.steps.load(Ordering::Relaxed);
+            if self.executor.stopping.load(Ordering::Relaxed) || steps >= stop_at {
+                return Outcome::Stopped;
+            }
+            self.collect();
+            let Some(chosen) = self.choose(left, last) else {
+                if self.executor.live() == 0 {
+                    return Outcome::Finished;
+                }
+                if !self.wait() {
+                    // A hook that wakes nobody is asked once.
+                    if asked_at == Some(steps) || !self.executor.options.hooks.on_stall() {
+                        return Outcome::Stalled;
+                    }
+                    asked_at = Some(steps);
+                }
+                last = None;
+                continue;
+            };
+            self.simulation.record(self.numbers[chosen], left);
+            left = self.run_one(chosen);
+            last = matches!(left, Leave::Point | Leave::Yield).then_some(chosen);
+        }
+    }
+
+    /// Brings together who can go on.
+    fn collect(&mut self) {
+        if !self.executor.timers.is_empty() {
+            self.executor.timers.run_due(self.simulation.now());
+        }
+        if self.worker.inbox.has_mail() {
+            self.worker.inbox.drain(|task| self.local.woken.push(task));
+        }
+        while let Some(task) = self.local.woken.pop() {
+            self.add(task);
+        }
+        let mut index = 0;
+        while let Some(&task) = self.spinning.get(index) {
+            // SAFETY: a live task that does not run; its word lives as long as the frame in which it
+            // spins.
+            let free = unsafe { (**(*task).spin_word()).load(Ordering::Relaxed) == 0 };
+            if free {
+                self.spinning.remove(index);
+                self.add(task);
+            } else {
+                index += 1;
+            }
+        }
+    }
+
+    fn add(&mut self, task: *const Task) {
+        self.runnable.push(task);
+        // SAFETY: what was queued is alive.
+        self.numbers.push(unsafe { (*task).id });
+    }
+
+    fn remove(&mut self, index: usize) -> *const Task {
+        self.numbers.swap_remove(index);
+        self.runnable.swap_remove(index)
+    }
+
+    /// Who goes on, if anybody can. One that yielded does only if nobody else can.
+    fn choose(&mut self, left: Leave, last: Option<usize>) -> Option<usize> {
+        let count = self.runnable.len();
+        match (last, left) {
+            _ if count < 2 => count.checked_sub(1),
+            (Some(last), Leave::Yield) => {
+                self.runnable.swap(last, count - 1);
+                self.numbers.swap(last, count - 1);
+                Some(self.chooser.choose(&self.numbers[..count - 1], None))
+            }
+            _ => Some(self.chooser.choose(&self.numbers, last)),
+        }
+    }
+
+    /// Runs a fiber for a stretch.
+    fn run_one(&mut self, index: usize) -> Leave {
+        let task = self.runnable[index];
+        // SAFETY: a runnable task is alive until it has been buried, below.
+        let this = unsafe { &*task };
+        let stretch = self.chooser.stretch().max(1);
+        self.simulation.stretch.store(stretch, Ordering::Relaxed);
+        HERE.with(|here| {
+            here.context.set(this.context);
+            here.task.set(task);
+            here.left.set(stretch);
+        });
+        let leave = this.resume();
+        let unused = HERE.with(|here| {
+            here.task.set(std::ptr::null());
+            here.context.set(0);
+            here.left.replace(0)
+        });
+        self.simulation.advance(stretch - unused);
+        match leave {
+            Leave::Point | Leave::Yield => {}
+            Leave::Park => {
+                if this.sleep() {
+                    self.remove(index);
+                }
+            }
+            Leave::Spin => {
+                let task = self.remove(index);
+                self.spinning.push(task);
+            }
+            Leave::Abandon | Leave::End | Leave::Overflow => {
+                self.remove(index);
+                // SAFETY: it has left for good, is nowhere queued, and is not touched again.
+                unsafe { self.executor.bury(task, leave, self.worker, self.local) };
+            }
+        }
+        leave
+    }
+
+    /// Nobody can go on: lets time pass, or waits for what is outside. False if nothing will come.
+    fn wait(&self) -> bool {
+        if let Some(next) = self.executor.timers.next() {
+            self.simulation.set_clock(next.max(self.simulation.now()));
+            return true;
+        }
+        if self.executor.external.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        let rest = self.executor.rest();
+        self.worker.announce_sleep();
+        let asleep = rest.outcome.is_none() && self.worker.inbox.fall_asleep();
+        drop(rest);
+        if asleep {
+            self.worker.sleep(Some(LOOK));
+        } else {
+            self.worker.cancel_sleep();
+        }
+        self.worker.inbox.wake_up();
+        true
+    }
+
+    /// Drops the fibers that have not begun, and gives the stacks back.
+    fn end(&mut self) {
+        self.collect();
+        while let Some(task) = self.runnable.pop() {
+            // SAFETY: a runnable task is alive and nobody else has it; one that has never begun is
+            // buried once, here.
+            unsafe {
+                if (*task).is_fresh() {
+                    self.executor.bury(task, Leave::End, self.worker, self.local);
+                }
+            }
+        }
+        self.executor.pool.give(self.local.stacks.borrow_mut().drain(..));
+    }
+}

@@ -1,0 +1,278 @@
+//! Stacks for fibers: [`StackPool`] lends a [`Stack`] and takes it back.
+//!
+//! Many stacks lie in one mapping, a slab, without huge pages and with a guard below each. Linux 6.13
+//! and later install guards without splitting the mapping; before, each guard is a mapping of its own
+//! and their number is bounded. The stack used last is lent first. Free stacks above a bound give
+//! their memory back; slabs of which every stack is back are unmapped with the pool, and those that
+//! an abandoned stack lies in stay for ever.
+//!
+//! Who runs on a stack is told in `task.rs`; what happens when a guard is hit, in `overflow.rs`.
+#![allow(unsafe_code, reason = "maps memory and vouches for its use as a stack")]
+
+use std::ffi::c_void;
+use std::num::NonZeroUsize;
+use std::ptr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use corosensei::stack::StackPointer;
+use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
+
+/// Bytes below a stack that fault: above the largest frame that C code jumps over without a probe.
+const GUARD: usize = 16 << 10;
+/// Stacks in the first slab and in the largest one; each slab has twice those of the one before.
+const FIRST_SLAB: usize = 16;
+const LAST_SLAB: usize = 1024;
+/// Free stacks that keep their memory.
+const WARM: usize = 512;
+/// Stacks whose guards are mappings of their own: two mappings each, of the 65,530 that a process has.
+const MAPPED_GUARDS: usize = 30_000;
+
+/// One stack, owned. Dropped outside of [`StackPool::give`] it is leaked on purpose.
+#[derive(Debug)]
+pub(super) struct Stack {
+    /// The lowest address of the guard.
+    limit: NonZeroUsize,
+    /// One past the highest address.
+    base: NonZeroUsize,
+    slab: u32,
+}
+
+// SAFETY: `limit` is the start of a guard of `GUARD` bytes that faults, above it lie at least
+// `corosensei::stack::MIN_STACK_SIZE` bytes up to `base`, which is aligned to a page; the mapping
+// outlives every stack that is not in the pool.
+unsafe impl corosensei::stack::Stack for Stack {
+    fn base(&self) -> StackPointer {
+        self.base
+    }
+
+    fn limit(&self) -> StackPointer {
+        self.limit
+    }
+}
+
+impl Stack {
+    /// The addresses that fault below it: start and end.
+    pub(super) fn guard(&self) -> (usize, usize) {
+        (self.limit.get(), self.limit.get() + GUARD)
+    }
+}
+
+/// Why there is no stack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum StackError {
+    /// The pool has lent as many as it was allowed.
+    #[error("all {limit} stacks are in use: raise the limit, or start fewer at a time")]
+    Limit {
+        /// How many there may be.
+        limit: usize,
+    },
+    /// Guards are mappings here, and Linux bounds those.
+    #[error(
+        "{limit} stacks are in use, and before Linux 6.13 each takes two of a process's 65,530 \
+         mappings (vm.max_map_count): start fewer at a time, or use a later kernel"
+    )]
+    Guards {
+        /// How many there may be.
+        limit: usize,
+    },
+    /// The kernel refused.
+    #[error("the kernel refused memory for a slab of stacks: {0}")]
+    Memory(rustix::io::Errno),
+}
+
+/// How many stacks there are, and where.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct StackCounts {
+    /// Lent to fibers that have not ended.
+    pub(crate) live: usize,
+    /// Free.
+    pub(crate) pooled: usize,
+    /// Given up with what is on them: never used again.
+    pub(crate) abandoned: usize,
+}
+
+/// Lends stacks of one size.
+#[derive(Debug)]
+pub(super) struct StackPool {
+    /// Usable bytes of each.
+    size: usize,
+    limit: usize,
+    abandoned: AtomicUsize,
+    free: Mutex<Free>,
+}
+
+#[derive(Debug, Default)]
+struct Free {
+    slabs: Vec<Slab>,
+    /// Used before and still resident, the last used at the end.
+    warm: Vec<Stack>,
+    /// Never used, or given back to the system.
+    cold: Vec<Stack>,
+    /// Stacks of all slabs.
+    total: usize,
+    /// Whether a guard costs no mapping; not known before the first.
+    light_guards: Option<bool>,
+}
+
+#[derive(Debug)]
+struct Slab {
+    start: usize,
+    length: usize,
+    stacks: usize,
+}
+
+impl StackPool {
+    /// A pool without stacks, of `size` usable bytes each (rounded up to whole pages), never more than
+    /// `limit`.
+    pub(super) fn new(size: usize, limit: usize) -> Self {
+        let page = rustix::param::page_size();
+        let size = size.max(4 * page).next_multiple_of(page);
+        let (abandoned, free) = (AtomicUsize::new(0), Mutex::default());
+        Self { size, limit, abandoned, free }
+    }
+
+    /// Lends up to `count` stacks, at least one, into `into`.
+    ///
+    /// # Errors
+    ///
+    /// No stack is free and none can be made.
+    pub(super) fn lend(&self, into: &mut Vec<Stack>, count: usize) -> Result<(), StackError> {
+        let mut free = self.lock();
+        if free.warm.is_empty() && free.cold.is_empty() {
+            free.grow(self.size, self.limit)?;
+        }
+        for _ in 0..count {
+            let Some(stack) = free.warm.pop().or_else(|| free.cold.pop()) else { break };
+            into.push(stack);
+        }
+        Ok(())
+    }
+
+    /// Takes stacks back on which nothing runs.
+    pub(super) fn give(&self, stacks: impl Iterator<Item = Stack>) {
+        let mut free = self.lock();
+        for stack in stacks {
+            if free.warm.len() < WARM {
+                free.warm.push(stack);
+                continue;
+            }
+            let start = stack.limit.get() + GUARD;
+            let length = stack.base.get() - start;
+            // SAFETY: the bytes above the guard belong to `stack`, which is owned here and on which
+            // nothing lives any more. That the kernel may refuse costs memory only.
+            let _ = unsafe {
+                let start = ptr::with_exposed_provenance_mut(start);
+                rustix::mm::madvise(start, length, Advice::LinuxDontNeed)
+            };
+            free.cold.push(stack);
+        }
+    }
+
+    /// Counts one that is never used again.
+    pub(super) fn abandon(&self, stacks: usize) {
+        self.abandoned.fetch_add(stacks, Ordering::Relaxed);
+    }
+
+    /// Counts; stacks that wait in a worker's own store are among the live ones of `total`.
+    pub(super) fn counts(&self, live: usize) -> StackCounts {
+        let total = self.lock().total;
+        let abandoned = self.abandoned.load(Ordering::Relaxed);
+        StackCounts { live, abandoned, pooled: total.saturating_sub(live + abandoned) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Free> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Free {
+    /// Maps one more slab, all of whose stacks are free.
+    fn grow(&mut self, size: usize, limit: usize) -> Result<(), StackError> {
+        let cap = match self.light_guards {
+            Some(false) => limit.min(MAPPED_GUARDS),
+            _ => limit,
+        };
+        let wanted = (FIRST_SLAB << self.slabs.len().min(8)).min(LAST_SLAB);
+        let stacks = wanted.min(cap.saturating_sub(self.total));
+        if stacks == 0 && cap < limit {
+            return Err(StackError::Guards { limit: cap });
+        }
+        if stacks == 0 {
+            return Err(StackError::Limit { limit });
+        }
+        let stride = size + GUARD;
+        let length = stacks * stride;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let start = unsafe {
+            let protection = ProtFlags::READ | ProtFlags::WRITE;
+            rustix::mm::mmap_anonymous(ptr::null_mut(), length, protection, flags)
+        };
+        let start = start.map_err(StackError::Memory)?.expose_provenance();
+        let slab = Slab { start, length, stacks };
+        // SAFETY: the slab's own bytes, which nothing uses yet. Without the advice it works as well.
+        let _ = unsafe {
+            let start = ptr::with_exposed_provenance_mut(start);
+            rustix::mm::madvise(start, length, Advice::LinuxNoHugepage)
+        };
+        let number = u32::try_from(self.slabs.len()).expect("fewer slabs than stacks");
+        for index in 0..stacks {
+            if let Err(error) = self.guard(start + index * stride) {
+                slab.unmap();
+                return Err(StackError::Memory(error));
+            }
+        }
+        // The lowest is lent first.
+        self.cold.extend((0..stacks).rev().map(|index| {
+            let limit = start + index * stride;
+            let at = |address| NonZeroUsize::new(address).expect("no mapping lies at 0");
+            Stack { limit: at(limit), base: at(limit + stride), slab: number }
+        }));
+        self.total += stacks;
+        self.slabs.push(slab);
+        Ok(())
+    }
+
+    /// Makes the `GUARD` bytes from `start`, in a slab under construction, fault.
+    fn guard(&mut self, start: usize) -> rustix::io::Result<()> {
+        let start: *mut c_void = ptr::with_exposed_provenance_mut(start);
+        if self.light_guards != Some(false) {
+            /// `MADV_GUARD_INSTALL` of Linux 6.13.
+            const INSTALL: libc::c_int = 102;
+            // SAFETY: bytes of a slab that nothing uses yet.
+            let light = unsafe { libc::madvise(start, GUARD, INSTALL) } == 0;
+            if light || self.light_guards.is_some() {
+                self.light_guards = Some(true);
+                return if light { Ok(()) } else { Err(rustix::io::Errno::NOMEM) };
+            }
+            self.light_guards = Some(false);
+        }
+        // SAFETY: as above.
+        unsafe { rustix::mm::mprotect(start, GUARD, MprotectFlags::empty()) }
+    }
+}
+
+impl Slab {
+    fn unmap(&self) {
+        // SAFETY: the mapping that `grow` made, none of whose stacks anybody owns. A refusal leaks it.
+        let _ = unsafe {
+            rustix::mm::munmap(ptr::with_exposed_provenance_mut(self.start), self.length)
+        };
+    }
+}
+
+impl Drop for StackPool {
+    fn drop(&mut self) {
+        let free = self.free.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let mut back = vec![0; free.slabs.len()];
+        for stack in free.warm.iter().chain(&free.cold) {
+            back[stack.slab as usize] += 1;
+        }
+        for (slab, back) in free.slabs.iter().zip(back) {
+            if slab.stacks == back {
+                slab.unmap();
+            }
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! The rules of both executors.
+
+mod parallel;
+mod simulated;
+
+use std::sync::Arc;
+
+use super::{Executor, Fiber, Start};
+
+/// Starts a fiber anywhere.
+fn start(executor: &Arc<Executor>, body: impl FnOnce() + Send + 'static) -> Fiber {
+    let start = Start { processor: None, context: 0, body: Box::new(body) };
+    executor.start(start).expect("there is a stack")
+}
+
+/// Starts a fiber on a processor, with a context.
+fn start_on(
+    executor: &Arc<Executor>,
+    processor: usize,
+    context: usize,
+    body: impl FnOnce() + Send + 'static,
+) -> Fiber {
+    let start = Start { processor: Some(processor), context, body: Box::new(body) };
+    executor.start(start).expect("there is a stack")
+}

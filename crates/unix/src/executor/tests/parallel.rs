@@ -1,0 +1,355 @@
+//! The rules of the parallel executor.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use super::super::{
+    Executor, Fiber, Hooks, Options, Outcome, StackError, Start, abandon, context, current,
+    current_id, park, preempt, processor, yield_now,
+};
+use super::{start, start_on};
+
+/// Two fibers that hand a turn to each other, `rounds` times each.
+fn ping_pong(executor: &Arc<Executor>, places: [usize; 2], rounds: usize) -> Arc<AtomicUsize> {
+    let turn = Arc::new(AtomicUsize::new(0));
+    let fibers: Arc<[OnceLock<Fiber>; 2]> = Arc::default();
+    for me in 0..2 {
+        let (turn, others) = (Arc::clone(&turn), Arc::clone(&fibers));
+        let fiber = start_on(executor, places[me], 0, move || {
+            for round in 0..rounds {
+                while turn.load(Ordering::Relaxed) != 2 * round + me {
+                    park();
+                }
+                turn.store(2 * round + me + 1, Ordering::Relaxed);
+                while others[1 - me].get().is_none() {
+                    yield_now();
+                }
+                others[1 - me].get().expect("was set").unpark();
+            }
+        });
+        fibers[me].set(fiber).expect("set once");
+    }
+    turn
+}
+
+#[test]
+fn no_unpark_is_lost_between_processors() {
+    for _ in 0..20 {
+        let executor = Executor::parallel(2, Options::default());
+        let turns: Vec<_> = [[0, 1], [1, 0], [0, 0], [1, 1], [0, 1]]
+            .into_iter()
+            .map(|places| ping_pong(&executor, places, 500))
+            .collect();
+        assert_eq!(executor.run(), Outcome::Finished);
+        assert!(turns.iter().all(|turn| turn.load(Ordering::Relaxed) == 1000));
+        assert_eq!(executor.stacks().live, 0);
+    }
+}
+
+#[test]
+fn an_unpark_that_comes_first_is_kept() {
+    let executor = Executor::parallel(1, Options::default());
+    start(&executor, || {
+        current().unpark();
+        current().unpark();
+        park();
+    });
+    assert_eq!(executor.run(), Outcome::Finished);
+}
+
+#[test]
+fn two_unparks_are_one() {
+    let executor = Executor::parallel(1, Options::default());
+    start(&executor, || {
+        current().unpark();
+        current().unpark();
+        park();
+        park();
+    });
+    assert_eq!(executor.run(), Outcome::Stalled);
+}
+
+#[test]
+fn an_idle_processor_takes_fibers_that_have_not_begun() {
+    let executor = Executor::parallel(2, Options::default());
+    let inner = Arc::clone(&executor);
+    let met = Arc::new(AtomicUsize::new(0));
+    start_on(&executor, 0, 0, move || {
+        // The starter keeps its processor until both have been run, so the other one must do it.
+        for _ in 0..2 {
+            let met = Arc::clone(&met);
+            start(&inner, move || {
+                assert_eq!(processor(), 1);
+                met.fetch_add(1, Ordering::Relaxed);
+            });
+        }
+        while met.load(Ordering::Relaxed) < 2 {
+            std::thread::yield_now();
+        }
+    });
+    assert_eq!(executor.run(), Outcome::Finished);
+}
+
+#[test]
+fn a_fiber_that_has_begun_stays_on_its_processor() {
+    let executor = Executor::parallel(2, Options::default());
+    for _ in 0..200 {
+        start(&executor, || {
+            let (home, thread) = (processor(), std::thread::current().id());
+            for _ in 0..50 {
+                yield_now();
+                assert_eq!((processor(), std::thread::current().id()), (home, thread));
+            }
+        });
+    }
+    assert_eq!(executor.run(), Outcome::Finished);
+}
+
+#[test]
+fn a_pinned_fiber_runs_where_it_must() {
+    let executor = Executor::parallel(3, Options::default());
+    for place in 0..30 {
+        start_on(&executor, place % 3, 0, move || assert_eq!(processor(), place % 3));
+    }
+    assert_eq!(executor.run(), Outcome::Finished);
+}
+
+#[test]
+fn a_fiber_knows_itself() {
+    let executor = Executor::parallel(1, Options::default());
+    assert_eq!((current_id(), context()), (0, 0));
+    let fiber = start_on(&executor, 0, 77, || {
+        assert_eq!((current_id(), context(), current().id()), (1, 77, 1));
+        yield_now();
+        assert_eq!((current_id(), context()), (1, 77));
+    });
+    start_on(&executor, 0, 78, || assert_eq!((current_id(), context()), (2, 78)));
+    assert_eq!(executor.run(), Outcome::Finished);
+    assert_eq!((fiber.id(), current_id(), context()), (1, 0, 0));
+}
+
+#[test]
+fn timers_come_in_order_and_can_be_cancelled() {
+    let executor = Executor::parallel(1, Options::default());
+    let seen: Arc<Mutex<Vec<u32>>> = Arc::default();
+    let at = |ms, name| {
+        let seen = Arc::clone(&seen);
+        let action = move || seen.lock().expect("no panic").push(name);
+        executor.at(Duration::from_millis(ms), Box::new(action))
+    };
+    let _third = at(12, 3);
+    let _first = at(4, 1);
+    let never = at(8, 9);
+    let _second = at(8, 2);
+    let fiber = start(&executor, park);
+    let _wake = executor.at(Duration::from_millis(16), Box::new(move || fiber.unpark()));
+    assert!(never.cancel());
+    assert_eq!(executor.run(), Outcome::Finished);
+    assert_eq!(*seen.lock().expect("no panic"), [1, 2, 3]);
+    assert!(executor.now() >= Duration::from_millis(16));
+}
+
+#[test]
+fn a_timer_may_start_a_fiber() {
+    let executor = Executor::parallel(2, Options::default());
+    let waiter = start(&executor, park);
+    let inner = Arc::clone(&executor);
+    let begin = move || drop(start(&inner, move || waiter.unpark()));
+    let _timer = executor.at(Duration::from_millis(2), Box::new(begin));
+    assert_eq!(executor.run(), Outcome::Finished);
+}
+
+#[test]
+fn everybody_waiting_for_ever_is_a_stall() {
+    for processors in 1..=3 {
+        let executor = Executor::parallel(processors, Options::default());
+        for _ in 0..10 {
+            start(&executor, || {
+                loop {
+                    park();
+                }
+            });
+        }
+        assert_eq!(executor.run(), Outcome::Stalled);
+        let counts = executor.stacks();
+        assert_eq!((counts.live, counts.abandoned), (0, 10));
+    }
+}
+
+#[test]
+fn cancelling_the_last_timer_makes_a_stall() {
+    let executor = Executor::parallel(1, Options::default());
+    start(&executor, park);
+    let timer = executor.at(Duration::from_secs(3600), Box::new(|| {}));
+    std::thread::scope(|scope| {
+        let run = scope.spawn(|| executor.run());
+        assert!(timer.cancel());
+        assert_eq!(run.join().expect("no panic"), Outcome::Stalled);
+    });
+}
+
+#[test]
+fn while_something_outside_is_attached_nothing_stalls() {
+    let executor = Executor::parallel(2, Options::default());
+    let waiter = start(&executor, park);
+    let outside = executor.external();
+    std::thread::scope(|scope| {
+        let run = scope.spawn(|| executor.run());
+        std::thread::sleep(Duration::from_millis(20));
+        waiter.unpark();
+        assert_eq!(run.join().expect("no panic"), Outcome::Finished);
+    });
+    drop(outside);
+}
+
+#[test]
+fn detaching_what_was_outside_makes_a_stall() {
+    let executor = Executor::parallel(2, Options::default());
+    start(&executor, park);
+    let outside = executor.external();
+    std::thread::scope(|scope| {
+        let run = scope.spawn(|| executor.run());
+        std::thread::sleep(Duration::from_millis(5));
+        drop(outside);
+        assert_eq!(run.join().expect("no panic"), Outcome::Stalled);
+    });
+}
+
+#[test]
+fn a_stopped_run_leaves_and_drops_what_has_not_begun() {
+    let executor = Executor::parallel(1, Options::default());
+    let inner = Arc::clone(&executor);
+    let token = Arc::new(());
+    start(&executor, move || {
+        inner.stop();
+        park();
+    });
+    for _ in 0..10 {
+        let token = Arc::clone(&token);
+        start(&executor, move || drop(token));
+    }
+    assert_eq!(executor.run(), Outcome::Stopped);
+    assert_eq!(Arc::strong_count(&token), 1);
+    assert_eq!(executor.stacks().abandoned, 1);
+}
+
+#[test]
+fn an_abandoned_fiber_is_counted_and_never_resumed() {
+    let executor = Executor::parallel(2, Options::default());
+    for _ in 0..5 {
+        start(&executor, || abandon());
+    }
+    start(&executor, yield_now);
+    assert_eq!(executor.run(), Outcome::Finished);
+    let counts = executor.stacks();
+    assert_eq!((counts.live, counts.abandoned), (0, 5));
+}
+
+#[test]
+fn a_woken_fiber_runs_at_the_return_to_user_mode() {
+    let executor = Executor::parallel(1, Options::default());
+    let woken = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&woken);
+    let sleeper = start(&executor, move || {
+        park();
+        woken.store(true, Ordering::Relaxed);
+    });
+    start(&executor, move || {
+        preempt();
+        sleeper.unpark();
+        assert!(!seen.load(Ordering::Relaxed));
+        preempt();
+        assert!(seen.load(Ordering::Relaxed));
+    });
+    assert_eq!(executor.run(), Outcome::Finished);
+}
+
+#[test]
+fn two_that_wake_each_other_do_not_starve_a_third() {
+    let executor = Executor::parallel(1, Options::default());
+    let done = Arc::new(AtomicBool::new(false));
+    let fibers: Arc<[OnceLock<Fiber>; 2]> = Arc::default();
+    for me in 0..2 {
+        let (done, others) = (Arc::clone(&done), Arc::clone(&fibers));
+        let fiber = start_on(&executor, 0, 0, move || {
+            while !done.load(Ordering::Relaxed) {
+                others[1 - me].get().expect("set before the run").unpark();
+                park();
+            }
+            others[1 - me].get().expect("set before the run").unpark();
+        });
+        fibers[me].set(fiber).expect("set once");
+    }
+    start(&executor, move || {
+        for _ in 0..10 {
+            yield_now();
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(executor.run(), Outcome::Finished);
+}
+
+#[derive(Default)]
+struct Named(Mutex<Vec<usize>>, AtomicBool);
+
+impl Hooks for Named {
+    fn on_busy(&self, context: usize) {
+        self.0.lock().expect("no panic").push(context);
+        self.1.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn the_watchdog_names_a_fiber_that_only_computes() {
+    let hooks = Arc::new(Named::default());
+    let busy_limit = Duration::from_millis(20);
+    let options = Options { busy_limit, hooks: hooks.clone(), ..Options::default() };
+    let executor = Executor::parallel(1, options);
+    let seen = Arc::clone(&hooks);
+    start_on(&executor, 0, 41, move || {
+        while !seen.1.load(Ordering::Relaxed) {
+            std::hint::spin_loop();
+        }
+    });
+    assert_eq!(executor.run(), Outcome::Finished);
+    assert_eq!(*hooks.0.lock().expect("no panic"), [41]);
+}
+
+struct Rescue(OnceLock<Fiber>);
+
+impl Hooks for Rescue {
+    fn on_stall(&self) -> bool {
+        self.0.get().expect("set before the run").unpark();
+        true
+    }
+}
+
+#[test]
+fn a_stall_is_told_and_may_be_mended_once() {
+    let hooks = Arc::new(Rescue(OnceLock::new()));
+    let options = Options { hooks: hooks.clone(), ..Options::default() };
+    let executor = Executor::parallel(2, options);
+    let fiber = start(&executor, park);
+    hooks.0.set(fiber).expect("set once");
+    assert_eq!(executor.run(), Outcome::Finished);
+}
+
+#[test]
+fn a_stack_that_cannot_be_had_is_an_error() {
+    let executor = Executor::parallel(1, Options { stacks: 3, ..Options::default() });
+    let fill = || Start { processor: None, context: 0, body: Box::new(|| {}) };
+    let fibers: Vec<_> = (0..4).map(|_| executor.start(fill())).collect();
+    assert!(fibers[..3].iter().all(Result::is_ok));
+    assert_eq!(fibers[3].as_ref().err(), Some(&StackError::Limit { limit: 3 }));
+    assert_eq!(executor.run(), Outcome::Finished);
+}
+
+#[test]
+fn an_unpark_after_the_end_does_nothing() {
+    let executor = Executor::parallel(1, Options::default());
+    let fiber = start(&executor, || {});
+    assert_eq!(executor.run(), Outcome::Finished);
+    drop(executor);
+    fiber.unpark();
+}

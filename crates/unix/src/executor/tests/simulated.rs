@@ -1,0 +1,187 @@
+//! The rules of the simulated executor.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use super::super::{Executor, Options, Outcome, Seeded, current, park, point, spin, yield_now};
+use super::start;
+
+/// Eight fibers that write their number at each of some points; the order in which they did.
+fn order(seed: u64) -> (Vec<u32>, u64, u64) {
+    let executor = Executor::simulated(seed, Options::default());
+    let order: Arc<Mutex<Vec<u32>>> = Arc::default();
+    for number in 0..8 {
+        let order = Arc::clone(&order);
+        start(&executor, move || {
+            for _ in 0..20 {
+                order.lock().expect("no panic").push(number);
+                point();
+            }
+        });
+    }
+    assert_eq!(executor.run(), Outcome::Finished);
+    let order = order.lock().expect("no panic").clone();
+    (order, executor.steps(), executor.digest())
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    for seed in 0..20 {
+        assert_eq!(order(seed), order(seed));
+    }
+}
+
+#[test]
+fn another_seed_gives_another_run() {
+    let runs: Vec<_> = (0..20).map(order).collect();
+    for (index, run) in runs.iter().enumerate() {
+        assert_eq!(run.1, 160);
+        for other in &runs[..index] {
+            assert_ne!(run.0, other.0);
+            assert_ne!(run.2, other.2);
+        }
+    }
+}
+
+#[test]
+fn the_digest_of_a_seed_is_the_same_everywhere() {
+    assert_eq!(order(1).2, 8_014_246_262_885_577_200);
+}
+
+#[test]
+fn a_lock_is_waited_for_without_being_runnable() {
+    let executor = Executor::simulated(7, Options::default());
+    let word = Arc::new(AtomicU32::new(0));
+    let inside = Arc::new(AtomicU32::new(0));
+    for _ in 0..4 {
+        let (word, inside) = (Arc::clone(&word), Arc::clone(&inside));
+        start(&executor, move || {
+            for _ in 0..50 {
+                while word.swap(1, Ordering::Relaxed) != 0 {
+                    spin(&word);
+                }
+                assert_eq!(inside.fetch_add(1, Ordering::Relaxed), 0);
+                point();
+                inside.fetch_sub(1, Ordering::Relaxed);
+                word.store(0, Ordering::Relaxed);
+                point();
+            }
+        });
+    }
+    assert_eq!(executor.run(), Outcome::Finished);
+}
+
+#[test]
+fn two_that_spin_at_each_others_locks_are_a_stall() {
+    for seed in 0..20 {
+        let executor = Executor::simulated(seed, Options::default());
+        let words: Arc<[AtomicU32; 2]> = Arc::default();
+        for me in 0..2 {
+            let words = Arc::clone(&words);
+            start(&executor, move || {
+                words[me].store(1, Ordering::Relaxed);
+                while words[1 - me].load(Ordering::Relaxed) == 0 {
+                    yield_now();
+                }
+                while words[1 - me].load(Ordering::Relaxed) != 0 {
+                    spin(&words[1 - me]);
+                }
+            });
+        }
+        assert_eq!(executor.run(), Outcome::Stalled);
+    }
+}
+
+#[test]
+fn the_clock_jumps_to_the_next_timer() {
+    let executor = Executor::simulated(0, Options::default());
+    let day = Duration::from_secs(86_400);
+    let seen: Arc<Mutex<Vec<u32>>> = Arc::default();
+    for (days, name) in [(3, 3), (1, 1), (2, 2)] {
+        let seen = Arc::clone(&seen);
+        let action = move || seen.lock().expect("no panic").push(name);
+        let _timer = executor.at(day * days, Box::new(action));
+    }
+    let never = executor.at(day * 2, Box::new(|| panic!("was cancelled")));
+    assert!(never.cancel());
+    let inner = Arc::clone(&executor);
+    start(&executor, move || {
+        let me = current();
+        let _timer = inner.at(day * 3, Box::new(move || me.unpark()));
+        park();
+        assert!(inner.now() >= day * 3 && inner.now() < day * 3 + Duration::from_secs(1));
+    });
+    assert_eq!(executor.run(), Outcome::Finished);
+    assert_eq!(*seen.lock().expect("no panic"), [1, 2, 3]);
+}
+
+#[test]
+fn each_point_takes_time() {
+    let executor = Executor::simulated(0, Options::default());
+    let inner = Arc::clone(&executor);
+    start(&executor, move || {
+        for step in 0..1000 {
+            assert_eq!(inner.steps(), step);
+            assert_eq!(inner.now(), Duration::from_nanos(100 * step));
+            point();
+        }
+    });
+    assert_eq!(executor.run(), Outcome::Finished);
+    assert_eq!(executor.steps(), 1000);
+}
+
+#[test]
+fn everybody_waiting_for_ever_is_a_stall() {
+    let executor = Executor::simulated(0, Options::default());
+    for _ in 0..3 {
+        start(&executor, park);
+    }
+    assert_eq!(executor.run(), Outcome::Stalled);
+    assert_eq!(executor.stacks().abandoned, 3);
+}
+
+#[test]
+fn something_outside_may_wake_a_fiber() {
+    let executor = Executor::simulated(0, Options::default());
+    let waiter = start(&executor, park);
+    let outside = executor.external();
+    std::thread::scope(|scope| {
+        let run = scope.spawn(|| executor.run());
+        std::thread::sleep(Duration::from_millis(5));
+        waiter.unpark();
+        assert_eq!(run.join().expect("no panic"), Outcome::Finished);
+    });
+    drop(outside);
+}
+
+#[test]
+fn the_run_ends_at_the_step_asked_for() {
+    let executor = Executor::simulated(0, Options { stop_at: Some(500), ..Options::default() });
+    start(&executor, || {
+        loop {
+            point();
+        }
+    });
+    assert_eq!(executor.run(), Outcome::Stopped);
+    assert!((500..600).contains(&executor.steps()));
+}
+
+#[test]
+fn without_preemptions_a_fiber_runs_until_it_waits() {
+    let chooser = Seeded::new(3).odds(1).preemptions(0);
+    let executor = Executor::chosen(Box::new(chooser), Options::default());
+    let order: Arc<Mutex<Vec<u32>>> = Arc::default();
+    for number in 0..4 {
+        let order = Arc::clone(&order);
+        start(&executor, move || {
+            for _ in 0..10 {
+                order.lock().expect("no panic").push(number);
+                point();
+            }
+        });
+    }
+    assert_eq!(executor.run(), Outcome::Finished);
+    let order = order.lock().expect("no panic");
+    assert!(order.chunks(10).all(|chunk| chunk.iter().all(|number| *number == chunk[0])));
+}

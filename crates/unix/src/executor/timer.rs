@@ -1,0 +1,96 @@
+//! Actions at a time: [`Timers`], the queue of them, and [`Timer`], the right to take one back.
+//!
+//! The parallel executor's clock is the monotonic one, the simulated one's its own; the queue does not
+//! know which.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// What happens at a time: short, outside of any fiber.
+pub(crate) type Action = Box<dyn FnOnce() + Send>;
+
+/// When, and which of those at that time: the one set first comes first.
+type Key = (Duration, u64);
+
+/// The actions to come.
+#[derive(Debug, Default)]
+pub(super) struct Timers(Mutex<Queue>);
+
+#[derive(Default)]
+struct Queue {
+    actions: BTreeMap<Key, Action>,
+    /// Number of the next to be set.
+    next: u64,
+    /// Taken out and not yet done.
+    under_way: usize,
+}
+
+impl std::fmt::Debug for Queue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Queue").field("actions", &self.actions.len()).finish_non_exhaustive()
+    }
+}
+
+impl Timers {
+    /// Adds an action. Also whether it is now the first.
+    pub(super) fn set(&self, when: Duration, action: Action) -> (Key, bool) {
+        let mut queue = self.lock();
+        let key = (when, queue.next);
+        queue.next += 1;
+        let first = queue.actions.first_key_value().is_none_or(|(first, _)| key < *first);
+        queue.actions.insert(key, action);
+        (key, first)
+    }
+
+    /// When the next action is to be done.
+    pub(super) fn next(&self) -> Option<Duration> {
+        self.lock().actions.first_key_value().map(|((when, _), _)| *when)
+    }
+
+    /// Whether nothing is to come and nothing is under way.
+    pub(super) fn is_empty(&self) -> bool {
+        let queue = self.lock();
+        queue.actions.is_empty() && queue.under_way == 0
+    }
+
+    /// Does what is due at `now`, in order, on this thread; how many that were.
+    pub(super) fn run_due(&self, now: Duration) -> usize {
+        let mut done = 0;
+        loop {
+            let mut queue = self.lock();
+            let Some(entry) = queue.actions.first_entry().filter(|entry| entry.key().0 <= now)
+            else {
+                return done;
+            };
+            let action = entry.remove();
+            queue.under_way += 1;
+            drop(queue);
+            action();
+            self.lock().under_way -= 1;
+            done += 1;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The right to cancel an action. Dropping it leaves the action set.
+#[derive(Debug)]
+pub(crate) struct Timer {
+    pub(super) executor: Arc<super::Executor>,
+    pub(super) key: Key,
+}
+
+impl Timer {
+    /// Takes the action back: true if it will not be done, false if it has been or is being done.
+    pub(crate) fn cancel(self) -> bool {
+        let action = self.executor.timers.lock().actions.remove(&self.key);
+        let cancelled = action.is_some();
+        drop(action);
+        self.executor.notify_if_outside();
+        cancelled
+    }
+}
