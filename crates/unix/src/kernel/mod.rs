@@ -1,1 +1,4 @@
 //! The virtual Unix.
+
+mod pipe;
+mod terminal;

@@ -1,0 +1,190 @@
+//! A pipe's buffer: [`Pipe`].
+//!
+//! As pipe(7) has it: 64 KiB; what is written in one go of at most [`ATOMIC`] bytes stays together;
+//! the end comes when the last writer is gone, and writing is refused when the last reader is. It
+//! never waits and sends no signal: who finds [`PipeRead::WouldWait`] or [`PipeWrite::WouldWait`] is to try
+//! again after something happened at the other end, and [`PipeWrite::Broken`] is `EPIPE` and SIGPIPE.
+
+use std::collections::VecDeque;
+use std::io::Read as _;
+
+/// Bytes that a pipe holds.
+pub(crate) const SIZE: usize = 65_536;
+/// Bytes that are written together or not at all; `PIPE_BUF`.
+pub(crate) const ATOMIC: usize = 4096;
+
+/// A pipe with one reader and one writer at first. Its buffer grows as it is used.
+#[derive(Debug)]
+pub(crate) struct Pipe {
+    bytes: VecDeque<u8>,
+    readers: usize,
+    writers: usize,
+}
+
+/// What reading found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PipeRead {
+    /// So many bytes.
+    Bytes(usize),
+    /// Nothing, and nobody left who could write.
+    End,
+    /// Nothing yet.
+    WouldWait,
+}
+
+/// What writing did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PipeWrite {
+    /// So many bytes are in the pipe; of more than [`ATOMIC`] this may be a part.
+    Bytes(usize),
+    /// Nothing: there is no room yet.
+    WouldWait,
+    /// Nothing: nobody is left who could read.
+    Broken,
+}
+
+impl Pipe {
+    pub(crate) fn new() -> Self {
+        Self { bytes: VecDeque::new(), readers: 1, writers: 1 }
+    }
+
+    /// One more descriptor to read from.
+    pub(crate) fn add_reader(&mut self) {
+        self.readers += 1;
+    }
+
+    /// One more descriptor to write to.
+    pub(crate) fn add_writer(&mut self) {
+        self.writers += 1;
+    }
+
+    /// One descriptor less to read from. Says whether it was the last: then writers are to be woken.
+    pub(crate) fn drop_reader(&mut self) -> bool {
+        assert!(self.readers > 0, "a reader was dropped that the pipe does not have");
+        self.readers -= 1;
+        self.readers == 0
+    }
+
+    /// One descriptor less to write to. Says whether it was the last: then readers are to be woken.
+    pub(crate) fn drop_writer(&mut self) -> bool {
+        assert!(self.writers > 0, "a writer was dropped that the pipe does not have");
+        self.writers -= 1;
+        self.writers == 0
+    }
+
+    /// Reads what is there and fits.
+    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> PipeRead {
+        if buffer.is_empty() {
+            return PipeRead::Bytes(0);
+        }
+        let n = buffer.len().min(self.bytes.len());
+        if n == 0 {
+            return if self.writers == 0 { PipeRead::End } else { PipeRead::WouldWait };
+        }
+        self.bytes.read_exact(&mut buffer[..n]).expect("they are there");
+        PipeRead::Bytes(n)
+    }
+
+    /// Writes all of at most [`ATOMIC`] bytes, or what there is room for of more. Nothing can be
+    /// written to anybody.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> PipeWrite {
+        if bytes.is_empty() {
+            return PipeWrite::Bytes(0);
+        }
+        if self.readers == 0 {
+            return PipeWrite::Broken;
+        }
+        let room = SIZE - self.bytes.len();
+        let n = if bytes.len() <= ATOMIC && room < bytes.len() { 0 } else { bytes.len().min(room) };
+        if n == 0 {
+            return PipeWrite::WouldWait;
+        }
+        self.bytes.extend(&bytes[..n]);
+        PipeWrite::Bytes(n)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(pipe: &mut Pipe, size: usize) -> Result<Vec<u8>, PipeRead> {
+        let mut buffer = vec![0; size];
+        match pipe.read(&mut buffer) {
+            PipeRead::Bytes(n) => Ok(buffer[..n].to_vec()),
+            other => Err(other),
+        }
+    }
+
+    #[test]
+    fn an_empty_pipe_is_at_its_end_when_the_last_writer_is_gone() {
+        let mut pipe = Pipe::new();
+        pipe.add_writer();
+        assert_eq!(pipe.write(b"ab"), PipeWrite::Bytes(2));
+        assert!(!pipe.drop_writer());
+        assert_eq!(read(&mut pipe, 1), Ok(b"a".to_vec()));
+        assert!(pipe.drop_writer());
+        assert_eq!(read(&mut pipe, 9), Ok(b"b".to_vec()));
+        assert_eq!(read(&mut pipe, 9), Err(PipeRead::End));
+    }
+
+    #[test]
+    fn an_empty_pipe_with_a_writer_makes_readers_wait() {
+        let mut pipe = Pipe::new();
+        assert_eq!(read(&mut pipe, 9), Err(PipeRead::WouldWait));
+        assert_eq!(read(&mut pipe, 0), Ok(vec![]));
+    }
+
+    #[test]
+    fn a_pipe_is_broken_when_the_last_reader_is_gone() {
+        let mut pipe = Pipe::new();
+        pipe.add_reader();
+        assert!(!pipe.drop_reader());
+        assert_eq!(pipe.write(b"a"), PipeWrite::Bytes(1));
+        assert!(pipe.drop_reader());
+        assert_eq!(pipe.write(b"a"), PipeWrite::Broken);
+        assert_eq!(pipe.write(b""), PipeWrite::Bytes(0));
+    }
+
+    #[test]
+    fn what_is_atomic_is_written_whole_or_not_at_all() {
+        let mut pipe = Pipe::new();
+        assert_eq!(pipe.write(&[0; SIZE - ATOMIC + 1]), PipeWrite::Bytes(SIZE - ATOMIC + 1));
+        assert_eq!(pipe.write(&[1; ATOMIC]), PipeWrite::WouldWait);
+        assert_eq!(pipe.write(&[1; ATOMIC + 1]), PipeWrite::Bytes(ATOMIC - 1));
+        assert_eq!(pipe.write(&[1; ATOMIC + 1]), PipeWrite::WouldWait);
+        assert_eq!(read(&mut pipe, ATOMIC).map(|bytes| bytes.len()), Ok(ATOMIC));
+        assert_eq!(pipe.write(&[1; ATOMIC]), PipeWrite::Bytes(ATOMIC));
+    }
+
+    proptest! {
+        #[test]
+        fn bytes_come_out_in_the_order_in_which_they_went_in(
+            steps in prop::collection::vec((any::<bool>(), 0..10_000_usize), 0..40),
+        ) {
+            let mut pipe = Pipe::new();
+            let (mut written, mut taken) = (0_usize, 0_usize);
+            for (write, size) in steps {
+                if write {
+                    let bytes: Vec<u8> = (written..written + size).map(|n| n as u8).collect();
+                    match pipe.write(&bytes) {
+                        PipeWrite::Bytes(n) => {
+                            prop_assert!(n == size || size > ATOMIC && written + n - taken == SIZE);
+                            written += n;
+                        }
+                        other => prop_assert_eq!(other, PipeWrite::WouldWait),
+                    }
+                } else {
+                    let got = read(&mut pipe, size).unwrap_or_default();
+                    prop_assert_eq!(got.len(), size.min(written - taken));
+                    let expected: Vec<u8> = (taken..taken + got.len()).map(|n| n as u8).collect();
+                    prop_assert!(got == expected);
+                    taken += got.len();
+                }
+                prop_assert!(written - taken <= SIZE);
+            }
+        }
+    }
+}

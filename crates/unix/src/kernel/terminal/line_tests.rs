@@ -1,0 +1,338 @@
+use proptest::prelude::*;
+
+use super::super::input;
+use super::*;
+
+/// A terminal, what was read at one end and seen at the other.
+fn typed(line: &mut Line, bytes: &[u8]) -> Effects {
+    let effects = line.input(bytes);
+    assert_eq!(effects.taken, bytes.len(), "there was no room");
+    effects
+}
+
+fn read(line: &mut Line, size: usize) -> Option<Vec<u8>> {
+    let mut buffer = vec![0; size];
+    match line.read(&mut buffer) {
+        Read::Bytes(n) => Some(buffer[..n].to_vec()),
+        Read::End => Some(Vec::new()),
+        Read::Nothing => None,
+    }
+}
+
+fn seen(line: &mut Line) -> Vec<u8> {
+    let mut buffer = vec![0; 100_000];
+    let n = line.take_output(&mut buffer);
+    buffer.truncate(n);
+    buffer
+}
+
+/// All that can be read, read by read.
+fn all(line: &mut Line, size: usize) -> Vec<Vec<u8>> {
+    std::iter::from_fn(|| read(line, size)).collect()
+}
+
+fn without(modes: Modes) -> Termios {
+    let whole = Termios::default();
+    Termios { modes: whole.modes.difference(modes), ..whole }
+}
+
+fn with_modes(modes: Modes) -> Line {
+    let mut line = Line::default();
+    line.set_termios(Termios { modes, ..Termios::default() });
+    line
+}
+
+#[test]
+fn a_line_can_be_read_when_its_newline_is_there() {
+    let mut line = Line::default();
+    assert!(!typed(&mut line, b"ab").readable);
+    assert_eq!(read(&mut line, 10), None);
+    assert!(typed(&mut line, b"c\nnext\n").readable);
+    assert_eq!(all(&mut line, 10), [b"abc\n".to_vec(), b"next\n".to_vec()]);
+    assert_eq!(seen(&mut line), b"abc\r\nnext\r\n");
+}
+
+#[test]
+fn a_line_longer_than_the_buffer_comes_in_parts() {
+    let mut line = Line::default();
+    typed(&mut line, b"abcd\nx");
+    assert_eq!(all(&mut line, 3), [b"abc".to_vec(), b"d\n".to_vec()]);
+}
+
+#[test]
+fn a_carriage_return_is_a_newline_with_icrnl_only() {
+    let mut line = Line::default();
+    typed(&mut line, b"a\r");
+    assert_eq!(read(&mut line, 10).unwrap(), b"a\n");
+    line.set_termios(without(Modes::ICRNL));
+    typed(&mut line, b"a\r\n");
+    assert_eq!(read(&mut line, 10).unwrap(), b"a\r\n");
+}
+
+#[test]
+fn end_of_input_behind_text_gives_the_text_and_alone_the_end() {
+    let mut line = Line::default();
+    typed(&mut line, b"abc\x04\x04def\n");
+    assert_eq!(all(&mut line, 10), [b"abc".to_vec(), vec![], b"def\n".to_vec()]);
+    assert_eq!(seen(&mut line), b"abcdef\r\n");
+}
+
+#[test]
+fn end_of_input_goes_with_text_that_fills_the_buffer() {
+    let mut line = Line::default();
+    typed(&mut line, b"abc\x04");
+    assert_eq!(all(&mut line, 3), [b"abc".to_vec()]);
+}
+
+#[test]
+fn erase_takes_back_what_is_typed_and_shown() {
+    let mut line = Line::default();
+    typed(&mut line, b"a\tb\x01\x7f\x7f\x7f\x7f\x7fx\n");
+    assert_eq!(read(&mut line, 10).unwrap(), b"x\n");
+    let shown = b"a\tb^A\x08 \x08\x08 \x08\x08 \x08\x08\x08\x08\x08\x08\x08\x08\x08 \x08x\r\n";
+    assert_eq!(seen(&mut line), shown);
+}
+
+#[test]
+fn erase_does_not_reach_into_the_line_before() {
+    let mut line = Line::default();
+    typed(&mut line, b"ab\n\x7f\x7fc\n");
+    assert_eq!(all(&mut line, 10), [b"ab\n".to_vec(), b"c\n".to_vec()]);
+}
+
+#[test]
+fn erase_takes_a_character_of_two_bytes_as_a_whole() {
+    let mut line = Line::default();
+    typed(&mut line, "aé\x7fz\n".as_bytes());
+    assert_eq!(read(&mut line, 10).unwrap(), b"az\n");
+    assert_eq!(seen(&mut line), "aé\x08 \x08z\r\n".as_bytes());
+}
+
+#[test]
+fn kill_takes_the_line_back() {
+    let mut line = Line::default();
+    typed(&mut line, b"hi\x01\x15z\n");
+    assert_eq!(read(&mut line, 10).unwrap(), b"z\n");
+    assert_eq!(seen(&mut line), b"hi^A\x08 \x08\x08 \x08\x08 \x08\x08 \x08z\r\n");
+}
+
+#[test]
+fn an_erased_tab_goes_back_to_where_it_began_behind_a_prompt() {
+    let mut line = Line::default();
+    line.output(b"\nsh: ").unwrap();
+    typed(&mut line, b"\t\x7f");
+    assert_eq!(seen(&mut line), b"\r\nsh: \t\x08\x08\x08\x08");
+}
+
+#[test]
+fn three_characters_make_signals_and_throw_away_what_was_typed() {
+    let cases = [(b"\x03", Signal::INT), (b"\x1c", Signal::QUIT), (b"\x1a", Signal::TSTP)];
+    for (byte, signal) in cases {
+        let mut line = Line::default();
+        typed(&mut line, b"line\nhalf");
+        let effects = typed(&mut line, byte);
+        assert_eq!((effects.signals, effects.readable), (SigSet::of(&[signal]), false));
+        typed(&mut line, b"new\n");
+        assert_eq!(all(&mut line, 10), [b"new\n".to_vec()]);
+    }
+    let mut line = Line::default();
+    let effects = typed(&mut line, b"hel\x03lo\x1a\x1cxx\n");
+    assert_eq!(effects.signals, SigSet::of(&[Signal::INT, Signal::QUIT, Signal::TSTP]));
+    assert_eq!(read(&mut line, 10).unwrap(), b"xx\n");
+    assert_eq!(seen(&mut line), b"hel^Clo^Z^\\xx\r\n");
+}
+
+#[test]
+fn with_noflsh_a_signal_throws_nothing_away() {
+    let mut line = with_modes(Termios::default().modes.union(Modes::NOFLSH));
+    typed(&mut line, b"ab\x03c\n");
+    assert_eq!(read(&mut line, 10).unwrap(), b"abc\n");
+}
+
+#[test]
+fn without_isig_the_characters_are_text() {
+    let mut line = Line::default();
+    line.set_termios(without(Modes::ISIG));
+    assert!(typed(&mut line, b"\x03\x1a\x1c\n").signals.is_empty());
+    assert_eq!(read(&mut line, 10).unwrap(), b"\x03\x1a\x1c\n");
+}
+
+#[test]
+fn a_character_of_zero_is_switched_off() {
+    let mut line = Line::default();
+    line.set_termios(Termios { interrupt: 0, end: 0, ..Termios::default() });
+    let effects = typed(&mut line, b"\x03\x04a\x00b\n");
+    assert!(effects.signals.is_empty());
+    assert_eq!(read(&mut line, 10).unwrap(), b"\x03\x04a\x00b\n");
+}
+
+#[test]
+fn a_signal_throws_output_away_that_has_not_arrived() {
+    let mut line = Line::default();
+    while line.output(&[b'x'; 1000]).unwrap() > 0 {}
+    assert_eq!(line.output_room(), 0);
+    typed(&mut line, b"\x03");
+    let seen = seen(&mut line);
+    assert_eq!((seen.len(), &seen[4094..]), (4097, b"x^C".as_slice()));
+}
+
+#[test]
+fn without_icanon_bytes_are_read_as_they_come() {
+    let mut line = Line::default();
+    line.set_termios(without(Modes::ICANON));
+    assert!(typed(&mut line, b"x\x04\n\x15\x7f").readable);
+    assert_eq!(read(&mut line, 10).unwrap(), b"x\x04\n\x15\x7f");
+    assert_eq!(seen(&mut line), b"x^D^J^U^?");
+    assert!(typed(&mut line, b"a\x03").signals.contains(Signal::INT));
+    assert_eq!(read(&mut line, 10), None);
+}
+
+#[test]
+fn what_was_typed_stays_when_icanon_changes() {
+    let mut line = Line::default();
+    typed(&mut line, b"li\nab\x04cd");
+    line.set_termios(without(Modes::ICANON));
+    assert_eq!(all(&mut line, 100), [b"li\nab\x00cd".to_vec()]);
+    typed(&mut line, b"xy\nz");
+    line.set_termios(Termios::default());
+    typed(&mut line, b"w\n");
+    assert_eq!(all(&mut line, 100), [b"xy\nz".to_vec(), b"w\n".to_vec()]);
+}
+
+#[test]
+fn a_full_line_still_takes_its_newline() {
+    let mut line = Line::default();
+    typed(&mut line, &[b'a'; 5000]);
+    typed(&mut line, b"bcd\n");
+    let whole = read(&mut line, 10_000).unwrap();
+    assert_eq!((whole.len(), &whole[4094..]), (4096, b"a\n".as_slice()));
+    typed(&mut line, &[b'a'; 5000]);
+    typed(&mut line, b"\x7f\x7fb\n");
+    assert_eq!(read(&mut line, 10_000).unwrap().len(), 4095);
+}
+
+#[test]
+fn a_queue_full_of_lines_accepts_nothing_until_one_is_read() {
+    let mut line = Line::default();
+    let lines = [b'\n'; 5000];
+    assert_eq!(line.input(&lines).taken, 4095);
+    assert_eq!(
+        line.input(b"\x03"),
+        Effects { readable: true, visible: true, ..Effects::default() }
+    );
+    assert_eq!(read(&mut line, 10).unwrap(), b"\n");
+    assert_eq!(line.input(&lines).taken, 1);
+    line.set_termios(without(Modes::ICANON));
+    assert_eq!(read(&mut line, 10_000).unwrap().len(), 4095);
+    assert_eq!(line.input(&lines).taken, 4095);
+}
+
+#[test]
+fn output_has_carriage_returns_with_onlcr_only() {
+    let mut line = Line::default();
+    line.output(b"a\nb").unwrap();
+    line.set_termios(without(Modes::ONLCR));
+    line.output(b"c\nd").unwrap();
+    assert_eq!(seen(&mut line), b"a\r\nbc\nd");
+}
+
+#[test]
+fn without_echo_nothing_is_shown() {
+    let mut line = Line::default();
+    line.set_termios(without(Modes::ECHO));
+    let effects = typed(&mut line, b"secret\x7f\x15x\n\x03");
+    assert!(!effects.visible && !line.is_visible());
+    assert_eq!(seen(&mut line), b"");
+}
+
+#[test]
+fn a_writer_stops_where_there_is_no_room_and_a_newline_needs_two() {
+    let mut line = Line::default();
+    while line.output_room() > 1 {
+        line.output(b"x").unwrap();
+    }
+    assert_eq!(line.output(b"\n").unwrap(), 0);
+    assert_eq!(line.output(b"xy").unwrap(), 1);
+    seen(&mut line);
+    assert_eq!(line.output(b"\n").unwrap(), 1);
+}
+
+#[test]
+fn after_a_hang_up_readers_find_the_end_and_writers_an_error() {
+    let mut line = Line::default();
+    line.output(b"last words").unwrap();
+    typed(&mut line, b"abc\n");
+    line.hang_up();
+    assert!(line.is_hung_up() && line.can_read());
+    assert_eq!(read(&mut line, 10).unwrap(), b"");
+    assert_eq!(line.output(b"x"), Err(Errno::EIO));
+    assert_eq!(line.input(b"x").taken, 0);
+    assert!(seen(&mut line).ends_with(b"last wordsabc\r\n"));
+}
+
+/// Mostly the bytes that mean something.
+fn byte() -> impl Strategy<Value = u8> {
+    let special = b"\n\r\t\x03\x04\x15\x1a\x1c\x7f\x00";
+    prop_oneof![
+        4 => prop::sample::select(&b"abc"[..]),
+        4 => prop::sample::select(&special[..]),
+        1 => any::<u8>(),
+    ]
+}
+
+fn modes() -> impl Strategy<Value = Modes> {
+    any::<u32>().prop_map(Modes::from_bits_truncate)
+}
+
+proptest! {
+    #[test]
+    fn plain_lines_are_read_as_they_were_typed(
+        lines in prop::collection::vec("[a-z ]{0,20}\n", 0..20), size in 1..30_usize,
+    ) {
+        let mut line = Line::default();
+        typed(&mut line, lines.concat().as_bytes());
+        let parts = lines.iter().flat_map(|text| text.as_bytes().chunks(size));
+        prop_assert_eq!(all(&mut line, size), parts.map(<[u8]>::to_vec).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn how_typing_is_cut_into_pieces_makes_no_difference(
+        modes in modes(), bytes in prop::collection::vec(byte(), 0..200), piece in 1..20_usize,
+    ) {
+        let (mut whole, mut cut) = (with_modes(modes), with_modes(modes));
+        let effects = typed(&mut whole, &bytes);
+        let pieces = bytes.chunks(piece).map(|piece| typed(&mut cut, piece).signals);
+        prop_assert_eq!(pieces.fold(SigSet::EMPTY, SigSet::union), effects.signals);
+        prop_assert_eq!(all(&mut whole, 50), all(&mut cut, 50));
+        prop_assert_eq!(seen(&mut whole), seen(&mut cut));
+    }
+
+    #[test]
+    fn queues_are_bounded_and_say_rightly_whether_there_is_something(
+        steps in prop::collection::vec(
+            (modes(), prop::collection::vec(byte(), 0..30), 1..100_usize, 0..5000_usize), 0..10,
+        ),
+    ) {
+        let mut line = Line::default();
+        for (modes, bytes, times, size) in steps {
+            let bytes = bytes.repeat(times);
+            line.set_termios(Termios { modes, ..Termios::default() });
+            let effects = line.input(&bytes);
+            prop_assert_eq!(effects.readable, line.can_read());
+            prop_assert!(line.output(&bytes).unwrap() <= bytes.len());
+            let got = read(&mut line, size + 1);
+            prop_assert_eq!(got.is_some(), effects.readable);
+            prop_assert!(got.is_none_or(|got| got.len() <= input::SIZE));
+            prop_assert!(line.output_room() <= 20_480);
+            prop_assert_eq!(!seen(&mut line).is_empty(), effects.visible || !bytes.is_empty());
+        }
+    }
+
+    #[test]
+    fn who_never_stops_typing_fills_no_more_than_the_queues(byte in byte(), modes in modes()) {
+        let mut line = with_modes(modes);
+        line.input(&[byte; 30_000]);
+        prop_assert!(all(&mut line, 10_000).concat().len() <= input::SIZE);
+        prop_assert!(seen(&mut line).len() <= 30_000);
+    }
+}
