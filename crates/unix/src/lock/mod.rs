@@ -17,10 +17,11 @@ mod rwlock;
 mod simple;
 pub(crate) mod spl;
 mod statistics;
+mod sync;
 mod turns;
 
 pub(crate) use both::{lock_both, write_both};
-pub(crate) use held::assert_may_park;
+pub(crate) use held::{PerFiber, assert_may_park};
 pub(crate) use lock_order::Class;
 pub(crate) use locks::{Locks, Options, Presence};
 pub(crate) use nested::Holding;

@@ -28,7 +28,7 @@ unsafe impl<C: Class, T: Send + Sync> Sync for RwLock<C, T> {}
 
 impl<C: Class, T> RwLock<C, T> {
     /// A free lock. `instance` tells those of one class apart and orders them: a slot number.
-    pub(crate) const fn new(instance: u32, value: T) -> Self {
+    pub(crate) fn new(instance: u32, value: T) -> Self {
         Self { turns: Turns::new(), instance, value: UnsafeCell::new(value), class: PhantomData }
     }
 

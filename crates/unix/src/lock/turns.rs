@@ -7,12 +7,12 @@
 #![allow(unsafe_code, reason = "the queue is reached through the gate")]
 
 use super::statistics::Came;
-use crate::executor::{self, Fiber};
+use super::sync::executor::{self, Fiber};
+use super::sync::{AtomicBool, AtomicU32, Ordering};
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
 use std::hint;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +56,7 @@ unsafe impl Sync for Turns {}
 
 impl Turns {
     /// Nobody has it.
-    pub(super) const fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             state: AtomicU32::new(0),
             gate: AtomicU32::new(OPEN),
