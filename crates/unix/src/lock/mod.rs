@@ -18,6 +18,8 @@ mod simple;
 pub(crate) mod spl;
 mod statistics;
 mod sync;
+#[cfg(all(test, not(loom)))]
+mod tests;
 mod turns;
 
 pub(crate) use both::{lock_both, write_both};

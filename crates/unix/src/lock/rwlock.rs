@@ -78,6 +78,12 @@ impl<C: Class, T> RwLock<C, T> {
         self.value.get_mut()
     }
 
+    /// How many sleep until they have it.
+    #[cfg(test)]
+    pub(super) fn queued(&self) -> usize {
+        self.turns.queued()
+    }
+
     #[inline]
     #[track_caller]
     pub(super) fn write_as<'a>(&'a self, locks: &'a Locks, manner: Manner) -> WriteGuard<'a, C, T> {

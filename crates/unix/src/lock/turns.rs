@@ -137,6 +137,16 @@ impl Turns {
         self.state.store(state - one, Ordering::Relaxed);
     }
 
+    /// How many sleep until they have it.
+    #[cfg(test)]
+    pub(super) fn queued(&self) -> usize {
+        self.enter();
+        // SAFETY: this thread is at the gate.
+        let queued = unsafe { &*self.queue.get() }.len();
+        self.leave();
+        queued
+    }
+
     /// Queues, unless the lock came free meanwhile and is had now.
     fn enqueue(&self, want: Want) -> Option<Arc<Waiter>> {
         self.enter();
