@@ -12,6 +12,8 @@ mod both;
 mod held;
 pub(crate) mod lock_order;
 mod locks;
+#[cfg(all(test, loom))]
+mod models;
 mod nested;
 mod rwlock;
 mod simple;

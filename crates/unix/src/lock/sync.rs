@@ -1,39 +1,33 @@
 //! What the protocol of blocking locks is written with: the processor's atomics and the executor's
 //! fibers, or loom's when it is checked as a model (`RUSTFLAGS="--cfg loom"`).
 
+#[cfg(loom)]
+pub(super) mod model;
+
 #[cfg(not(loom))]
 pub(super) use crate::executor;
 #[cfg(not(loom))]
-pub(super) use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+pub(super) use std::sync::atomic::{AtomicBool, AtomicU32};
 
 #[cfg(loom)]
-pub(super) use loom::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-
-/// loom's threads in the place of fibers.
+pub(super) use loom::cell::UnsafeCell;
 #[cfg(loom)]
-pub(super) mod executor {
-    use super::AtomicU32;
-    use loom::thread::{self, Thread};
+pub(super) use model::{AtomicBool, AtomicU32, executor};
 
-    pub(in crate::lock) struct Fiber(Thread);
+pub(super) use std::sync::atomic::Ordering;
 
-    impl Fiber {
-        pub(in crate::lock) fn unpark(&self) {
-            self.0.unpark();
-        }
+/// The standard one, with loom's way in.
+#[cfg(not(loom))]
+#[derive(Debug)]
+pub(super) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
+
+#[cfg(not(loom))]
+impl<T> UnsafeCell<T> {
+    pub(super) fn new(value: T) -> Self {
+        Self(std::cell::UnsafeCell::new(value))
     }
 
-    pub(in crate::lock) fn current() -> Fiber {
-        Fiber(thread::current())
-    }
-
-    pub(in crate::lock) fn park() {
-        thread::park();
-    }
-
-    pub(in crate::lock) fn point() {}
-
-    pub(in crate::lock) fn spin(_word: &AtomicU32) {
-        thread::yield_now();
+    pub(super) fn with_mut<R>(&self, body: impl FnOnce(*mut T) -> R) -> R {
+        body(self.0.get())
     }
 }
