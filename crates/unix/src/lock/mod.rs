@@ -12,15 +12,20 @@ mod both;
 mod held;
 pub(crate) mod lock_order;
 mod locks;
+#[cfg(all(test, loom))]
+mod models;
 mod nested;
 mod rwlock;
 mod simple;
 pub(crate) mod spl;
 mod statistics;
+mod sync;
+#[cfg(all(test, not(loom)))]
+mod tests;
 mod turns;
 
 pub(crate) use both::{lock_both, write_both};
-pub(crate) use held::assert_may_park;
+pub(crate) use held::{PerFiber, assert_may_park};
 pub(crate) use lock_order::Class;
 pub(crate) use locks::{Locks, Options, Presence};
 pub(crate) use nested::Holding;

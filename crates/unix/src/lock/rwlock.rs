@@ -28,7 +28,7 @@ unsafe impl<C: Class, T: Send + Sync> Sync for RwLock<C, T> {}
 
 impl<C: Class, T> RwLock<C, T> {
     /// A free lock. `instance` tells those of one class apart and orders them: a slot number.
-    pub(crate) const fn new(instance: u32, value: T) -> Self {
+    pub(crate) fn new(instance: u32, value: T) -> Self {
         Self { turns: Turns::new(), instance, value: UnsafeCell::new(value), class: PhantomData }
     }
 
@@ -76,6 +76,12 @@ impl<C: Class, T> RwLock<C, T> {
     /// The value, of a lock that nobody else can know of.
     pub(crate) fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
+    }
+
+    /// How many sleep until they have it.
+    #[cfg(test)]
+    pub(super) fn queued(&self) -> usize {
+        self.turns.queued()
     }
 
     #[inline]

@@ -2,8 +2,8 @@
 //!
 //! A tick may land wherever the level is [`Level::Base`], in the middle of any lock's hold. So a lock
 //! that a tick takes must always be taken at [`Level::High`], or the tick would spin for what its own
-//! thread holds. The level belongs to the worker and not to the fiber: a fiber that switches away at
-//! high spl would leave it to the next one, which is refused.
+//! thread holds. A fiber never sleeps at high spl. One that the simulated executor interrupts there
+//! keeps its level, as a processor would, while another one runs: [`State`].
 //!
 //! Who makes ticks hands this module a function by [`on_lowered`], which is called when the level
 //! comes back to base: there it delivers what was held back.
@@ -20,10 +20,27 @@ pub(crate) enum Level {
     High,
 }
 
+/// The level, and whether a tick is being handled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct State {
+    level: Level,
+    in_tick: bool,
+}
+
+impl State {
+    /// Anything may interrupt.
+    pub(super) const BASE: Self = Self { level: Level::Base, in_tick: false };
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self::BASE
+    }
+}
+
 thread_local! {
     // Constant, without a destructor: a signal handler may read them.
-    static LEVEL: Cell<Level> = const { Cell::new(Level::Base) };
-    static IN_TICK: Cell<bool> = const { Cell::new(false) };
+    static STATE: Cell<State> = const { Cell::new(State::BASE) };
     static LOWERED: Cell<fn()> = const { Cell::new(nothing) };
 }
 
@@ -36,34 +53,23 @@ pub(crate) fn on_lowered(hook: fn()) {
 
 /// The level here.
 pub(crate) fn level() -> Level {
-    LEVEL.get()
+    STATE.get().level
 }
 
 /// Whether a tick is being handled here.
 pub(crate) fn in_tick() -> bool {
-    IN_TICK.get()
+    STATE.get().in_tick
+}
+
+/// Puts `state` in force here.
+pub(super) fn replace(state: State) -> State {
+    STATE.replace(state)
 }
 
 /// Holds ticks back on this worker until the guard goes.
 #[must_use]
 pub(crate) fn splhigh() -> Spl {
-    Spl { before: LEVEL.replace(Level::High), here: PhantomData }
-}
-
-/// Restores the level that was before.
-#[derive(Debug)]
-pub(crate) struct Spl {
-    before: Level,
-    here: PhantomData<*const ()>,
-}
-
-impl Drop for Spl {
-    fn drop(&mut self) {
-        LEVEL.set(self.before);
-        if self.before == Level::Base {
-            LOWERED.get()();
-        }
-    }
+    raised(State { level: Level::High, ..STATE.get() })
 }
 
 /// Says until the guard goes that a tick is being handled here, at high spl.
@@ -72,21 +78,27 @@ impl Drop for Spl {
 ///
 /// With debug assertions, if the level is high already: the tick should have been held back.
 #[must_use]
-pub(crate) fn tick() -> Tick {
-    debug_assert_eq!(level(), Level::Base, "a tick landed at high spl: it is to be held back");
-    let spl = splhigh();
-    IN_TICK.set(true);
-    Tick { _spl: spl }
+pub(crate) fn tick() -> Spl {
+    debug_assert_eq!(level(), Level::Base, "spl: a tick landed at high spl");
+    raised(State { level: Level::High, in_tick: true })
 }
 
-/// A tick that is being handled.
+fn raised(state: State) -> Spl {
+    Spl { before: STATE.replace(state), here: PhantomData }
+}
+
+/// Restores what was before.
 #[derive(Debug)]
-pub(crate) struct Tick {
-    _spl: Spl,
+pub(crate) struct Spl {
+    before: State,
+    here: PhantomData<*const ()>,
 }
 
-impl Drop for Tick {
+impl Drop for Spl {
     fn drop(&mut self) {
-        IN_TICK.set(false);
+        STATE.set(self.before);
+        if self.before.level == Level::Base {
+            LOWERED.get()();
+        }
     }
 }

@@ -7,12 +7,11 @@
 #![allow(unsafe_code, reason = "the queue is reached through the gate")]
 
 use super::statistics::Came;
-use crate::executor::{self, Fiber};
-use std::cell::UnsafeCell;
+use super::sync::executor::{self, Fiber};
+use super::sync::{AtomicBool, AtomicU32, Ordering, UnsafeCell};
 use std::collections::VecDeque;
 use std::hint;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +30,7 @@ pub(super) enum Want {
 /// ```
 const WRITER: u32 = 1;
 /// Somebody queues. Changed only by who is at the gate.
-const QUEUE: u32 = 2;
+pub(super) const QUEUE: u32 = 2;
 const READER: u32 = 4;
 
 const OPEN: u32 = 0;
@@ -56,7 +55,7 @@ unsafe impl Sync for Turns {}
 
 impl Turns {
     /// Nobody has it.
-    pub(super) const fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             state: AtomicU32::new(0),
             gate: AtomicU32::new(OPEN),
@@ -137,6 +136,16 @@ impl Turns {
         self.state.store(state - one, Ordering::Relaxed);
     }
 
+    /// How many sleep until they have it.
+    #[cfg(test)]
+    pub(super) fn queued(&self) -> usize {
+        self.enter();
+        // SAFETY: this thread is at the gate.
+        let queued = self.queue.with_mut(|queue| unsafe { &*queue }.len());
+        self.leave();
+        queued
+    }
+
     /// Queues, unless the lock came free meanwhile and is had now.
     fn enqueue(&self, want: Want) -> Option<Arc<Waiter>> {
         self.enter();
@@ -160,7 +169,7 @@ impl Turns {
         };
         if let Some(waiter) = &waiter {
             // SAFETY: this thread is at the gate.
-            unsafe { &mut *self.queue.get() }.push_back(Arc::clone(waiter));
+            self.queue.with_mut(|queue| unsafe { &mut *queue }.push_back(Arc::clone(waiter)));
         }
         self.leave();
         waiter
@@ -173,19 +182,12 @@ impl Turns {
     fn hand_over(&self) {
         self.enter();
         // SAFETY: this thread is at the gate.
-        let queue = unsafe { &mut *self.queue.get() };
-        let next: Vec<_> = match queue.front().map(|first| first.want) {
-            Some(Want::Write) => queue.drain(..1).collect(),
-            _ => {
-                let readers = queue.iter().take_while(|waiter| waiter.want == Want::Read).count();
-                queue.drain(..readers).collect()
-            }
-        };
+        let (next, left) = self.queue.with_mut(|queue| first(unsafe { &mut *queue }));
         let held = match next.first().map(|first| first.want) {
             Some(Want::Write) => WRITER,
             _ => READER * next.len() as u32,
         };
-        let queued = if queue.is_empty() { 0 } else { QUEUE };
+        let queued = if left == 0 { 0 } else { QUEUE };
         // From here on the lock is theirs.
         // SYNC turns: pairs with `try_take`: a reader may join those that this wakes, and then sees
         // what the last writer did by this store alone.
@@ -213,6 +215,15 @@ impl Turns {
         // SYNC gate: pairs with `enter`.
         self.gate.store(OPEN, Ordering::Release);
     }
+}
+
+/// Takes the writer at the head of the queue out, or all readers there; says how many are left.
+fn first(queue: &mut VecDeque<Arc<Waiter>>) -> (Vec<Arc<Waiter>>, usize) {
+    let together = match queue.front().map(|first| first.want) {
+        Some(Want::Write) => 1,
+        _ => queue.iter().take_while(|waiter| waiter.want == Want::Read).count(),
+    };
+    (queue.drain(..together).collect(), queue.len())
 }
 
 /// The state after somebody took the lock, if it is to be had.

@@ -1,0 +1,145 @@
+//! What a fiber holds, and whether it may take one more: [`Held`].
+
+use super::Manner;
+use crate::lock::lock_order::{Kind, ORDER};
+use crate::lock::spl::{self, Level};
+use std::cell::Cell;
+use std::panic::Location;
+
+/// Fibers that hold more locks than this are mistaken.
+const DEPTH: usize = 16;
+
+/// One lock that is held.
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    rank: u8,
+    instance: u32,
+    at: &'static Location<'static>,
+}
+
+/// What one fiber holds. A tick that lands in the middle of a change leaves the length as it was.
+#[derive(Debug)]
+pub(super) struct Held {
+    len: Cell<usize>,
+    entries: [Cell<Option<Entry>>; DEPTH],
+}
+
+thread_local!(static HELD: Held = const { Held::new() });
+
+impl Held {
+    /// Nothing is held.
+    pub(super) const fn new() -> Self {
+        Self { len: Cell::new(0), entries: [const { Cell::new(None) }; DEPTH] }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = Entry> {
+        self.entries[..self.len.get()].iter().filter_map(Cell::get)
+    }
+
+    fn push(&self, entry: Entry) -> usize {
+        let slot = self.len.get();
+        assert!(slot < DEPTH, "lock order: more than {DEPTH} locks held");
+        self.len.set(slot + 1);
+        self.entries[slot].set(Some(entry));
+        slot
+    }
+
+    fn remove(&self, slot: usize) {
+        self.entries[slot].set(None);
+        while let Some(top) = self.len.get().checked_sub(1)
+            && self.entries[top].get().is_none()
+        {
+            self.len.set(top);
+        }
+    }
+}
+
+impl Default for Held {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Puts `other` in force here, and what was in force into `other`.
+pub(super) fn exchange(other: &Held) {
+    HELD.with(|held| {
+        held.len.swap(&other.len);
+        for (here, there) in held.entries.iter().zip(&other.entries) {
+            here.swap(there);
+        }
+    });
+}
+
+/// Checks an acquisition and notes it; says where.
+#[track_caller]
+pub(super) fn note(rank: u8, instance: u32, manner: Manner) -> usize {
+    check_spl(rank);
+    let entry = Entry { rank, instance, at: Location::caller() };
+    HELD.with(|held| {
+        if manner != Manner::Try {
+            for outer in held.iter() {
+                check_pair(outer, entry, manner);
+            }
+        }
+        held.push(entry)
+    })
+}
+
+/// The lock that was noted there is no longer held.
+pub(super) fn forget(slot: usize) {
+    HELD.with(|held| held.remove(slot));
+}
+
+/// Panics unless the fiber here may sleep.
+#[track_caller]
+pub(super) fn assert_may_park() {
+    assert_eq!(spl::level(), Level::Base, "spl: a fiber must not sleep at high spl");
+    HELD.with(|held| {
+        for Entry { rank, instance, at } in held.iter() {
+            let row = &ORDER[rank as usize];
+            assert!(
+                row.kind == Kind::Blocking,
+                "a fiber must not sleep while it holds {} {instance}, taken at {at}",
+                row.name,
+            );
+        }
+    });
+}
+
+#[track_caller]
+fn check_spl(rank: u8) {
+    let row = &ORDER[rank as usize];
+    assert!(
+        row.spl == Level::Base || spl::level() == Level::High,
+        "spl: {} is always taken at high spl, and this is base",
+        row.name
+    );
+    assert!(
+        row.spl == Level::High || !spl::in_tick(),
+        "spl: {} is taken at base spl elsewhere, so a tick must not take it",
+        row.name
+    );
+}
+
+#[track_caller]
+fn check_pair(outer: Entry, inner: Entry, manner: Manner) {
+    let same_rank = outer.rank == inner.rank;
+    let ascends = same_rank && manner == Manner::Second && outer.instance < inner.instance;
+    let hint = match (same_rank, outer.instance == inner.instance) {
+        (true, true) => ": it is the same lock",
+        (true, false) => ": two of a rank are taken by lock_both or write_both",
+        (false, _) => "",
+    };
+    assert!(
+        outer.rank < inner.rank || ascends,
+        "lock order: {} {} (rank {}) must not be taken while {} {} (rank {}) is held, \
+         taken at {}{hint}",
+        ORDER[inner.rank as usize].name,
+        inner.instance,
+        inner.rank,
+        ORDER[outer.rank as usize].name,
+        outer.instance,
+        outer.rank,
+        outer.at,
+    );
+}

@@ -1,0 +1,129 @@
+//! loom's atomics and threads in the place of the processor's and of fibers, and [`Fault`]: what can
+//! be taken away from them.
+//!
+//! A model that holds proves little as long as nobody has seen it fail. So each fault must be found by
+//! some model. The protocol's code stays as it is: the fault is in the words that it stores to.
+
+use super::Ordering;
+use std::cell::Cell;
+
+/// What is broken, on purpose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::lock) enum Fault {
+    /// Nothing.
+    None,
+    /// The lock is taken without acquire.
+    TakeRelaxed,
+    /// The lock is given back without release.
+    GiveBackRelaxed,
+    /// The lock is handed over without release.
+    HandOverRelaxed,
+    /// The gate is opened without release.
+    GateRelaxed,
+    /// A grant is stored without release.
+    GrantRelaxed,
+    /// Who queues does not say so.
+    QueueUnmarked,
+    /// Who is granted the lock is not woken.
+    Unwoken,
+}
+
+thread_local! {
+    // loom runs all threads of a model on the thread that called it.
+    static FAULT: Cell<Fault> = const { Cell::new(Fault::None) };
+}
+
+/// Breaks what this thread's models do from here on.
+pub(in crate::lock) fn set(fault: Fault) {
+    FAULT.set(fault);
+}
+
+fn weakened(ordering: Ordering, fault: Fault) -> Ordering {
+    if FAULT.get() == fault { Ordering::Relaxed } else { ordering }
+}
+
+/// A word as loom sees it.
+#[derive(Debug)]
+pub(in crate::lock) struct AtomicU32(loom::sync::atomic::AtomicU32);
+
+impl AtomicU32 {
+    pub(in crate::lock) fn new(value: u32) -> Self {
+        Self(loom::sync::atomic::AtomicU32::new(value))
+    }
+
+    pub(in crate::lock) fn load(&self, ordering: Ordering) -> u32 {
+        self.0.load(ordering)
+    }
+
+    pub(in crate::lock) fn store(&self, value: u32, ordering: Ordering) {
+        // The gate is opened with zero; a lock that is handed over has an owner.
+        let fault = if value == 0 { Fault::GateRelaxed } else { Fault::HandOverRelaxed };
+        self.0.store(value, weakened(ordering, fault));
+    }
+
+    pub(in crate::lock) fn compare_exchange_weak(
+        &self,
+        now: u32,
+        next: u32,
+        ordering: Ordering,
+        failed: Ordering,
+    ) -> Result<u32, u32> {
+        let marks_queue = next & !now == super::super::turns::QUEUE;
+        let next = if FAULT.get() == Fault::QueueUnmarked && marks_queue { now } else { next };
+        let ordering = weakened(ordering, Fault::TakeRelaxed);
+        self.0.compare_exchange_weak(now, next, ordering, failed)
+    }
+
+    pub(in crate::lock) fn fetch_sub(&self, value: u32, ordering: Ordering) -> u32 {
+        self.0.fetch_sub(value, weakened(ordering, Fault::GiveBackRelaxed))
+    }
+}
+
+/// A flag as loom sees it.
+#[derive(Debug)]
+pub(in crate::lock) struct AtomicBool(loom::sync::atomic::AtomicBool);
+
+impl AtomicBool {
+    pub(in crate::lock) fn new(value: bool) -> Self {
+        Self(loom::sync::atomic::AtomicBool::new(value))
+    }
+
+    pub(in crate::lock) fn load(&self, ordering: Ordering) -> bool {
+        self.0.load(ordering)
+    }
+
+    pub(in crate::lock) fn store(&self, value: bool, ordering: Ordering) {
+        self.0.store(value, weakened(ordering, Fault::GrantRelaxed));
+    }
+}
+
+/// loom's threads in the place of fibers.
+pub(in crate::lock) mod executor {
+    use super::{AtomicU32, FAULT, Fault};
+    use loom::thread::{self, Thread};
+
+    #[derive(Debug)]
+    pub(in crate::lock) struct Fiber(Thread);
+
+    impl Fiber {
+        pub(in crate::lock) fn unpark(&self) {
+            if FAULT.get() != Fault::Unwoken {
+                self.0.unpark();
+            }
+        }
+    }
+
+    pub(in crate::lock) fn current() -> Fiber {
+        Fiber(thread::current())
+    }
+
+    pub(in crate::lock) fn park() {
+        thread::park();
+    }
+
+    pub(in crate::lock) fn point() {}
+
+    pub(in crate::lock) fn spin(_word: &AtomicU32) {
+        thread::yield_now();
+    }
+}

@@ -1,0 +1,86 @@
+//! Locks that a mode leaves out.
+
+use super::{locks, panic_of, parallel};
+use crate::Mode;
+use crate::lock::lock_order::{CoarseLock, PLock, PgLock, ProcRelationLock};
+use crate::lock::{Options, Presence, RwLock, SimpleLock};
+use std::thread;
+
+#[test]
+fn on_one_processor_only_the_locks_of_groups_remain() {
+    let all = crate::lock::lock_order::ORDER.iter();
+    let kept = all
+        .filter(|row| row.standing(Mode::Uniprocessor) == crate::lock::lock_order::Standing::Kept);
+    assert_eq!(kept.map(|row| row.name).collect::<Vec<_>>(), ["pgrphash_lock", "pg_lock"]);
+}
+
+#[test]
+fn locks_can_be_kept_to_debug() {
+    let kept = locks(Mode::Uniprocessor, Options { keep_all: true, ..Options::default() });
+    assert_eq!(kept.presence::<PLock>(), Presence::Present);
+    let left_out = locks(Mode::Uniprocessor, Options::default());
+    assert_eq!(left_out.presence::<PLock>(), Presence::Absent);
+}
+
+#[test]
+fn an_absent_simple_lock_still_gives_its_value_once() {
+    let locks = locks(Mode::Uniprocessor, Options::default());
+    let lock = SimpleLock::<PLock, u64>::new(3, 0);
+    *lock.lock(&locks) += 1;
+    let held = lock.lock(&locks);
+    assert_eq!(*held, 1);
+    assert!(lock.try_lock(&locks).is_none());
+    // Another fiber of the same processor, as far as the lock can see.
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            assert_eq!(
+                panic_of(|| drop(lock.lock(&locks))),
+                "p_lock 3 is held, and taken again: mode uniprocessor leaves it out because that \
+                 cannot be"
+            );
+        });
+    });
+    drop(held);
+    assert_eq!(lock.try_lock(&locks).map(|value| *value), Some(1));
+}
+
+#[test]
+fn an_absent_blocking_lock_still_gives_its_value_to_readers_or_a_writer() {
+    let locks = locks(Mode::Coarse, Options::default());
+    let lock = RwLock::<PgLock, u64>::new(4, 0);
+    let text =
+        "pg_lock 4 is held, and taken again: mode coarse leaves it out because that cannot be";
+    let elsewhere = |body: &(dyn Fn() + Sync)| {
+        thread::scope(|scope| {
+            scope.spawn(body);
+        });
+    };
+    let writer = lock.write(&locks);
+    elsewhere(&|| assert_eq!(panic_of(|| drop(lock.read(&locks))), text));
+    elsewhere(&|| assert_eq!(panic_of(|| drop(lock.write(&locks))), text));
+    drop(writer);
+    let reader = lock.read(&locks);
+    elsewhere(&|| assert_eq!(*lock.read(&locks), 0));
+    elsewhere(&|| assert_eq!(panic_of(|| drop(lock.write(&locks))), text));
+    drop(reader);
+    *lock.write(&locks) = 1;
+    assert_eq!(*lock.read(&locks), 1);
+}
+
+#[test]
+fn a_lock_that_others_replace_is_not_to_be_taken() {
+    let relations = RwLock::<ProcRelationLock, ()>::new(0, ());
+    let per_process = locks(Mode::PerProcess, Options { keep_all: true, ..Options::default() });
+    assert_eq!(
+        panic_of(|| drop(relations.write(&per_process))),
+        "proc_relation_lock does not exist in mode per-process: other locks stand in its place"
+    );
+    assert!(relations.read_if_any(&per_process).is_none());
+    assert!(relations.write_if_any(&per_process).is_none());
+    let relations = RwLock::<ProcRelationLock, ()>::new(0, ());
+    let coarse = RwLock::<CoarseLock, ()>::new(0, ());
+    let parallel = parallel();
+    assert!(relations.read_if_any(&parallel).is_some());
+    assert!(relations.write_if_any(&parallel).is_some());
+    assert!(coarse.write_if_any(&parallel).is_none());
+}

@@ -1,0 +1,110 @@
+//! Statistics, where what they must say is known.
+
+use super::locks;
+use crate::Mode;
+use crate::lock::lock_order::{PLock, PgLock};
+use crate::lock::statistics::Came;
+use crate::lock::turns::{Turns, Want};
+use crate::lock::{LockRow, LockStatistics, Locks, Options, RwLock, SimpleLock};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+fn counted(options: Options) -> Locks {
+    locks(Mode::Parallel, Options { count: true, ..options })
+}
+
+fn row(locks: &Locks, name: &str) -> LockRow {
+    let LockStatistics { rows } = locks.statistics().expect("they are counted");
+    rows.into_iter().find(|row| row.name == name).expect("the class exists")
+}
+
+#[test]
+fn nothing_is_counted_unless_asked() {
+    assert_eq!(locks(Mode::Parallel, Options::default()).statistics(), None);
+}
+
+#[test]
+fn each_acquisition_is_counted_once() {
+    let locks = counted(Options::default());
+    let process = SimpleLock::<PLock, ()>::new(1, ());
+    let group = RwLock::<PgLock, ()>::new(1, ());
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| (0..1_000).for_each(|_| drop(process.lock(&locks))));
+        }
+    });
+    drop((group.read(&locks), process.try_lock(&locks)));
+    drop(group.write(&locks));
+    assert_eq!(row(&locks, "p_lock").acquisitions, 3_001);
+    let group = row(&locks, "pg_lock");
+    assert_eq!((group.acquisitions, group.waited, group.blocked), (2, 0, 0));
+    assert_eq!(row(&locks, "s_lock").acquisitions, 0);
+}
+
+#[test]
+fn one_who_sleeps_has_waited_and_blocked() {
+    let locks = counted(Options { busy_turns: 0, ..Options::default() });
+    let group = RwLock::<PgLock, ()>::new(1, ());
+    let held = group.write(&locks);
+    thread::scope(|scope| {
+        scope.spawn(|| drop(group.write(&locks)));
+        while group.queued() != 1 {
+            thread::yield_now();
+        }
+        drop(held);
+    });
+    let group = row(&locks, "pg_lock");
+    assert_eq!((group.acquisitions, group.waited, group.blocked), (2, 1, 1));
+}
+
+#[test]
+fn one_who_gets_it_within_the_busy_wait_has_not_blocked() {
+    let locks = counted(Options::default());
+    let turns = Turns::new();
+    // Its first attempt failed, and the lock came free at once.
+    let came = turns.wait(Want::Read, 1);
+    assert_eq!(came, Came::Waited);
+    locks.acquired::<PgLock>(came);
+    let group = row(&locks, "pg_lock");
+    assert_eq!((group.acquisitions, group.waited, group.blocked), (1, 1, 0));
+}
+
+#[test]
+fn holds_are_timed_by_the_clock_given() {
+    static NOW_NS: AtomicU64 = AtomicU64::new(0);
+    let clock = || NOW_NS.load(Ordering::Relaxed);
+    let locks = counted(Options { hold_clock: Some(clock), ..Options::default() });
+    let process = SimpleLock::<PLock, ()>::new(1, ());
+    let group = RwLock::<PgLock, ()>::new(1, ());
+    for ns in [100, 300] {
+        let held = (group.read(&locks), process.lock(&locks));
+        NOW_NS.fetch_add(ns, Ordering::Relaxed);
+        drop(held);
+    }
+    for name in ["p_lock", "pg_lock"] {
+        let row = row(&locks, name);
+        assert_eq!((row.timed, row.held_ns, row.held_max_ns), (2, 400, 300), "{name}");
+        assert_eq!(row.held_mean_ns(), Some(200.0));
+    }
+}
+
+#[test]
+fn the_table_is_that_of_the_paper() {
+    let row = LockRow {
+        name: "proc_relation_lock",
+        acquisitions: 10_000,
+        waited: 190,
+        blocked: 19,
+        timed: 10_000,
+        held_ns: 1_234_567,
+        held_max_ns: 4_000,
+    };
+    let unused = LockRow { name: "s_lock", acquisitions: 0, ..row.clone() };
+    let untimed = LockRow { name: "p_lock", waited: 0, blocked: 0, timed: 0, ..row.clone() };
+    let expected = "\
+lock                  acquisitions  waited %   blocked %  mean hold ns   max hold ns
+proc_relation_lock           10000      1.90       10.00           123          4000
+p_lock                       10000      0.00           -             -             -
+";
+    assert_eq!(LockStatistics { rows: vec![row, unused, untimed] }.to_string(), expected);
+}

@@ -1,0 +1,54 @@
+//! Simple locks.
+
+use super::parallel;
+use crate::lock::lock_order::PLock;
+use crate::lock::{SimpleLock, lock_both};
+use std::thread;
+
+#[test]
+fn one_thread_at_a_time_has_a_simple_lock() {
+    let locks = parallel();
+    let lock = SimpleLock::<PLock, u64>::new(1, 0);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..20_000 {
+                    *lock.lock(&locks) += 1;
+                }
+            });
+        }
+    });
+    assert_eq!(*lock.lock(&locks), 80_000);
+}
+
+#[test]
+fn what_is_held_is_not_to_be_had_without_waiting() {
+    let locks = parallel();
+    let lock = SimpleLock::<PLock, u64>::new(1, 7);
+    let held = lock.lock(&locks);
+    thread::scope(|scope| {
+        scope.spawn(|| assert!(lock.try_lock(&locks).is_none()));
+    });
+    drop(held);
+    assert_eq!(lock.try_lock(&locks).map(|value| *value), Some(7));
+}
+
+#[test]
+fn two_pairs_in_opposite_order_do_not_deadlock() {
+    let locks = parallel();
+    let mut one = SimpleLock::<PLock, u64>::new(1, 0);
+    let mut two = SimpleLock::<PLock, u64>::new(2, 0);
+    thread::scope(|scope| {
+        for (first, second) in [(&one, &two), (&two, &one)] {
+            let locks = &locks;
+            scope.spawn(move || {
+                for _ in 0..20_000 {
+                    let (mut a, b) = lock_both(first, second, locks);
+                    *a += 1;
+                    *b.expect("two locks") += 1;
+                }
+            });
+        }
+    });
+    assert_eq!((*one.get_mut(), *two.get_mut()), (40_000, 40_000));
+}
