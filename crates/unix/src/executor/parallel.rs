@@ -28,7 +28,7 @@ use super::{Executor, Outcome, Rest};
 /// Choices within which each of a worker's queues is the first to be asked.
 const ROUND: u32 = 32;
 /// Looks at other workers before a worker sleeps.
-const LOOKS: u32 = 64;
+const LOOKS: u32 = 512;
 /// Fibers that an idle worker takes at a time.
 const TAKEN: usize = 16;
 /// How often the monitor looks while somebody runs, and while nobody does.

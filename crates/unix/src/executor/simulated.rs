@@ -2,7 +2,7 @@
 //!
 //! A fiber passes points; after as many as the chooser gave it, or when it leaves by itself, the
 //! chooser picks among those that can go on. A fiber that spins at a lock cannot until the lock is
-//! free. Each point takes [`STEP`] of the virtual clock; when nobody can go on the clock jumps to the
+//! free. Each point takes [`STEP_NS`] nanoseconds of the virtual clock; when nobody can go on the clock jumps to the
 //! next timer. Nothing here depends on an address, the wall clock, or another thread, unless something
 //! outside is attached.
 //!
@@ -21,8 +21,8 @@ use super::task::{Leave, Task};
 use super::worker::{Local, Worker};
 use super::{Executor, Outcome, running};
 
-/// Virtual time from one point to the next.
-const STEP: Duration = Duration::from_nanos(100);
+/// Virtual nanoseconds from one point to the next.
+const STEP_NS: u64 = 100;
 /// How long a simulation with something outside sleeps before it looks again.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -51,8 +51,11 @@ impl Simulation {
 
     /// The virtual clock.
     pub(super) fn now(&self) -> Duration {
-        let base = Duration::from_nanos(self.clock_ns.load(Ordering::Relaxed));
-        base + STEP * self.passed()
+        Duration::from_nanos(self.now_ns())
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.clock_ns.load(Ordering::Relaxed) + STEP_NS * u64::from(self.passed())
     }
 
     /// Points passed.
@@ -71,16 +74,12 @@ impl Simulation {
         if left == 0 { 0 } else { self.stretch.load(Ordering::Relaxed) - left }
     }
 
-    /// Moves clock and steps past what a fiber did with its stretch.
+    /// Moves steps and clock past what a fiber did with its stretch.
     fn advance(&self, points: u32) {
-        let steps = self.steps.load(Ordering::Relaxed) + u64::from(points);
-        self.steps.store(steps, Ordering::Relaxed);
-        self.set_clock(self.now() + STEP * points);
-    }
-
-    fn set_clock(&self, now: Duration) {
-        let now_ns = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
-        self.clock_ns.store(now_ns, Ordering::Relaxed);
+        let add =
+            |to: &AtomicU64, more| to.store(to.load(Ordering::Relaxed) + more, Ordering::Relaxed);
+        add(&self.steps, u64::from(points));
+        add(&self.clock_ns, STEP_NS * u64::from(points));
     }
 
     fn record(&self, id: u32, left: Leave) {
@@ -198,7 +197,7 @@ impl Run<'_> {
 
     /// Brings together who can go on.
     fn collect(&mut self) {
-        if !self.executor.timers.is_empty() {
+        if self.executor.timers.first_ns() <= self.simulation.now_ns() {
             self.executor.timers.run_due(self.simulation.now());
         }
         if self.worker.inbox.has_mail() {
@@ -287,8 +286,10 @@ impl Run<'_> {
 
     /// Nobody can go on: lets time pass, or waits for what is outside. False if nothing will come.
     fn wait(&self) -> bool {
-        if let Some(next) = self.executor.timers.next() {
-            self.simulation.set_clock(next.max(self.simulation.now()));
+        let next_ns = self.executor.timers.first_ns();
+        if next_ns != u64::MAX {
+            let clock_ns = &self.simulation.clock_ns;
+            clock_ns.store(next_ns.max(self.simulation.now_ns()), Ordering::Relaxed);
             return true;
         }
         if self.executor.external.load(Ordering::Relaxed) == 0 {
