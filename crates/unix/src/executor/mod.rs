@@ -17,6 +17,7 @@
 
 mod chooser;
 mod here;
+mod overflow;
 mod parallel;
 mod queue;
 mod simulated;
@@ -35,6 +36,7 @@ use std::time::{Duration, Instant};
 
 pub(crate) use chooser::{Chooser, Seeded};
 use here::HERE;
+pub(crate) use overflow::{enter_kernel, leave_kernel};
 use stack::{Stack, StackPool};
 pub(crate) use stack::{StackCounts, StackError};
 pub(crate) use task::Body;
@@ -356,6 +358,7 @@ impl Executor {
         options: Options,
         simulation: Option<simulated::Simulation>,
     ) -> Self {
+        overflow::install();
         Self {
             workers,
             pool: StackPool::new(options.stack_size, options.stacks),

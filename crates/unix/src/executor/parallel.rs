@@ -21,6 +21,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::here::HERE;
+use super::overflow::SignalStack;
 use super::task::{Leave, Task};
 use super::worker::{Local, Worker};
 use super::{Executor, Outcome, Rest};
@@ -54,6 +55,7 @@ impl Executor {
     /// A worker's life.
     fn work(&self, worker: &'static Worker) {
         let local = Local::new();
+        let _signal_stack = SignalStack::new();
         HERE.with(|here| {
             here.worker.set(worker);
             here.local.set(&raw const local);

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use super::chooser::Chooser;
 use super::here::HERE;
+use super::overflow::SignalStack;
 use super::task::{Leave, Task};
 use super::worker::{Local, Worker};
 use super::{Executor, Outcome, running};
@@ -97,6 +98,7 @@ impl Simulation {
         let chooser = self.chooser.lock().unwrap_or_else(PoisonError::into_inner).take();
         let worker = executor.workers[0];
         let local = Local::new();
+        let _signal_stack = SignalStack::new();
         HERE.with(|here| {
             here.simulated.set(true);
             here.worker.set(worker);

@@ -14,12 +14,14 @@
 #![allow(unsafe_code, reason = "resumes coroutines that several threads know of")]
 
 use std::cell::UnsafeCell;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::abort;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
+use corosensei::trap::CoroutineTrapHandler;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 use super::here::HERE;
@@ -66,6 +68,10 @@ pub(super) struct Task {
     pub(super) next: AtomicPtr<Task>,
     /// Whether it must run where it was started.
     pub(super) pinned: bool,
+    /// How often it has entered kernel mode and not left it. Changed by the fiber alone.
+    pub(super) kernel_depth: AtomicU32,
+    /// The guard below its stack.
+    guard: (usize, usize),
     state: AtomicU32,
     /// Where it runs; it changes only before it has begun.
     home: AtomicPtr<Worker>,
@@ -90,6 +96,8 @@ struct Inner {
     body: Option<(Body, Stack)>,
     coroutine: Option<Thread>,
     yielder: *const Yielder<(), Leave>,
+    /// What ends it from a fault handler, once it has begun.
+    trap: Option<CoroutineTrapHandler<Leave>>,
     /// The lock that it spins at.
     pub(super) word: *const AtomicU32,
 }
@@ -122,6 +130,8 @@ impl Task {
             context,
             pinned: place.pinned,
             next: AtomicPtr::new(ptr::null_mut()),
+            kernel_depth: AtomicU32::new(1),
+            guard: stack.guard(),
             state: AtomicU32::new(RUNNING),
             home: AtomicPtr::new(ptr::from_ref(place.home).cast_mut()),
             processor: AtomicUsize::new(place.processor),
@@ -129,6 +139,7 @@ impl Task {
                 body: Some((body, stack)),
                 coroutine: None,
                 yielder: ptr::null(),
+                trap: None,
                 word: ptr::null(),
             }),
         });
@@ -209,11 +220,13 @@ impl Task {
         let coroutine = unsafe {
             if let Some((body, stack)) = (*inner).body.take() {
                 let task = ptr::from_ref(self);
-                (*inner).coroutine = Some(Coroutine::with_stack(stack, move |yielder, ()| {
+                let coroutine = Coroutine::with_stack(stack, move |yielder, ()| {
                     // SAFETY: a task outlives its coroutine, and this runs on its worker's thread.
                     (*(*task).inner.get()).yielder = yielder;
                     run(body, (*task).id)
-                }));
+                });
+                (*inner).trap = Some(coroutine.trap_handler());
+                (*inner).coroutine = Some(coroutine);
             }
             (*inner).coroutine.as_mut().expect("a queued task has a coroutine")
         };
@@ -228,6 +241,17 @@ impl Task {
         // SAFETY: the fiber runs, so its coroutine's base has set the yielder, which lies at the base
         // of the stack that this runs on.
         unsafe { (*(*self.inner.get()).yielder).suspend(leave) };
+    }
+
+    /// The addresses below its stack that fault.
+    pub(super) fn guard(&self) -> Range<usize> {
+        self.guard.0..self.guard.1
+    }
+
+    /// What ends it from a fault handler. For the fiber itself.
+    pub(super) fn trap(&self) -> Option<CoroutineTrapHandler<Leave>> {
+        // SAFETY: set before the fiber began, and not changed while it runs.
+        unsafe { (*self.inner.get()).trap }
     }
 
     /// The word at which it spins, for the fiber itself before and its worker after the switch.
