@@ -25,12 +25,13 @@ mod stack;
 mod task;
 #[cfg(test)]
 mod tests;
+mod tick;
 mod timer;
 mod worker;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
@@ -41,6 +42,8 @@ use stack::{Stack, StackPool};
 pub(crate) use stack::{StackCounts, StackError};
 pub(crate) use task::Body;
 use task::{Leave, Place, Task};
+use tick::Ticks;
+pub(crate) use tick::{TickFn, splhigh, splx};
 use timer::Timers;
 pub(crate) use timer::{Action, Timer};
 use worker::{AT_HAND, Local, MOVED, Worker};
@@ -315,6 +318,7 @@ pub(crate) struct Executor {
     /// Wakes the thread in [`Executor::run`].
     monitor: Condvar,
     epoch: Instant,
+    ticks: OnceLock<Ticks>,
     simulation: Option<simulated::Simulation>,
 }
 
@@ -371,6 +375,7 @@ impl Executor {
             rest: Mutex::default(),
             monitor: Condvar::new(),
             epoch: Instant::now(),
+            ticks: OnceLock::new(),
             simulation,
         }
     }
@@ -465,6 +470,19 @@ impl Executor {
             self.monitor.notify_all();
         }
         Timer { executor: Arc::clone(self), key }
+    }
+
+    /// Lets the clock tick on every processor, `hz` times a second, from the beginning of the run.
+    /// `call` must be async-signal-safe; see `tick.rs`. Simulated: at points that the chooser picks,
+    /// whatever `hz` is.
+    ///
+    /// # Panics
+    ///
+    /// The clock ticks already, or `hz` is 0 or above 1,000,000.
+    pub(crate) fn ticks(&self, hz: u32, call: TickFn) {
+        assert!((1..=1_000_000).contains(&hz), "{hz} ticks a second cannot be had");
+        let set = self.ticks.set(Ticks { hz, call });
+        assert!(set.is_ok(), "the clock ticks already");
     }
 
     /// While the guard lives, something outside may wake fibers: being idle is not a stall.

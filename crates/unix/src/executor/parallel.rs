@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 use super::here::HERE;
 use super::overflow::SignalStack;
 use super::task::{Leave, Task};
+use super::tick::TickTimer;
 use super::worker::{Local, Worker};
 use super::{Executor, Outcome, Rest};
 
@@ -60,12 +61,16 @@ impl Executor {
             here.worker.set(worker);
             here.local.set(&raw const local);
         });
+        let timer = self.ticks.get().map(|ticks| {
+            TickTimer::new(*ticks).expect("the operating system has a timer for each processor")
+        });
         while !self.stopping.load(Ordering::Relaxed) {
             match self.next(worker, &local).or_else(|| self.take(worker)) {
                 Some(task) => self.run_one(task, worker, &local),
                 None => self.idle(worker),
             }
         }
+        drop(timer);
         self.leave(worker, &local);
         HERE.with(|here| {
             here.local.set(std::ptr::null());

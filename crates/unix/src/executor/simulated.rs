@@ -7,7 +7,7 @@
 //! outside is attached.
 //!
 //! The trace, of which [`Simulation::digest`] is the hash, has an entry a decision: the step, the
-//! fiber that goes on, and how the last one left.
+//! fiber that goes on, how the last one left, and whether a tick lands.
 #![allow(unsafe_code, reason = "runs fibers by address")]
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -19,6 +19,7 @@ use super::chooser::Chooser;
 use super::here::HERE;
 use super::overflow::SignalStack;
 use super::task::{Leave, Task};
+use super::tick::tick_at_point;
 use super::worker::{Local, Worker};
 use super::{Executor, Outcome, running};
 
@@ -83,10 +84,10 @@ impl Simulation {
         add(&self.clock_ns, STEP_NS * u64::from(points));
     }
 
-    fn record(&self, id: u32, left: Leave) {
+    fn record(&self, id: u32, left: Leave, tick: bool) {
         let mut digest = self.digest.load(Ordering::Relaxed);
         let steps = self.steps.load(Ordering::Relaxed);
-        for word in [steps, u64::from(id) << 8 | left as u64] {
+        for word in [steps, u64::from(id) << 8 | u64::from(tick) << 7 | left as u64] {
             // The multiplier of FNV-1a; the rotation carries the high bits down.
             digest = (digest.rotate_left(23) ^ word).wrapping_mul(0x0000_0100_0000_01b3);
         }
@@ -101,6 +102,7 @@ impl Simulation {
         let _signal_stack = SignalStack::new();
         HERE.with(|here| {
             here.simulated.set(true);
+            here.tick.set(executor.ticks.get().map(|ticks| ticks.call));
             here.worker.set(worker);
             here.local.set(&raw const local);
         });
@@ -118,6 +120,7 @@ impl Simulation {
         run.end();
         HERE.with(|here| {
             here.simulated.set(false);
+            here.tick.set(None);
             here.local.set(std::ptr::null());
             here.worker.set(std::ptr::null());
         });
@@ -133,6 +136,7 @@ pub(super) fn decide() {
         Some(task) if !thread::panicking() => {
             HERE.with(|here| here.left.set(0));
             task.suspend(Leave::Point);
+            tick_at_point();
         }
         _ => {}
     }
@@ -167,6 +171,7 @@ struct Run<'a> {
 impl Run<'_> {
     fn decide_until_end(&mut self) -> Outcome {
         let stop_at = self.executor.options.stop_at.unwrap_or(u64::MAX);
+        let ticks = self.executor.ticks.get().is_some();
         let mut left = Leave::End;
         // Where the fiber is that left last, if it can go on.
         let mut last = None;
@@ -191,8 +196,9 @@ impl Run<'_> {
                 last = None;
                 continue;
             };
-            self.simulation.record(self.numbers[chosen], left);
-            left = self.run_one(chosen);
+            let tick = ticks && self.chooser.tick();
+            self.simulation.record(self.numbers[chosen], left, tick);
+            left = self.run_one(chosen, tick);
             last = matches!(left, Leave::Point | Leave::Yield).then_some(chosen);
         }
     }
@@ -248,7 +254,7 @@ impl Run<'_> {
     }
 
     /// Runs a fiber for a stretch.
-    fn run_one(&mut self, index: usize) -> Leave {
+    fn run_one(&mut self, index: usize, tick: bool) -> Leave {
         let task = self.runnable[index];
         // SAFETY: a runnable task is alive until it has been buried, below.
         let this = unsafe { &*task };
@@ -258,11 +264,17 @@ impl Run<'_> {
             here.context.set(this.context);
             here.task.set(task);
             here.left.set(stretch);
+            here.tick_due.set(tick);
+            here.level.set(this.level.load(Ordering::Relaxed));
+            here.held.set(this.held.load(Ordering::Relaxed));
         });
         let leave = this.resume();
         let unused = HERE.with(|here| {
             here.task.set(std::ptr::null());
             here.context.set(0);
+            here.tick_due.set(false);
+            this.level.store(here.level.replace(0), Ordering::Relaxed);
+            this.held.store(here.held.replace(0), Ordering::Relaxed);
             here.left.replace(0)
         });
         self.simulation.advance(stretch - unused);

@@ -19,7 +19,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::abort;
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
 use corosensei::trap::CoroutineTrapHandler;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
@@ -70,6 +70,9 @@ pub(super) struct Task {
     pub(super) pinned: bool,
     /// How often it has entered kernel mode and not left it. Changed by the fiber alone.
     pub(super) kernel_depth: AtomicU32,
+    /// Simulated: its level and the ticks held, while it does not run.
+    pub(super) level: AtomicU8,
+    pub(super) held: AtomicU32,
     /// The guard below its stack.
     guard: (usize, usize),
     state: AtomicU32,
@@ -131,6 +134,8 @@ impl Task {
             pinned: place.pinned,
             next: AtomicPtr::new(ptr::null_mut()),
             kernel_depth: AtomicU32::new(1),
+            level: AtomicU8::new(0),
+            held: AtomicU32::new(0),
             guard: stack.guard(),
             state: AtomicU32::new(RUNNING),
             home: AtomicPtr::new(ptr::from_ref(place.home).cast_mut()),

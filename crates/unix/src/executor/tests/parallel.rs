@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::super::{
     Executor, Fiber, Hooks, Options, Outcome, StackError, Start, abandon, context, current,
-    current_id, enter_kernel, leave_kernel, park, preempt, processor, yield_now,
+    current_id, enter_kernel, leave_kernel, park, preempt, processor, splhigh, splx, yield_now,
 };
 use super::{start, start_on};
 
@@ -439,4 +439,75 @@ fn a_panic_that_leaves_a_body_aborts_and_says_whose() {
     let executor = Executor::parallel(1, Options::default());
     start(&executor, || panic!("on purpose"));
     executor.run();
+}
+
+/// What ticks count: a tick function has no state of its own.
+static TICKS: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+
+#[test]
+fn a_tick_interrupts_a_fiber_and_knows_its_context() {
+    let executor = Executor::parallel(2, Options::default());
+    executor.ticks(1000, |context| {
+        if let Some(ticks) = TICKS.get(context.wrapping_sub(1)) {
+            ticks.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    for context in 1..=2 {
+        start_on(&executor, context - 1, context, move || {
+            while TICKS[context - 1].load(Ordering::Relaxed) < 5 {
+                std::hint::spin_loop();
+            }
+        });
+    }
+    assert_eq!(executor.run(), Outcome::Finished);
+}
+
+#[test]
+fn a_tick_at_high_level_waits_until_the_level_falls() {
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    let executor = Executor::parallel(1, Options::default());
+    executor.ticks(1000, |_| {
+        COUNT.fetch_add(1, Ordering::Relaxed);
+    });
+    start(&executor, || {
+        for _ in 0..5 {
+            let before = splhigh();
+            let count = COUNT.load(Ordering::Relaxed);
+            // Ticks are held and counted; none comes through.
+            while super::super::tick::held() == 0 {
+                std::hint::spin_loop();
+            }
+            assert_eq!(COUNT.load(Ordering::Relaxed), count);
+            splx(before);
+            assert!(COUNT.load(Ordering::Relaxed) > count);
+        }
+    });
+    assert_eq!(executor.run(), Outcome::Finished);
+}
+
+#[test]
+fn a_tick_may_wake_a_fiber_of_its_own_processor() {
+    static SLEEPER: OnceLock<Fiber> = OnceLock::new();
+    let executor = Executor::parallel(1, Options::default());
+    executor.ticks(1000, |_| {
+        if let Some(sleeper) = SLEEPER.get() {
+            sleeper.unpark();
+        }
+    });
+    let outside = executor.external();
+    let woken = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&woken);
+    let sleeper = start(&executor, move || {
+        while count.fetch_add(1, Ordering::Relaxed) < 20 {
+            park();
+        }
+    });
+    SLEEPER.set(sleeper).expect("set once");
+    start(&executor, move || {
+        while woken.load(Ordering::Relaxed) < 10 {
+            yield_now();
+        }
+    });
+    assert_eq!(executor.run(), Outcome::Finished);
+    drop(outside);
 }
