@@ -1,16 +1,16 @@
 //! Who goes on, when there is a choice: [`Chooser`], and [`Seeded`], which rolls dice.
 //!
-//! A chooser sees fibers as numbers only, in an order that depends on nothing but earlier choices. One
-//! that goes through every schedule answers a stretch of 1 and keeps a record of its choices.
+//! A chooser sees fibers as numbers only, in an order that depends on nothing but earlier choices.
+//! One that goes through every schedule answers a stretch of 1 and keeps a record of its choices.
 
 /// Decides for the simulated executor.
 pub(crate) trait Chooser: Send {
-    /// How many points the fiber that goes on may pass until the next decision, that one included: at
-    /// least 1.
+    /// How many points the fiber that goes on may pass until the next decision, that one included:
+    /// at least 1.
     fn stretch(&mut self) -> u32;
 
-    /// Which of `runnable`, an index, goes on. `running` is the index of the one that could simply go
-    /// on, if it can.
+    /// Which of `runnable`, an index, goes on. `running` is the index of the one that could simply
+    /// go on, if it can.
     fn choose(&mut self, runnable: &[u32], running: Option<usize>) -> usize;
 
     /// Whether a clock tick lands at the point from which a fiber goes on. Asked only if the clock

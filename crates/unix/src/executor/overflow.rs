@@ -2,12 +2,12 @@
 //!
 //! A fault in the guard below the running fiber's stack ends that fiber, if it is in user mode: its
 //! stack is leaked with what lies on it, and the owner is told. This is a jump over the program's
-//! frames. It is done only where nothing but the program itself can have been cut short: not in kernel
-//! mode ([`enter_kernel`], [`leave_kernel`]), not while a panic unwinds, not with the fault in
-//! another object than this code (the C library, where a lock may be held or a list half linked).
-//! What remains is the program's own: a lock that it held stays locked, and so does an allocator that
-//! is linked into the same object. In all those cases, and on architectures other than x86-64 and
-//! AArch64, the process says which fiber it was and aborts.
+//! frames. It is done only where nothing but the program itself can have been cut short: not in
+//! kernel mode ([`enter_kernel`], [`leave_kernel`]), not while a panic unwinds, not with the fault
+//! in another object than this code (the C library, where a lock may be held or a list half
+//! linked). What remains is the program's own: a lock that it held stays locked, and so does an
+//! allocator that is linked into the same object. In all those cases, and on architectures other
+//! than x86-64 and AArch64, the process says which fiber it was and aborts.
 //!
 //! Faults at other addresses go to the handler that was there before.
 #![allow(unsafe_code, reason = "handles faults, and redirects the code that made them")]
@@ -20,15 +20,15 @@ use std::sync::atomic::Ordering;
 
 use corosensei::trap::TrapHandlerRegs;
 
+use super::fiber::running;
 use super::here::HERE;
-use super::running;
 use super::task::{Leave, Task};
 
 /// Bytes of the stack on which signals are handled.
 const SIZE: usize = 64 << 10;
 
-/// The running fiber enters kernel mode, once more: running out of stack in it aborts. A fiber begins
-/// in kernel mode, entered once. Nothing outside of fibers.
+/// The running fiber enters kernel mode, once more: running out of stack in it aborts. A fiber
+/// begins in kernel mode, entered once. Nothing outside of fibers.
 #[inline]
 pub(crate) fn enter_kernel() {
     if let Some(task) = running() {
@@ -143,8 +143,8 @@ fn forbidden(task: &Task, context: &libc::ucontext_t) -> Option<&'static str> {
 fn end(task: &Task, context: &mut libc::ucontext_t) {
     let Some(trap) = task.trap() else { return };
     // SAFETY: the fiber's frames are never returned to and its stack is never used again; the stack
-    // pointer lies within it, and all registers are set as told. `forbidden` bounds what else it may
-    // have been writing to.
+    // pointer lies within it, and all registers are set as told. `forbidden` bounds what else it
+    // may have been writing to.
     let registers = unsafe { trap.setup_trap_handler(|| Leave::Overflow) };
     redirect(context, registers);
 }

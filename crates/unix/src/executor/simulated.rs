@@ -2,9 +2,9 @@
 //!
 //! A fiber passes points; after as many as the chooser gave it, or when it leaves by itself, the
 //! chooser picks among those that can go on. A fiber that spins at a lock cannot until the lock is
-//! free. Each point takes [`STEP_NS`] nanoseconds of the virtual clock; when nobody can go on the clock jumps to the
-//! next timer. Nothing here depends on an address, the wall clock, or another thread, unless something
-//! outside is attached.
+//! free. Each point takes [`STEP_NS`] nanoseconds of the virtual clock; when nobody can go on the
+//! clock jumps to the next timer. Nothing here depends on an address, the wall clock, or another
+//! thread, unless something outside is attached.
 //!
 //! The trace, of which [`Simulation::digest`] is the hash, has an entry a decision: the step, the
 //! fiber that goes on, how the last one left, and whether a tick lands.
@@ -16,12 +16,13 @@ use std::thread;
 use std::time::Duration;
 
 use super::chooser::Chooser;
+use super::fiber::running;
 use super::here::HERE;
 use super::overflow::SignalStack;
 use super::task::{Leave, Task};
 use super::tick::tick_at_point;
 use super::worker::{Local, Worker};
-use super::{Executor, Outcome, running};
+use super::{Executor, Outcome};
 
 /// Virtual nanoseconds from one point to the next.
 const STEP_NS: u64 = 100;
@@ -216,8 +217,8 @@ impl Run<'_> {
         }
         let mut index = 0;
         while let Some(&task) = self.spinning.get(index) {
-            // SAFETY: a live task that does not run; its word lives as long as the frame in which it
-            // spins.
+            // SAFETY: a live task that does not run; its word lives as long as the frame in which
+            // it spins.
             let free = unsafe { (**(*task).spin_word()).load(Ordering::Relaxed) == 0 };
             if free {
                 self.spinning.remove(index);

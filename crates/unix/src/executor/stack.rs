@@ -1,10 +1,10 @@
 //! Stacks for fibers: [`StackPool`] lends a [`Stack`] and takes it back.
 //!
-//! Many stacks lie in one mapping, a slab, without huge pages and with a guard below each. Linux 6.13
-//! and later install guards without splitting the mapping; before, each guard is a mapping of its own
-//! and their number is bounded. The stack used last is lent first. Free stacks above a bound give
-//! their memory back; slabs of which every stack is back are unmapped with the pool, and those that
-//! an abandoned stack lies in stay for ever.
+//! Many stacks lie in one mapping, a slab, without huge pages and with a guard below each. Linux
+//! 6.13 and later install guards without splitting the mapping; before, each guard is a mapping of
+//! its own and their number is bounded. The stack used last is lent first. Free stacks above a
+//! bound give their memory back; slabs of which every stack is back are unmapped with the pool, and
+//! those that an abandoned stack lies in stay for ever.
 //!
 //! Who runs on a stack is told in `task.rs`; what happens when a guard is hit, in `overflow.rs`.
 #![allow(unsafe_code, reason = "maps memory and vouches for its use as a stack")]
@@ -25,7 +25,8 @@ const FIRST_SLAB: usize = 16;
 const LAST_SLAB: usize = 1024;
 /// Free stacks that keep their memory.
 const WARM: usize = 512;
-/// Stacks whose guards are mappings of their own: two mappings each, of the 65,530 that a process has.
+/// Stacks whose guards are mappings of their own: two mappings each, of the 65,530 that a process
+/// has.
 const MAPPED_GUARDS: usize = 30_000;
 
 /// One stack, owned. Dropped outside of [`StackPool::give`] it is leaked on purpose.
@@ -123,8 +124,8 @@ struct Slab {
 }
 
 impl StackPool {
-    /// A pool without stacks, of `size` usable bytes each (rounded up to whole pages), never more than
-    /// `limit`.
+    /// A pool without stacks, of `size` usable bytes each (rounded up to whole pages), never more
+    /// than `limit`.
     pub(super) fn new(size: usize, limit: usize) -> Self {
         let page = rustix::param::page_size();
         let size = size.max(4 * page).next_multiple_of(page);
@@ -211,7 +212,8 @@ impl Free {
         };
         let start = start.map_err(StackError::Memory)?.expose_provenance();
         let slab = Slab { start, length, stacks };
-        // SAFETY: the slab's own bytes, which nothing uses yet. Without the advice it works as well.
+        // SAFETY: the slab's own bytes, which nothing uses yet. Without the advice it works as
+        // well.
         let _ = unsafe {
             let start = ptr::with_exposed_provenance_mut(start);
             rustix::mm::madvise(start, length, Advice::LinuxNoHugepage)
@@ -255,7 +257,8 @@ impl Free {
 
 impl Slab {
     fn unmap(&self) {
-        // SAFETY: the mapping that `grow` made, none of whose stacks anybody owns. A refusal leaks it.
+        // SAFETY: the mapping that `grow` made, none of whose stacks anybody owns. A refusal leaks
+        // it.
         let _ = unsafe {
             rustix::mm::munmap(ptr::with_exposed_provenance_mut(self.start), self.length)
         };

@@ -113,7 +113,8 @@ impl std::fmt::Debug for Inner {
 
 // SAFETY: `inner` is touched only by who holds the task out of all queues: its starter, then the
 // worker that took it, then the fiber itself on that worker's thread; the queues order those. A
-// coroutine that has begun never changes its thread: only an unbegun task, whose body is `Send`, does.
+// coroutine that has begun never changes its thread: only an unbegun task, whose body is `Send`,
+// does.
 unsafe impl Send for Task {}
 // SAFETY: as above; the rest is atomic or never changes.
 unsafe impl Sync for Task {}
@@ -185,9 +186,9 @@ impl Task {
                 ENDED => return false,
                 _ => TOKEN,
             };
-            // SYNC token: pairs with `Task::take_token` and `Task::sleep`: what the waker did before
-            // is seen after the park. An exchange even of a token for a token, so that this waker's
-            // writes are among those released.
+            // SYNC token: pairs with `Task::take_token` and `Task::sleep`: what the waker did
+            // before is seen after the park. An exchange even of a token for a token, so that this
+            // waker's writes are among those released.
             let exchange =
                 self.state.compare_exchange_weak(state, next, Ordering::AcqRel, Ordering::Relaxed);
             match exchange {
@@ -219,8 +220,8 @@ impl Task {
 
     /// Runs it until it leaves. For its worker, which took it out of its queue.
     pub(super) fn resume(&self) -> Leave {
-        // SAFETY: the worker alone has it, and the fiber, which runs within `resume`, reaches `inner`
-        // through the same cell and never touches `coroutine`.
+        // SAFETY: the worker alone has it, and the fiber, which runs within `resume`, reaches
+        // `inner` through the same cell and never touches `coroutine`.
         let inner = self.inner.get();
         let coroutine = unsafe {
             if let Some((body, stack)) = (*inner).body.take() {
@@ -243,8 +244,8 @@ impl Task {
     /// Suspends the fiber that runs here, which is this one.
     pub(super) fn suspend(&self, leave: Leave) {
         debug_assert!(ptr::eq(HERE.with(|here| here.task.get()), self), "suspends itself");
-        // SAFETY: the fiber runs, so its coroutine's base has set the yielder, which lies at the base
-        // of the stack that this runs on.
+        // SAFETY: the fiber runs, so its coroutine's base has set the yielder, which lies at the
+        // base of the stack that this runs on.
         unsafe { (*(*self.inner.get()).yielder).suspend(leave) };
     }
 
@@ -294,7 +295,8 @@ impl Task {
     }
 }
 
-/// The base of every fiber. What unwinds to here would unwind into a worker that knows nothing of it.
+/// The base of every fiber. What unwinds to here would unwind into a worker that knows nothing of
+/// it.
 fn run(body: Body, id: u32) -> Leave {
     if catch_unwind(AssertUnwindSafe(body)).is_err() {
         eprintln!("tontine-unix: a panic left the body of fiber {id}: its owner must catch it");

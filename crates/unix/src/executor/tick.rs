@@ -1,9 +1,9 @@
 //! The clock tick, and the level at which it must wait: [`splhigh`], [`splx`].
 //!
 //! In the parallel executor each worker has a POSIX timer whose signal, `SIGRTMAX-1`, interrupts
-//! whatever its thread is at; in the simulated one a tick lands at points that the chooser picks. Either
-//! way the tick function is called on the processor that was interrupted, with the context of the
-//! fiber that ran there. At high level a tick is held, and comes when the level falls.
+//! whatever its thread is at; in the simulated one a tick lands at points that the chooser picks.
+//! Either way the tick function is called on the processor that was interrupted, with the context
+//! of the fiber that ran there. At high level a tick is held, and comes when the level falls.
 //!
 //! What a tick does, profiling and the CPU limit, is the kernel's. It must be async-signal-safe: no
 //! memory, no blocking, no lock that is ever held at base level. [`Fiber::unpark`] is allowed.
@@ -32,8 +32,8 @@ pub(super) struct Ticks {
 const BASE: u8 = 0;
 const HIGH: u8 = 1;
 
-/// Holds ticks on this processor, in the simulated executor for this fiber; the level before. A fiber
-/// must not park at high level.
+/// Holds ticks on this processor, in the simulated executor for this fiber; the level before. A
+/// fiber must not park at high level.
 #[inline]
 pub(crate) fn splhigh() -> u8 {
     HERE.with(|here| {

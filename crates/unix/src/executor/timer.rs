@@ -1,7 +1,7 @@
 //! Actions at a time: [`Timers`], the queue of them, and [`Timer`], the right to take one back.
 //!
-//! The parallel executor's clock is the monotonic one, the simulated one's its own; the queue does not
-//! know which.
+//! The parallel executor's clock is the monotonic one, the simulated one's its own; the queue does
+//! not know which.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,8 +18,8 @@ type Key = (Duration, u64);
 #[derive(Debug)]
 pub(super) struct Timers {
     queue: Mutex<Queue>,
-    /// Nanoseconds of the first action's time, or `u64::MAX`: a look without the lock. Changed under
-    /// it.
+    /// Nanoseconds of the first action's time, or `u64::MAX`: a look without the lock. Changed
+    /// under it.
     first_ns: AtomicU64,
 }
 
@@ -67,8 +67,8 @@ impl Timers {
         queue.actions.is_empty() && queue.under_way == 0
     }
 
-    /// Nanoseconds of the first action's time, or `u64::MAX`. Exact for a thread that alone sets and
-    /// cancels.
+    /// Nanoseconds of the first action's time, or `u64::MAX`. Exact for a thread that alone sets
+    /// and cancels.
     pub(super) fn first_ns(&self) -> u64 {
         self.first_ns.load(Ordering::Relaxed)
     }
