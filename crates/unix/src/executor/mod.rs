@@ -11,9 +11,10 @@
 //!   [`point`] who goes on. Same seed, same run.
 //!
 //! `fiber.rs` is what a fiber may do, `task.rs` how it is kept, `queue.rs` where fibers wait for
-//! their turn, `worker.rs` a processor, `stack.rs` what they run on, `overflow.rs` what happens at
-//! its end, `timer.rs` the actions to come, `tick.rs` the clock. What a fiber does, which signals
-//! it gets and how it is killed, is the kernel's.
+//! their turn, `worker.rs` a processor, `stack.rs` what they run on, `overflow.rs` what happens
+//! at its end, `timer.rs` the actions to come, `tick.rs` the clock, `signals.rs` how threads
+//! meet those signals. What a fiber does, which signals it gets and how it is killed, is the
+//! kernel's.
 #![allow(unsafe_code, reason = "queues and buries fibers by address")]
 
 mod chooser;
@@ -23,6 +24,7 @@ mod options;
 mod overflow;
 mod parallel;
 mod queue;
+mod signals;
 mod simulated;
 mod stack;
 mod task;
@@ -33,7 +35,7 @@ mod timer;
 mod worker;
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -61,7 +63,7 @@ pub(crate) struct Executor {
     timers: Timers,
     options: Options,
     /// Fibers started.
-    started: AtomicU32,
+    started: AtomicU64,
     /// Guards of [`External`].
     external: AtomicUsize,
     /// Whether no fiber is to be resumed any more.
@@ -123,7 +125,7 @@ impl Executor {
             pool: StackPool::new(options.stack_size, options.stacks),
             timers: Timers::default(),
             options,
-            started: AtomicU32::new(0),
+            started: AtomicU64::new(0),
             external: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),
             given_up: AtomicUsize::new(0),
@@ -155,7 +157,8 @@ impl Executor {
                 assert!(processor < processors, "there is no processor {processor}");
             }
             let stack = self.stack(mine.map(|(_, local)| local))?;
-            let id = self.started.fetch_add(1, Ordering::Relaxed) + 1;
+            let number = self.started.fetch_add(1, Ordering::Relaxed) % u64::from(u32::MAX);
+            let id = number as u32 + 1;
             let processor = match (start.processor, mine) {
                 (Some(processor), _) => processor,
                 (None, Some((worker, _))) if self.simulation.is_none() => worker.number(),

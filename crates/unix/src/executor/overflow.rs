@@ -14,18 +14,13 @@
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
-use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
 use corosensei::trap::TrapHandlerRegs;
 
 use super::fiber::running;
-use super::here::HERE;
 use super::task::{Leave, Task};
-
-/// Bytes of the stack on which signals are handled.
-const SIZE: usize = 64 << 10;
 
 /// The running fiber enters kernel mode, once more: running out of stack in it aborts. A fiber
 /// begins in kernel mode, entered once. Nothing outside of fibers.
@@ -235,32 +230,5 @@ fn chain(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
         _ => unsafe {
             libc::signal(signal, libc::SIG_DFL);
         },
-    }
-}
-
-/// The stack on which this thread handles signals, as long as this lives.
-pub(super) struct SignalStack {
-    memory: Box<[MaybeUninit<u8>]>,
-    before: libc::stack_t,
-}
-
-impl SignalStack {
-    pub(super) fn new() -> Self {
-        let mut memory = Box::new_uninit_slice(SIZE);
-        let mut before = libc::stack_t { ss_sp: ptr::null_mut(), ss_flags: 0, ss_size: 0 };
-        let stack = libc::stack_t { ss_sp: memory.as_mut_ptr().cast(), ss_flags: 0, ss_size: SIZE };
-        // SAFETY: `memory` is this thread's signal stack until it is dropped, where it is replaced.
-        let result = unsafe { libc::sigaltstack(&raw const stack, &raw mut before) };
-        assert_eq!(result, 0, "a stack of {SIZE} bytes is large enough for signals");
-        Self { memory, before }
-    }
-}
-
-impl Drop for SignalStack {
-    fn drop(&mut self) {
-        debug_assert_eq!(self.memory.len(), SIZE);
-        HERE.with(|here| debug_assert!(here.task.get().is_null(), "no fiber runs here any more"));
-        // SAFETY: what was there before; no handler runs on `memory`, for this code does not.
-        unsafe { libc::sigaltstack(&raw const self.before, ptr::null_mut()) };
     }
 }

@@ -22,9 +22,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::here::HERE;
-use super::overflow::SignalStack;
+use super::signals::{SignalStack, hold_others};
 use super::task::{Leave, Task};
-use super::tick::TickTimer;
+use super::tick::{self, TickTimer};
 use super::worker::{Local, Worker};
 use super::{Executor, Outcome, Rest};
 
@@ -58,6 +58,7 @@ impl Executor {
     fn work(&self, worker: &'static Worker) {
         let local = Local::new();
         let _signal_stack = SignalStack::new();
+        hold_others(tick::signal());
         HERE.with(|here| {
             here.worker.set(worker);
             here.local.set(&raw const local);

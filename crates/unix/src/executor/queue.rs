@@ -79,9 +79,9 @@ impl Inbox {
             // SAFETY: it is alive, says the caller, and nobody else has it before it is posted.
             unsafe { &*task }.next.store(next, Ordering::Relaxed);
             // SYNC inbox: pairs with the swap in `Inbox::drain`: who takes the task sees its link
-            // and whatever was done before it was woken. SYNC asleep: pairs with
-            // `Inbox::fall_asleep`: who finds the mark sees that sleep was announced, and so ends
-            // it.
+            // and whatever was done before it was woken.
+            // SYNC asleep: pairs with `Inbox::fall_asleep`: who finds the mark sees that sleep was
+            // announced, and so ends it.
             let post =
                 self.0.compare_exchange_weak(head, task, Ordering::AcqRel, Ordering::Relaxed);
             match post {

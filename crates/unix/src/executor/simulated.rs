@@ -18,7 +18,7 @@ use std::time::Duration;
 use super::chooser::Chooser;
 use super::fiber::running;
 use super::here::HERE;
-use super::overflow::SignalStack;
+use super::signals::SignalStack;
 use super::task::{Leave, Task};
 use super::tick::tick_at_point;
 use super::worker::{Local, Worker};

@@ -103,7 +103,7 @@ pub(super) struct StackPool {
     free: Mutex<Free>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Free {
     slabs: Vec<Slab>,
     /// Used before and still resident, the last used at the end.
@@ -114,6 +114,8 @@ struct Free {
     total: usize,
     /// Whether a guard costs no mapping; not known before the first.
     light_guards: Option<bool>,
+    /// Stacks that there may be if it does.
+    heavy_guards: usize,
 }
 
 #[derive(Debug)]
@@ -129,7 +131,7 @@ impl StackPool {
     pub(super) fn new(size: usize, limit: usize) -> Self {
         let page = rustix::param::page_size();
         let size = size.max(4 * page).next_multiple_of(page);
-        let (abandoned, free) = (AtomicUsize::new(0), Mutex::default());
+        let (abandoned, free) = (AtomicUsize::new(0), Mutex::new(Free::new()));
         Self { size, limit, abandoned, free }
     }
 
@@ -188,10 +190,21 @@ impl StackPool {
 }
 
 impl Free {
+    fn new() -> Self {
+        Self {
+            slabs: Vec::new(),
+            warm: Vec::new(),
+            cold: Vec::new(),
+            total: 0,
+            light_guards: None,
+            heavy_guards: MAPPED_GUARDS,
+        }
+    }
+
     /// Maps one more slab, all of whose stacks are free.
     fn grow(&mut self, size: usize, limit: usize) -> Result<(), StackError> {
         let cap = match self.light_guards {
-            Some(false) => limit.min(MAPPED_GUARDS),
+            Some(false) => limit.min(self.heavy_guards),
             _ => limit,
         };
         let wanted = (FIRST_SLAB << self.slabs.len().min(8)).min(LAST_SLAB);
@@ -277,5 +290,56 @@ impl Drop for StackPool {
                 slab.unmap();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_light_guards_the_error_names_the_bound_of_mappings() {
+        let pool = StackPool::new(16 << 10, usize::MAX);
+        pool.lock().light_guards = Some(false);
+        pool.lock().heavy_guards = 100;
+        let mut stacks = Vec::new();
+        let error = loop {
+            if let Err(error) = pool.lend(&mut stacks, 1024) {
+                break error;
+            }
+        };
+        assert_eq!(error, StackError::Guards { limit: 100 });
+        assert_eq!(stacks.len(), 100);
+        assert!(error.to_string().contains("max_map_count"));
+        pool.give(stacks.into_iter());
+        assert_eq!(pool.counts(0).pooled, 100);
+    }
+
+    #[test]
+    fn the_stack_given_last_is_lent_first() {
+        let pool = StackPool::new(16 << 10, 100);
+        let mut stacks = Vec::new();
+        pool.lend(&mut stacks, 3).expect("there is memory");
+        let last = stacks[2].base;
+        pool.give(stacks.into_iter());
+        let mut again = Vec::new();
+        pool.lend(&mut again, 1).expect("there is one");
+        assert_eq!(again[0].base, last);
+        pool.give(again.into_iter());
+    }
+
+    #[test]
+    fn free_stacks_above_the_bound_give_their_memory_back() {
+        let pool = StackPool::new(16 << 10, usize::MAX);
+        let mut stacks = Vec::new();
+        while stacks.len() < WARM + 8 {
+            pool.lend(&mut stacks, 64).expect("there is memory");
+        }
+        let last = ptr::with_exposed_provenance_mut::<u8>(stacks.last().expect("many").base.get());
+        // SAFETY: the highest byte of a stack that is owned here.
+        unsafe { last.sub(1).write(7) };
+        pool.give(stacks.into_iter());
+        // SAFETY: mapped until the pool is dropped; nothing else writes there.
+        assert_eq!(unsafe { last.sub(1).read() }, 0);
     }
 }

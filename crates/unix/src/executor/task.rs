@@ -220,9 +220,9 @@ impl Task {
 
     /// Runs it until it leaves. For its worker, which took it out of its queue.
     pub(super) fn resume(&self) -> Leave {
+        let inner = self.inner.get();
         // SAFETY: the worker alone has it, and the fiber, which runs within `resume`, reaches
         // `inner` through the same cell and never touches `coroutine`.
-        let inner = self.inner.get();
         let coroutine = unsafe {
             if let Some((body, stack)) = (*inner).body.take() {
                 let task = ptr::from_ref(self);

@@ -38,8 +38,9 @@ const HIGH: u8 = 1;
 pub(crate) fn splhigh() -> u8 {
     HERE.with(|here| {
         let before = here.level.replace(HIGH);
-        // A tick interrupts this thread: what follows must not move before the level rose.
-        compiler_fence(Ordering::SeqCst); // SYNC level: pairs with the fence in `splx`, one thread
+        // SYNC level: pairs with `splx`. A tick interrupts this very thread: what follows must not
+        // move before the level rose.
+        compiler_fence(Ordering::SeqCst);
         before
     })
 }
@@ -48,8 +49,8 @@ pub(crate) fn splhigh() -> u8 {
 #[inline]
 pub(crate) fn splx(before: u8) {
     HERE.with(|here| {
-        // What went before must not move behind the level's fall.
-        compiler_fence(Ordering::SeqCst); // SYNC level: pairs with the fence in `splhigh`, one thread
+        // SYNC level: pairs with `splhigh`. What went before must not move behind the level's fall.
+        compiler_fence(Ordering::SeqCst);
         here.level.set(before);
         if before == BASE && here.held.get() > 0 {
             release(here);
@@ -110,7 +111,7 @@ extern "C" fn on_tick(_signal: c_int) {
 }
 
 /// The signal of all ticks.
-fn signal() -> c_int {
+pub(super) fn signal() -> c_int {
     libc::SIGRTMAX() - 1
 }
 

@@ -511,3 +511,38 @@ fn a_tick_may_wake_a_fiber_of_its_own_processor() {
     assert_eq!(executor.run(), Outcome::Finished);
     drop(outside);
 }
+
+#[test]
+fn a_parked_fiber_takes_little_memory() {
+    const FIBERS: usize = 10_000;
+    let resident_kib = || {
+        let file = std::fs::read_to_string("/proc/self/statm").expect("Linux has it");
+        let pages = file.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok());
+        pages.expect("the second field is a number") * 4
+    };
+    let executor = Executor::parallel(2, Options::default());
+    let before = resident_kib();
+    for _ in 0..FIBERS {
+        start(&executor, park);
+    }
+    assert_eq!(executor.run(), Outcome::Stalled);
+    assert_eq!(executor.stacks().abandoned, FIBERS);
+    let each = resident_kib().saturating_sub(before) / FIBERS;
+    assert!(each <= 12, "{each} KiB a fiber");
+}
+
+#[test]
+fn stacks_are_used_again() {
+    let executor = Executor::parallel(1, Options { stacks: 40, ..Options::default() });
+    let inner = Arc::clone(&executor);
+    start(&executor, move || {
+        for _ in 0..10_000 {
+            start(&inner, || {});
+            yield_now();
+        }
+    });
+    assert_eq!(executor.run(), Outcome::Finished);
+    let counts = executor.stacks();
+    assert_eq!((counts.live, counts.abandoned), (0, 0));
+    assert!(counts.pooled <= 40);
+}
