@@ -1,17 +1,23 @@
 //! Who goes on, when there is a choice: [`Chooser`], and [`Seeded`], which rolls dice.
 //!
-//! A chooser sees fibers as numbers only, in an order that depends on nothing but earlier choices. One
-//! that goes through every schedule answers a stretch of 1 and keeps a record of its choices.
+//! A chooser sees fibers as numbers only, in an order that depends on nothing but earlier choices.
+//! One that goes through every schedule answers a stretch of 1 and keeps a record of its choices.
 
 /// Decides for the simulated executor.
 pub(crate) trait Chooser: Send {
-    /// How many points the fiber that goes on may pass until the next decision, that one included: at
-    /// least 1.
+    /// How many points the fiber that goes on may pass until the next decision, that one included:
+    /// at least 1.
     fn stretch(&mut self) -> u32;
 
-    /// Which of `runnable`, an index, goes on. `running` is the index of the one that could simply go
-    /// on, if it can.
+    /// Which of `runnable`, an index, goes on. `running` is the index of the one that could simply
+    /// go on, if it can.
     fn choose(&mut self, runnable: &[u32], running: Option<usize>) -> usize;
+
+    /// Whether a clock tick lands at the point from which a fiber goes on. Asked only if the clock
+    /// ticks.
+    fn tick(&mut self) -> bool {
+        false
+    }
 }
 
 /// Chooses at random: at each point with a probability of 1 in [`Seeded::ODDS`] any runnable fiber,
@@ -29,6 +35,8 @@ pub(crate) struct Seeded {
 impl Seeded {
     /// Points to a decision, on average.
     pub(crate) const ODDS: u32 = 8;
+    /// Decisions to a clock tick, on average.
+    pub(crate) const TICKS: u32 = 16;
 
     pub(crate) fn new(seed: u64) -> Self {
         Self { state: seed, odds: Self::ODDS, preemptions: u64::MAX }
@@ -76,5 +84,9 @@ impl Chooser for Seeded {
             }
             None => self.below(bound) as usize,
         }
+    }
+
+    fn tick(&mut self) -> bool {
+        self.below(Self::TICKS) == 0
     }
 }

@@ -8,6 +8,7 @@ use std::cell::Cell;
 use std::ptr;
 
 use super::task::Task;
+use super::tick::TickFn;
 use super::worker::{Local, Worker};
 
 /// See the module.
@@ -24,6 +25,14 @@ pub(super) struct Here {
     pub(super) spins: Cell<u32>,
     /// Whether a signal handler has interrupted what runs here.
     pub(super) interrupted: Cell<bool>,
+    /// Above 0 ticks are held.
+    pub(super) level: Cell<u8>,
+    /// Ticks held.
+    pub(super) held: Cell<u32>,
+    /// What a tick calls.
+    pub(super) tick: Cell<Option<TickFn>>,
+    /// Simulated: a tick lands at the point that the fiber goes on from.
+    pub(super) tick_due: Cell<bool>,
     /// The worker whose thread this is, or null.
     pub(super) worker: Cell<*const Worker>,
     /// What is its alone, or null.
@@ -40,6 +49,10 @@ thread_local! {
             simulated: Cell::new(false),
             spins: Cell::new(0),
             interrupted: Cell::new(false),
+            level: Cell::new(0),
+            held: Cell::new(0),
+            tick: Cell::new(None),
+            tick_due: Cell::new(false),
             worker: Cell::new(ptr::null()),
             local: Cell::new(ptr::null()),
         }

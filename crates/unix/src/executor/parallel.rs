@@ -1,11 +1,12 @@
 //! The parallel executor: what a worker runs next, how it goes to sleep, and who notices the end.
 //!
 //! Each worker takes from four places: its inbox; the fibers woken here; those that have not begun,
-//! which others may take too; those that made way. Woken ones come first, but each place has its turn
-//! within [`ROUND`] choices. With nothing to do it looks about for some microseconds, then sleeps.
+//! which others may take too; those that made way. Woken ones come first, but each place has its
+//! turn within [`ROUND`] choices. With nothing to do it looks about for some microseconds, then
+//! sleeps.
 //!
-//! The thread that called `run` is the monitor: it does what is due, names fibers that compute for too
-//! long, ends slices, and decides when everybody sleeps whether that is the end.
+//! The thread that called `run` is the monitor: it does what is due, names fibers that compute for
+//! too long, ends slices, and decides when everybody sleeps whether that is the end.
 //!
 //! | a wake-up comes while the worker | it is seen because |
 //! | --- | --- |
@@ -21,14 +22,16 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::here::HERE;
+use super::signals::{SignalStack, hold_others};
 use super::task::{Leave, Task};
+use super::tick::{self, TickTimer};
 use super::worker::{Local, Worker};
 use super::{Executor, Outcome, Rest};
 
 /// Choices within which each of a worker's queues is the first to be asked.
 const ROUND: u32 = 32;
 /// Looks at other workers before a worker sleeps.
-const LOOKS: u32 = 64;
+const LOOKS: u32 = 512;
 /// Fibers that an idle worker takes at a time.
 const TAKEN: usize = 16;
 /// How often the monitor looks while somebody runs, and while nobody does.
@@ -54,9 +57,14 @@ impl Executor {
     /// A worker's life.
     fn work(&self, worker: &'static Worker) {
         let local = Local::new();
+        let _signal_stack = SignalStack::new();
+        hold_others(tick::signal());
         HERE.with(|here| {
             here.worker.set(worker);
             here.local.set(&raw const local);
+        });
+        let timer = self.ticks.get().map(|ticks| {
+            TickTimer::new(*ticks).expect("the operating system has a timer for each processor")
         });
         while !self.stopping.load(Ordering::Relaxed) {
             match self.next(worker, &local).or_else(|| self.take(worker)) {
@@ -64,6 +72,7 @@ impl Executor {
                 None => self.idle(worker),
             }
         }
+        drop(timer);
         self.leave(worker, &local);
         HERE.with(|here| {
             here.local.set(std::ptr::null());
@@ -135,9 +144,7 @@ impl Executor {
     fn run_one(&self, task: *const Task, worker: &Worker, local: &Local) {
         // SAFETY: a queued task is alive until it has been buried, below.
         let this = unsafe { &*task };
-        worker.count_beat();
-        worker.running.store(this.context, Ordering::Relaxed);
-        worker.make_way.store(false, Ordering::Relaxed);
+        worker.begin_run(this.context);
         HERE.with(|here| {
             here.context.set(this.context);
             here.task.set(task);
@@ -221,11 +228,11 @@ impl Executor {
             }
             if let Some(verdict) = self.verdict(&rest) {
                 drop(rest);
-                let beats = self.workers.iter().map(|worker| worker.beat.load(Ordering::Relaxed));
-                let beats = Some(beats.sum::<u64>());
+                let runs = self.workers.iter().map(|worker| worker.runs.load(Ordering::Relaxed));
+                let runs = Some(runs.sum::<u64>());
                 // A hook that wakes nobody is asked once.
-                if verdict == Outcome::Stalled && asked_at != beats {
-                    asked_at = beats;
+                if verdict == Outcome::Stalled && asked_at != runs {
+                    asked_at = runs;
                     if self.options.hooks.on_stall() {
                         continue;
                     }
@@ -266,6 +273,7 @@ impl Executor {
 struct Watchdog(Vec<Seen>);
 
 struct Seen {
+    runs: u64,
     beat: u64,
     since: Instant,
     named: bool,
@@ -274,7 +282,13 @@ struct Seen {
 impl Watchdog {
     fn new(executor: &Executor) -> Self {
         let since = Instant::now();
-        Self(executor.workers.iter().map(|_| Seen { beat: 0, since, named: false }).collect())
+        Self(
+            executor
+                .workers
+                .iter()
+                .map(|_| Seen { runs: 0, beat: 0, since, named: false })
+                .collect(),
+        )
     }
 
     /// Ends the slice of whoever runs since the last look, names who runs for too long, and shares
@@ -283,12 +297,15 @@ impl Watchdog {
         let now = Instant::now();
         for (seen, worker) in self.0.iter_mut().zip(&executor.workers) {
             let context = worker.running.load(Ordering::Relaxed);
-            let beat = worker.beat.load(Ordering::Relaxed);
+            let (runs, beat) = (worker.runs.load(Ordering::Relaxed), worker.beat());
+            if runs == seen.runs {
+                worker.make_way.store(true, Ordering::Relaxed);
+            }
+            seen.runs = runs;
             if beat != seen.beat || context == 0 {
-                *seen = Seen { beat, since: now, named: false };
+                *seen = Seen { runs, beat, since: now, named: false };
                 continue;
             }
-            worker.make_way.store(true, Ordering::Relaxed);
             if !seen.named && now.duration_since(seen.since) >= executor.options.busy_limit {
                 seen.named = true;
                 executor.options.hooks.on_busy(context);

@@ -1,8 +1,8 @@
 //! Queues of fibers, linked through the fibers themselves: [`Queue`], [`Inbox`].
 //!
 //! A fiber is in at most one queue, and alive as long as it is: no queue counts references, takes
-//! memory or fails. [`Queue`] belongs to one thread. [`Inbox`] takes from all threads and from signal
-//! handlers, and holds the mark that its owner sleeps, so that no post is missed.
+//! memory or fails. [`Queue`] belongs to one thread. [`Inbox`] takes from all threads and from
+//! signal handlers, and holds the mark that its owner sleeps, so that no post is missed.
 #![allow(unsafe_code, reason = "links fibers by address")]
 
 use std::cell::Cell;
@@ -78,10 +78,12 @@ impl Inbox {
             let next = if head == ASLEEP { ptr::null_mut() } else { head };
             // SAFETY: it is alive, says the caller, and nobody else has it before it is posted.
             unsafe { &*task }.next.store(next, Ordering::Relaxed);
-            // SYNC inbox: pairs with the swap in `Inbox::drain`: who takes the task sees its link and
-            // whatever was done before it was woken.
+            // SYNC inbox: pairs with the swap in `Inbox::drain`: who takes the task sees its link
+            // and whatever was done before it was woken.
+            // SYNC asleep: pairs with `Inbox::fall_asleep`: who finds the mark sees that sleep was
+            // announced, and so ends it.
             let post =
-                self.0.compare_exchange_weak(head, task, Ordering::Release, Ordering::Relaxed);
+                self.0.compare_exchange_weak(head, task, Ordering::AcqRel, Ordering::Relaxed);
             match post {
                 Ok(_) => return head == ASLEEP,
                 Err(now) => head = now,
@@ -119,7 +121,8 @@ impl Inbox {
     #[must_use]
     pub(super) fn fall_asleep(&self) -> bool {
         let awake = ptr::null_mut();
-        self.0.compare_exchange(awake, ASLEEP, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        // SYNC asleep: pairs with `Inbox::post`. Sleep was announced before.
+        self.0.compare_exchange(awake, ASLEEP, Ordering::Release, Ordering::Relaxed).is_ok()
     }
 
     /// Takes the mark away, if no post did.

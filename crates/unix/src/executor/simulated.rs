@@ -2,12 +2,12 @@
 //!
 //! A fiber passes points; after as many as the chooser gave it, or when it leaves by itself, the
 //! chooser picks among those that can go on. A fiber that spins at a lock cannot until the lock is
-//! free. Each point takes [`STEP`] of the virtual clock; when nobody can go on the clock jumps to the
-//! next timer. Nothing here depends on an address, the wall clock, or another thread, unless something
-//! outside is attached.
+//! free. Each point takes [`STEP_NS`] nanoseconds of the virtual clock; when nobody can go on the
+//! clock jumps to the next timer. Nothing here depends on an address, the wall clock, or another
+//! thread, unless something outside is attached.
 //!
 //! The trace, of which [`Simulation::digest`] is the hash, has an entry a decision: the step, the
-//! fiber that goes on, and how the last one left.
+//! fiber that goes on, how the last one left, and whether a tick lands.
 #![allow(unsafe_code, reason = "runs fibers by address")]
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -16,13 +16,16 @@ use std::thread;
 use std::time::Duration;
 
 use super::chooser::Chooser;
+use super::fiber::running;
 use super::here::HERE;
+use super::signals::SignalStack;
 use super::task::{Leave, Task};
+use super::tick::tick_at_point;
 use super::worker::{Local, Worker};
-use super::{Executor, Outcome, running};
+use super::{Executor, Outcome};
 
-/// Virtual time from one point to the next.
-const STEP: Duration = Duration::from_nanos(100);
+/// Virtual nanoseconds from one point to the next.
+const STEP_NS: u64 = 100;
 /// How long a simulation with something outside sleeps before it looks again.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -51,8 +54,11 @@ impl Simulation {
 
     /// The virtual clock.
     pub(super) fn now(&self) -> Duration {
-        let base = Duration::from_nanos(self.clock_ns.load(Ordering::Relaxed));
-        base + STEP * self.passed()
+        Duration::from_nanos(self.now_ns())
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.clock_ns.load(Ordering::Relaxed) + STEP_NS * u64::from(self.passed())
     }
 
     /// Points passed.
@@ -71,22 +77,18 @@ impl Simulation {
         if left == 0 { 0 } else { self.stretch.load(Ordering::Relaxed) - left }
     }
 
-    /// Moves clock and steps past what a fiber did with its stretch.
+    /// Moves steps and clock past what a fiber did with its stretch.
     fn advance(&self, points: u32) {
-        let steps = self.steps.load(Ordering::Relaxed) + u64::from(points);
-        self.steps.store(steps, Ordering::Relaxed);
-        self.set_clock(self.now() + STEP * points);
+        let add =
+            |to: &AtomicU64, more| to.store(to.load(Ordering::Relaxed) + more, Ordering::Relaxed);
+        add(&self.steps, u64::from(points));
+        add(&self.clock_ns, STEP_NS * u64::from(points));
     }
 
-    fn set_clock(&self, now: Duration) {
-        let now_ns = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
-        self.clock_ns.store(now_ns, Ordering::Relaxed);
-    }
-
-    fn record(&self, id: u32, left: Leave) {
+    fn record(&self, id: u32, left: Leave, tick: bool) {
         let mut digest = self.digest.load(Ordering::Relaxed);
         let steps = self.steps.load(Ordering::Relaxed);
-        for word in [steps, u64::from(id) << 8 | left as u64] {
+        for word in [steps, u64::from(id) << 8 | u64::from(tick) << 7 | left as u64] {
             // The multiplier of FNV-1a; the rotation carries the high bits down.
             digest = (digest.rotate_left(23) ^ word).wrapping_mul(0x0000_0100_0000_01b3);
         }
@@ -98,8 +100,10 @@ impl Simulation {
         let chooser = self.chooser.lock().unwrap_or_else(PoisonError::into_inner).take();
         let worker = executor.workers[0];
         let local = Local::new();
+        let _signal_stack = SignalStack::new();
         HERE.with(|here| {
             here.simulated.set(true);
+            here.tick.set(executor.ticks.get().map(|ticks| ticks.call));
             here.worker.set(worker);
             here.local.set(&raw const local);
         });
@@ -117,6 +121,7 @@ impl Simulation {
         run.end();
         HERE.with(|here| {
             here.simulated.set(false);
+            here.tick.set(None);
             here.local.set(std::ptr::null());
             here.worker.set(std::ptr::null());
         });
@@ -132,6 +137,7 @@ pub(super) fn decide() {
         Some(task) if !thread::panicking() => {
             HERE.with(|here| here.left.set(0));
             task.suspend(Leave::Point);
+            tick_at_point();
         }
         _ => {}
     }
@@ -166,6 +172,7 @@ struct Run<'a> {
 impl Run<'_> {
     fn decide_until_end(&mut self) -> Outcome {
         let stop_at = self.executor.options.stop_at.unwrap_or(u64::MAX);
+        let ticks = self.executor.ticks.get().is_some();
         let mut left = Leave::End;
         // Where the fiber is that left last, if it can go on.
         let mut last = None;
@@ -190,15 +197,16 @@ impl Run<'_> {
                 last = None;
                 continue;
             };
-            self.simulation.record(self.numbers[chosen], left);
-            left = self.run_one(chosen);
+            let tick = ticks && self.chooser.tick();
+            self.simulation.record(self.numbers[chosen], left, tick);
+            left = self.run_one(chosen, tick);
             last = matches!(left, Leave::Point | Leave::Yield).then_some(chosen);
         }
     }
 
     /// Brings together who can go on.
     fn collect(&mut self) {
-        if !self.executor.timers.is_empty() {
+        if self.executor.timers.first_ns() <= self.simulation.now_ns() {
             self.executor.timers.run_due(self.simulation.now());
         }
         if self.worker.inbox.has_mail() {
@@ -209,8 +217,8 @@ impl Run<'_> {
         }
         let mut index = 0;
         while let Some(&task) = self.spinning.get(index) {
-            // SAFETY: a live task that does not run; its word lives as long as the frame in which it
-            // spins.
+            // SAFETY: a live task that does not run; its word lives as long as the frame in which
+            // it spins.
             let free = unsafe { (**(*task).spin_word()).load(Ordering::Relaxed) == 0 };
             if free {
                 self.spinning.remove(index);
@@ -247,7 +255,7 @@ impl Run<'_> {
     }
 
     /// Runs a fiber for a stretch.
-    fn run_one(&mut self, index: usize) -> Leave {
+    fn run_one(&mut self, index: usize, tick: bool) -> Leave {
         let task = self.runnable[index];
         // SAFETY: a runnable task is alive until it has been buried, below.
         let this = unsafe { &*task };
@@ -257,11 +265,17 @@ impl Run<'_> {
             here.context.set(this.context);
             here.task.set(task);
             here.left.set(stretch);
+            here.tick_due.set(tick);
+            here.level.set(this.level.load(Ordering::Relaxed));
+            here.held.set(this.held.load(Ordering::Relaxed));
         });
         let leave = this.resume();
         let unused = HERE.with(|here| {
             here.task.set(std::ptr::null());
             here.context.set(0);
+            here.tick_due.set(false);
+            this.level.store(here.level.replace(0), Ordering::Relaxed);
+            this.held.store(here.held.replace(0), Ordering::Relaxed);
             here.left.replace(0)
         });
         self.simulation.advance(stretch - unused);
@@ -287,8 +301,10 @@ impl Run<'_> {
 
     /// Nobody can go on: lets time pass, or waits for what is outside. False if nothing will come.
     fn wait(&self) -> bool {
-        if let Some(next) = self.executor.timers.next() {
-            self.simulation.set_clock(next.max(self.simulation.now()));
+        let next_ns = self.executor.timers.first_ns();
+        if next_ns != u64::MAX {
+            let clock_ns = &self.simulation.clock_ns;
+            clock_ns.store(next_ns.max(self.simulation.now_ns()), Ordering::Relaxed);
             return true;
         }
         if self.executor.external.load(Ordering::Relaxed) == 0 {

@@ -1,10 +1,10 @@
 //! Stacks for fibers: [`StackPool`] lends a [`Stack`] and takes it back.
 //!
-//! Many stacks lie in one mapping, a slab, without huge pages and with a guard below each. Linux 6.13
-//! and later install guards without splitting the mapping; before, each guard is a mapping of its own
-//! and their number is bounded. The stack used last is lent first. Free stacks above a bound give
-//! their memory back; slabs of which every stack is back are unmapped with the pool, and those that
-//! an abandoned stack lies in stay for ever.
+//! Many stacks lie in one mapping, a slab, without huge pages and with a guard below each. Linux
+//! 6.13 and later install guards without splitting the mapping; before, each guard is a mapping of
+//! its own and their number is bounded. The stack used last is lent first. Free stacks above a
+//! bound give their memory back; slabs of which every stack is back are unmapped with the pool, and
+//! those that an abandoned stack lies in stay for ever.
 //!
 //! Who runs on a stack is told in `task.rs`; what happens when a guard is hit, in `overflow.rs`.
 #![allow(unsafe_code, reason = "maps memory and vouches for its use as a stack")]
@@ -25,7 +25,8 @@ const FIRST_SLAB: usize = 16;
 const LAST_SLAB: usize = 1024;
 /// Free stacks that keep their memory.
 const WARM: usize = 512;
-/// Stacks whose guards are mappings of their own: two mappings each, of the 65,530 that a process has.
+/// Stacks whose guards are mappings of their own: two mappings each, of the 65,530 that a process
+/// has.
 const MAPPED_GUARDS: usize = 30_000;
 
 /// One stack, owned. Dropped outside of [`StackPool::give`] it is leaked on purpose.
@@ -102,7 +103,7 @@ pub(super) struct StackPool {
     free: Mutex<Free>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Free {
     slabs: Vec<Slab>,
     /// Used before and still resident, the last used at the end.
@@ -113,6 +114,8 @@ struct Free {
     total: usize,
     /// Whether a guard costs no mapping; not known before the first.
     light_guards: Option<bool>,
+    /// Stacks that there may be if it does.
+    heavy_guards: usize,
 }
 
 #[derive(Debug)]
@@ -123,12 +126,12 @@ struct Slab {
 }
 
 impl StackPool {
-    /// A pool without stacks, of `size` usable bytes each (rounded up to whole pages), never more than
-    /// `limit`.
+    /// A pool without stacks, of `size` usable bytes each (rounded up to whole pages), never more
+    /// than `limit`.
     pub(super) fn new(size: usize, limit: usize) -> Self {
         let page = rustix::param::page_size();
         let size = size.max(4 * page).next_multiple_of(page);
-        let (abandoned, free) = (AtomicUsize::new(0), Mutex::default());
+        let (abandoned, free) = (AtomicUsize::new(0), Mutex::new(Free::new()));
         Self { size, limit, abandoned, free }
     }
 
@@ -187,10 +190,21 @@ impl StackPool {
 }
 
 impl Free {
+    fn new() -> Self {
+        Self {
+            slabs: Vec::new(),
+            warm: Vec::new(),
+            cold: Vec::new(),
+            total: 0,
+            light_guards: None,
+            heavy_guards: MAPPED_GUARDS,
+        }
+    }
+
     /// Maps one more slab, all of whose stacks are free.
     fn grow(&mut self, size: usize, limit: usize) -> Result<(), StackError> {
         let cap = match self.light_guards {
-            Some(false) => limit.min(MAPPED_GUARDS),
+            Some(false) => limit.min(self.heavy_guards),
             _ => limit,
         };
         let wanted = (FIRST_SLAB << self.slabs.len().min(8)).min(LAST_SLAB);
@@ -211,7 +225,8 @@ impl Free {
         };
         let start = start.map_err(StackError::Memory)?.expose_provenance();
         let slab = Slab { start, length, stacks };
-        // SAFETY: the slab's own bytes, which nothing uses yet. Without the advice it works as well.
+        // SAFETY: the slab's own bytes, which nothing uses yet. Without the advice it works as
+        // well.
         let _ = unsafe {
             let start = ptr::with_exposed_provenance_mut(start);
             rustix::mm::madvise(start, length, Advice::LinuxNoHugepage)
@@ -255,7 +270,8 @@ impl Free {
 
 impl Slab {
     fn unmap(&self) {
-        // SAFETY: the mapping that `grow` made, none of whose stacks anybody owns. A refusal leaks it.
+        // SAFETY: the mapping that `grow` made, none of whose stacks anybody owns. A refusal leaks
+        // it.
         let _ = unsafe {
             rustix::mm::munmap(ptr::with_exposed_provenance_mut(self.start), self.length)
         };
@@ -274,5 +290,56 @@ impl Drop for StackPool {
                 slab.unmap();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_light_guards_the_error_names_the_bound_of_mappings() {
+        let pool = StackPool::new(16 << 10, usize::MAX);
+        pool.lock().light_guards = Some(false);
+        pool.lock().heavy_guards = 100;
+        let mut stacks = Vec::new();
+        let error = loop {
+            if let Err(error) = pool.lend(&mut stacks, 1024) {
+                break error;
+            }
+        };
+        assert_eq!(error, StackError::Guards { limit: 100 });
+        assert_eq!(stacks.len(), 100);
+        assert!(error.to_string().contains("max_map_count"));
+        pool.give(stacks.into_iter());
+        assert_eq!(pool.counts(0).pooled, 100);
+    }
+
+    #[test]
+    fn the_stack_given_last_is_lent_first() {
+        let pool = StackPool::new(16 << 10, 100);
+        let mut stacks = Vec::new();
+        pool.lend(&mut stacks, 3).expect("there is memory");
+        let last = stacks[2].base;
+        pool.give(stacks.into_iter());
+        let mut again = Vec::new();
+        pool.lend(&mut again, 1).expect("there is one");
+        assert_eq!(again[0].base, last);
+        pool.give(again.into_iter());
+    }
+
+    #[test]
+    fn free_stacks_above_the_bound_give_their_memory_back() {
+        let pool = StackPool::new(16 << 10, usize::MAX);
+        let mut stacks = Vec::new();
+        while stacks.len() < WARM + 8 {
+            pool.lend(&mut stacks, 64).expect("there is memory");
+        }
+        let last = ptr::with_exposed_provenance_mut::<u8>(stacks.last().expect("many").base.get());
+        // SAFETY: the highest byte of a stack that is owned here.
+        unsafe { last.sub(1).write(7) };
+        pool.give(stacks.into_iter());
+        // SAFETY: mapped until the pool is dropped; nothing else writes there.
+        assert_eq!(unsafe { last.sub(1).read() }, 0);
     }
 }

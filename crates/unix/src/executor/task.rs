@@ -14,12 +14,14 @@
 #![allow(unsafe_code, reason = "resumes coroutines that several threads know of")]
 
 use std::cell::UnsafeCell;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::abort;
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
+use corosensei::trap::CoroutineTrapHandler;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 use super::here::HERE;
@@ -66,6 +68,13 @@ pub(super) struct Task {
     pub(super) next: AtomicPtr<Task>,
     /// Whether it must run where it was started.
     pub(super) pinned: bool,
+    /// How often it has entered kernel mode and not left it. Changed by the fiber alone.
+    pub(super) kernel_depth: AtomicU32,
+    /// Simulated: its level and the ticks held, while it does not run.
+    pub(super) level: AtomicU8,
+    pub(super) held: AtomicU32,
+    /// The guard below its stack.
+    guard: (usize, usize),
     state: AtomicU32,
     /// Where it runs; it changes only before it has begun.
     home: AtomicPtr<Worker>,
@@ -90,6 +99,8 @@ struct Inner {
     body: Option<(Body, Stack)>,
     coroutine: Option<Thread>,
     yielder: *const Yielder<(), Leave>,
+    /// What ends it from a fault handler, once it has begun.
+    trap: Option<CoroutineTrapHandler<Leave>>,
     /// The lock that it spins at.
     pub(super) word: *const AtomicU32,
 }
@@ -102,7 +113,8 @@ impl std::fmt::Debug for Inner {
 
 // SAFETY: `inner` is touched only by who holds the task out of all queues: its starter, then the
 // worker that took it, then the fiber itself on that worker's thread; the queues order those. A
-// coroutine that has begun never changes its thread: only an unbegun task, whose body is `Send`, does.
+// coroutine that has begun never changes its thread: only an unbegun task, whose body is `Send`,
+// does.
 unsafe impl Send for Task {}
 // SAFETY: as above; the rest is atomic or never changes.
 unsafe impl Sync for Task {}
@@ -122,6 +134,10 @@ impl Task {
             context,
             pinned: place.pinned,
             next: AtomicPtr::new(ptr::null_mut()),
+            kernel_depth: AtomicU32::new(1),
+            level: AtomicU8::new(0),
+            held: AtomicU32::new(0),
+            guard: stack.guard(),
             state: AtomicU32::new(RUNNING),
             home: AtomicPtr::new(ptr::from_ref(place.home).cast_mut()),
             processor: AtomicUsize::new(place.processor),
@@ -129,6 +145,7 @@ impl Task {
                 body: Some((body, stack)),
                 coroutine: None,
                 yielder: ptr::null(),
+                trap: None,
                 word: ptr::null(),
             }),
         });
@@ -169,9 +186,9 @@ impl Task {
                 ENDED => return false,
                 _ => TOKEN,
             };
-            // SYNC token: pairs with `Task::take_token` and `Task::sleep`: what the waker did before
-            // is seen after the park. An exchange even of a token for a token, so that this waker's
-            // writes are among those released.
+            // SYNC token: pairs with `Task::take_token` and `Task::sleep`: what the waker did
+            // before is seen after the park. An exchange even of a token for a token, so that this
+            // waker's writes are among those released.
             let exchange =
                 self.state.compare_exchange_weak(state, next, Ordering::AcqRel, Ordering::Relaxed);
             match exchange {
@@ -203,17 +220,19 @@ impl Task {
 
     /// Runs it until it leaves. For its worker, which took it out of its queue.
     pub(super) fn resume(&self) -> Leave {
-        // SAFETY: the worker alone has it, and the fiber, which runs within `resume`, reaches `inner`
-        // through the same cell and never touches `coroutine`.
         let inner = self.inner.get();
+        // SAFETY: the worker alone has it, and the fiber, which runs within `resume`, reaches
+        // `inner` through the same cell and never touches `coroutine`.
         let coroutine = unsafe {
             if let Some((body, stack)) = (*inner).body.take() {
                 let task = ptr::from_ref(self);
-                (*inner).coroutine = Some(Coroutine::with_stack(stack, move |yielder, ()| {
+                let coroutine = Coroutine::with_stack(stack, move |yielder, ()| {
                     // SAFETY: a task outlives its coroutine, and this runs on its worker's thread.
                     (*(*task).inner.get()).yielder = yielder;
                     run(body, (*task).id)
-                }));
+                });
+                (*inner).trap = Some(coroutine.trap_handler());
+                (*inner).coroutine = Some(coroutine);
             }
             (*inner).coroutine.as_mut().expect("a queued task has a coroutine")
         };
@@ -225,9 +244,20 @@ impl Task {
     /// Suspends the fiber that runs here, which is this one.
     pub(super) fn suspend(&self, leave: Leave) {
         debug_assert!(ptr::eq(HERE.with(|here| here.task.get()), self), "suspends itself");
-        // SAFETY: the fiber runs, so its coroutine's base has set the yielder, which lies at the base
-        // of the stack that this runs on.
+        // SAFETY: the fiber runs, so its coroutine's base has set the yielder, which lies at the
+        // base of the stack that this runs on.
         unsafe { (*(*self.inner.get()).yielder).suspend(leave) };
+    }
+
+    /// The addresses below its stack that fault.
+    pub(super) fn guard(&self) -> Range<usize> {
+        self.guard.0..self.guard.1
+    }
+
+    /// What ends it from a fault handler. For the fiber itself.
+    pub(super) fn trap(&self) -> Option<CoroutineTrapHandler<Leave>> {
+        // SAFETY: set before the fiber began, and not changed while it runs.
+        unsafe { (*self.inner.get()).trap }
     }
 
     /// The word at which it spins, for the fiber itself before and its worker after the switch.
@@ -265,7 +295,8 @@ impl Task {
     }
 }
 
-/// The base of every fiber. What unwinds to here would unwind into a worker that knows nothing of it.
+/// The base of every fiber. What unwinds to here would unwind into a worker that knows nothing of
+/// it.
 fn run(body: Body, id: u32) -> Leave {
     if catch_unwind(AssertUnwindSafe(body)).is_err() {
         eprintln!("tontine-unix: a panic left the body of fiber {id}: its owner must catch it");

@@ -1,9 +1,10 @@
 //! Actions at a time: [`Timers`], the queue of them, and [`Timer`], the right to take one back.
 //!
-//! The parallel executor's clock is the monotonic one, the simulated one's its own; the queue does not
-//! know which.
+//! The parallel executor's clock is the monotonic one, the simulated one's its own; the queue does
+//! not know which.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -14,8 +15,13 @@ pub(crate) type Action = Box<dyn FnOnce() + Send>;
 type Key = (Duration, u64);
 
 /// The actions to come.
-#[derive(Debug, Default)]
-pub(super) struct Timers(Mutex<Queue>);
+#[derive(Debug)]
+pub(super) struct Timers {
+    queue: Mutex<Queue>,
+    /// Nanoseconds of the first action's time, or `u64::MAX`: a look without the lock. Changed
+    /// under it.
+    first_ns: AtomicU64,
+}
 
 #[derive(Default)]
 struct Queue {
@@ -32,6 +38,12 @@ impl std::fmt::Debug for Queue {
     }
 }
 
+impl Default for Timers {
+    fn default() -> Self {
+        Self { queue: Mutex::default(), first_ns: AtomicU64::new(u64::MAX) }
+    }
+}
+
 impl Timers {
     /// Adds an action. Also whether it is now the first.
     pub(super) fn set(&self, when: Duration, action: Action) -> (Key, bool) {
@@ -40,6 +52,7 @@ impl Timers {
         queue.next += 1;
         let first = queue.actions.first_key_value().is_none_or(|(first, _)| key < *first);
         queue.actions.insert(key, action);
+        self.note_first(&queue);
         (key, first)
     }
 
@@ -54,6 +67,19 @@ impl Timers {
         queue.actions.is_empty() && queue.under_way == 0
     }
 
+    /// Nanoseconds of the first action's time, or `u64::MAX`. Exact for a thread that alone sets
+    /// and cancels.
+    pub(super) fn first_ns(&self) -> u64 {
+        self.first_ns.load(Ordering::Relaxed)
+    }
+
+    fn note_first(&self, queue: &Queue) {
+        let first = queue.actions.first_key_value().map_or(u64::MAX, |((when, _), _)| {
+            u64::try_from(when.as_nanos()).unwrap_or(u64::MAX - 1)
+        });
+        self.first_ns.store(first, Ordering::Relaxed);
+    }
+
     /// Does what is due at `now`, in order, on this thread; how many that were.
     pub(super) fn run_due(&self, now: Duration) -> usize {
         let mut done = 0;
@@ -64,6 +90,7 @@ impl Timers {
                 return done;
             };
             let action = entry.remove();
+            self.note_first(&queue);
             queue.under_way += 1;
             drop(queue);
             action();
@@ -73,7 +100,7 @@ impl Timers {
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -87,7 +114,11 @@ pub(crate) struct Timer {
 impl Timer {
     /// Takes the action back: true if it will not be done, false if it has been or is being done.
     pub(crate) fn cancel(self) -> bool {
-        let action = self.executor.timers.lock().actions.remove(&self.key);
+        let timers = &self.executor.timers;
+        let mut queue = timers.lock();
+        let action = queue.actions.remove(&self.key);
+        timers.note_first(&queue);
+        drop(queue);
         let cancelled = action.is_some();
         drop(action);
         self.executor.notify_if_outside();

@@ -31,8 +31,10 @@ pub(super) struct Worker {
     fresh_count: AtomicUsize,
     /// Whether the running fiber should make way at the next return to user mode.
     pub(super) make_way: AtomicBool,
-    /// Counts switches and returns to user mode. Written by the owner alone.
-    pub(super) beat: AtomicU64,
+    /// Counts fibers resumed. Written by the owner alone.
+    pub(super) runs: AtomicU64,
+    /// Counts returns to user mode. Written by the owner alone.
+    returns: AtomicU64,
     /// The running fiber's context, or 0. Written by the owner alone.
     pub(super) running: AtomicUsize,
     /// Fibers that ended here. Written by the owner alone.
@@ -48,7 +50,8 @@ impl Worker {
             fresh: Mutex::new(Queue::new()),
             fresh_count: AtomicUsize::new(0),
             make_way: AtomicBool::new(false),
-            beat: AtomicU64::new(0),
+            runs: AtomicU64::new(0),
+            returns: AtomicU64::new(0),
             running: AtomicUsize::new(0),
             ended: AtomicUsize::new(0),
         }
@@ -146,9 +149,23 @@ impl Worker {
         self.fresh_count.load(Ordering::Relaxed)
     }
 
-    /// Counts a switch or a return to user mode. For the owner.
-    pub(super) fn count_beat(&self) {
-        self.beat.store(self.beat.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    /// Notes that `context` is resumed. For the owner.
+    pub(super) fn begin_run(&self, context: usize) {
+        self.runs.store(self.runs.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        self.running.store(context, Ordering::Relaxed);
+        self.make_way.store(false, Ordering::Relaxed);
+    }
+
+    /// Notes a return to user mode; whether the running fiber should make way. For the owner.
+    pub(super) fn return_to_user(&self) -> bool {
+        self.returns.store(self.returns.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        // A post just before the run may have set a flag that the run's beginning took back.
+        self.make_way.load(Ordering::Relaxed) || self.inbox.has_mail()
+    }
+
+    /// Changes whenever a fiber is resumed or returns to user mode.
+    pub(super) fn beat(&self) -> u64 {
+        self.runs.load(Ordering::Relaxed).wrapping_add(self.returns.load(Ordering::Relaxed))
     }
 
     fn lock_fresh(&self) -> MutexGuard<'_, Queue> {

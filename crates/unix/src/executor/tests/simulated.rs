@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::super::{Executor, Options, Outcome, Seeded, current, park, point, spin, yield_now};
+use super::super::{
+    Executor, Options, Outcome, Seeded, current, park, point, spin, splhigh, splx, yield_now,
+};
 use super::start;
 
 /// Eight fibers that write their number at each of some points; the order in which they did.
@@ -184,4 +186,46 @@ fn without_preemptions_a_fiber_runs_until_it_waits() {
     assert_eq!(executor.run(), Outcome::Finished);
     let order = order.lock().expect("no panic");
     assert!(order.chunks(10).all(|chunk| chunk.iter().all(|number| *number == chunk[0])));
+}
+
+#[test]
+fn ticks_land_at_points_below_high_level() {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let executor = Executor::simulated(5, Options::default());
+    executor.ticks(100, |_| {
+        COUNT.fetch_add(1, Ordering::Relaxed);
+        point();
+    });
+    start(&executor, || {
+        for _ in 0..1000 {
+            point();
+        }
+        let (before, count) = (splhigh(), COUNT.load(Ordering::Relaxed));
+        assert!(count > 0);
+        for _ in 0..1000 {
+            point();
+        }
+        assert_eq!(COUNT.load(Ordering::Relaxed), count);
+        splx(before);
+        assert!(COUNT.load(Ordering::Relaxed) > count);
+    });
+    assert_eq!(executor.run(), Outcome::Finished);
+}
+
+#[test]
+fn a_level_is_the_fibers_own() {
+    let executor = Executor::simulated(5, Options::default());
+    executor.ticks(100, |_| {});
+    for _ in 0..4 {
+        start(&executor, || {
+            for _ in 0..200 {
+                let before = splhigh();
+                assert_eq!(before, 0);
+                point();
+                splx(before);
+                point();
+            }
+        });
+    }
+    assert_eq!(executor.run(), Outcome::Finished);
 }

@@ -1,0 +1,190 @@
+//! The running fiber and what it may do: [`Fiber`], [`park`], [`point`], [`spin`], [`preempt`].
+//!
+//! Everything here works outside of fibers too, on the operating system's thread, and does not ask
+//! which executor runs; only the simulated one's decisions are in `simulated.rs`.
+#![allow(unsafe_code, reason = "the running fiber is known by address")]
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::{self, Thread};
+
+use super::here::HERE;
+use super::simulated;
+use super::task::{Leave, Task};
+
+/// One execution that can sleep and be woken. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Fiber(Kind);
+
+#[derive(Clone)]
+enum Kind {
+    Task(Arc<Task>),
+    Thread(Thread),
+}
+
+impl Fiber {
+    /// The handle of a task.
+    pub(super) fn new(task: Arc<Task>) -> Self {
+        Self(Kind::Task(task))
+    }
+
+    /// Wakes it, or lets its next [`park`] return at once. Async-signal-safe.
+    pub(crate) fn unpark(&self) {
+        match &self.0 {
+            Kind::Task(task) => unpark(task),
+            Kind::Thread(thread) => thread.unpark(),
+        }
+    }
+
+    /// Its number within its executor, from 1; 0 for a thread outside.
+    pub(crate) fn id(&self) -> u32 {
+        match &self.0 {
+            Kind::Task(task) => task.id,
+            Kind::Thread(_) => 0,
+        }
+    }
+
+    /// The processor that it runs on, or is to begin on.
+    pub(crate) fn processor(&self) -> usize {
+        match &self.0 {
+            Kind::Task(task) => task.processor(),
+            Kind::Thread(_) => 0,
+        }
+    }
+}
+
+impl fmt::Debug for Fiber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Kind::Task(task) => write!(f, "Fiber({})", task.id),
+            Kind::Thread(thread) => write!(f, "Fiber({:?})", thread.id()),
+        }
+    }
+}
+
+fn unpark(task: &Task) {
+    if !task.unpark() {
+        return;
+    }
+    let home = task.home();
+    HERE.with(|here| {
+        // SAFETY: set while this thread's worker runs, to what outlives its run.
+        match unsafe { here.local.get().as_ref() } {
+            Some(local) if std::ptr::eq(here.worker.get(), home) && !here.interrupted.get() => {
+                local.woken.push(task);
+                home.make_way.store(true, Ordering::Relaxed);
+            }
+            _ => home.post(task),
+        }
+    });
+}
+
+/// The one that runs here.
+pub(crate) fn current() -> Fiber {
+    let task = HERE.with(|here| here.task.get());
+    if task.is_null() {
+        return Fiber(Kind::Thread(thread::current()));
+    }
+    // SAFETY: the running task is alive by its executor's reference, which `Arc::into_raw` made.
+    Fiber(Kind::Task(unsafe {
+        Arc::increment_strong_count(task);
+        Arc::from_raw(task)
+    }))
+}
+
+/// The running fiber, as long as it runs.
+pub(super) fn running<'a>() -> Option<&'a Task> {
+    // SAFETY: the running task is alive by its executor's reference until it has ended; callers
+    // keep it no longer than a frame on that fiber's stack, or a signal handler's above it.
+    unsafe { HERE.with(|here| here.task.get()).as_ref() }
+}
+
+/// The number of the one that runs here; 0 outside of any fiber.
+pub(crate) fn current_id() -> u32 {
+    running().map_or(0, |task| task.id)
+}
+
+/// The word that the running fiber was started with; 0 outside. Async-signal-safe.
+pub(crate) fn context() -> usize {
+    HERE.with(|here| here.context.get())
+}
+
+/// The processor that runs this; 0 outside.
+pub(crate) fn processor() -> usize {
+    running().map_or(0, Task::processor)
+}
+
+/// Sleeps until somebody calls [`Fiber::unpark`]; it may have been called before, and may return
+/// for nothing.
+pub(crate) fn park() {
+    match running() {
+        Some(task) if !task.take_token() => task.suspend(Leave::Park),
+        Some(_) => point(),
+        None => thread::park(),
+    }
+}
+
+/// A place where the simulated executor may let another fiber run. Nothing in the parallel one.
+#[inline]
+pub(crate) fn point() {
+    HERE.with(|here| match here.left.get() {
+        0 => {}
+        1 => simulated::decide(),
+        left => here.left.set(left - 1),
+    });
+}
+
+/// Called after each failed attempt at a simple lock: `word` is 0 when the next may succeed.
+///
+/// # Panics
+///
+/// In the simulated executor, outside of any fiber: nobody could let the lock go.
+pub(crate) fn spin(word: &AtomicU32) {
+    /// Attempts between two calls of the operating system's scheduler: whoever has the lock may be
+    /// waiting for this processor.
+    const PATIENCE: u32 = 128;
+    if HERE.with(|here| here.simulated.get()) {
+        return simulated::spin(word);
+    }
+    let spins = HERE.with(|here| here.spins.replace(here.spins.get().wrapping_add(1)));
+    if spins % PATIENCE == PATIENCE - 1 {
+        thread::yield_now();
+    } else {
+        std::hint::spin_loop();
+    }
+}
+
+/// At a return to user mode: lets a fiber run that was woken on this processor since the running
+/// one went on, or any other if its slice is over, and comes back later.
+#[inline]
+pub(crate) fn preempt() {
+    let worker = HERE.with(|here| here.worker.get());
+    // SAFETY: worker records live for ever.
+    let Some(worker) = (unsafe { worker.as_ref() }) else { return };
+    if HERE.with(|here| here.simulated.get()) {
+        point();
+    } else if worker.return_to_user() {
+        yield_now();
+    }
+}
+
+/// Lets others run first.
+pub(crate) fn yield_now() {
+    match running() {
+        Some(task) => task.suspend(Leave::Yield),
+        None => thread::yield_now(),
+    }
+}
+
+/// Gives the running fiber up: it is never resumed, and what lies on its stack is leaked and
+/// counted.
+///
+/// # Panics
+///
+/// Outside of any fiber.
+pub(crate) fn abandon() -> ! {
+    let task = running().expect("only a fiber can be abandoned");
+    task.suspend(Leave::Abandon);
+    unreachable!("an abandoned fiber is never resumed")
+}

@@ -1,0 +1,85 @@
+//! What an executor is told and what it tells: [`Options`], [`Start`], [`Hooks`], [`Outcome`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::task::Body;
+
+/// What a new fiber is to do.
+pub(crate) struct Start {
+    /// The processor that it must run on; `None`: the one that starts it, or an idle one.
+    pub(crate) processor: Option<usize>,
+    /// What [`context`] says in it; not 0, if the watchdog is to name it.
+    pub(crate) context: usize,
+    /// What it does. It must not unwind.
+    pub(crate) body: Body,
+}
+
+/// What the executor tells its owner. Called on any thread, outside of fibers.
+pub(crate) trait Hooks: Send + Sync {
+    /// A fiber with this context has computed for longer than [`Options::busy_limit`] without a
+    /// switch or [`preempt`]. It may have ended since: the word must not be taken for an address of
+    /// what goes with the fiber.
+    fn on_busy(&self, context: usize) {
+        let _ = context;
+    }
+
+    /// Everybody waits for ever. True: fibers were woken, go on; false: the run ends as
+    /// [`Outcome::Stalled`].
+    fn on_stall(&self) -> bool {
+        false
+    }
+
+    /// The fiber with this context ran out of stack in user mode: it has ended, and what lies on
+    /// its stack is leaked.
+    fn on_overflow(&self, context: usize) {
+        let _ = context;
+    }
+}
+
+/// Hooks that do nothing.
+#[derive(Debug)]
+pub(crate) struct NoHooks;
+
+impl Hooks for NoHooks {}
+
+/// What can be set of an executor.
+#[derive(Clone)]
+pub(crate) struct Options {
+    /// Usable bytes of a stack.
+    pub(crate) stack_size: usize,
+    /// Stacks at a time.
+    pub(crate) stacks: usize,
+    /// Parallel: computing for longer than this is told to [`Hooks::on_busy`].
+    pub(crate) busy_limit: Duration,
+    /// Simulated: processors that fibers are spread over in name.
+    pub(crate) processors: usize,
+    /// Simulated: the run ends as [`Outcome::Stopped`] at the first decision at or after this step.
+    pub(crate) stop_at: Option<u64>,
+    /// Whom to tell.
+    pub(crate) hooks: Arc<dyn Hooks>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            stack_size: if cfg!(debug_assertions) { 256 << 10 } else { 64 << 10 },
+            stacks: 1 << 20,
+            busy_limit: Duration::from_secs(2),
+            processors: 1,
+            stop_at: None,
+            hooks: Arc::new(NoHooks),
+        }
+    }
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// No fiber is left.
+    Finished,
+    /// Nobody can run, no timer is set and nothing outside is attached: everybody waits for ever.
+    Stalled,
+    /// [`Executor::stop`] was called, or the last step was reached.
+    Stopped,
+}
