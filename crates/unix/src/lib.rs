@@ -13,6 +13,7 @@ mod kernel;
 mod limit;
 mod linux;
 mod lock;
+mod machine;
 mod mode;
 mod process;
 mod ptrace;
@@ -25,8 +26,10 @@ mod wait;
 
 pub use action::{ActionFlags, Code, Disposition, Handler, How, SigAction, SignalInfo};
 pub use errno::{Errno, Result};
+pub use kernel::{ProcessState, State};
 pub use limit::{Limit, Resource};
 pub use lock::{LockRow, LockStatistics};
+pub use machine::{BuildError, Builder, Delivery, Ending, Executor, Report, Virtual};
 pub use mode::Mode;
 pub use process::{Body, FAULTS, Pid, Program, SigStack, SigVec, Spawn, Target, Tid, Whose};
 pub use ptrace::Ptrace;

@@ -15,8 +15,10 @@ use crate::errno::{Errno, Result};
 use crate::executor;
 use crate::lock::SimpleGuard;
 use crate::lock::lock_order::PLock;
+use crate::mode::Mode;
 use crate::process::Pid;
 use crate::signal::SigSet;
+use crate::wait::Status;
 
 /// The calling thread.
 #[derive(Debug)]
@@ -141,15 +143,34 @@ impl<'k> Call<'k> {
         })
     }
 
+    /// As [`Call::guarded`], for a body that may find that there is something to see to first.
+    pub(super) fn guarded_stops<T>(
+        &self,
+        mut body: impl FnMut() -> std::result::Result<T, Stop>,
+    ) -> Result<T> {
+        self.interruptible(After::Restart, || {
+            self.sig_lock_or_return()?.unlock();
+            body()
+        })
+    }
+
     /// A system call that may sleep.
     pub(super) fn interruptible<T>(
         &self,
         after: After,
         mut body: impl FnMut() -> std::result::Result<T, Stop>,
     ) -> Result<T> {
+        self.retry(after, || self.kernel.on_master(&mut body))
+    }
+
+    fn retry<T>(
+        &self,
+        after: After,
+        mut body: impl FnMut() -> std::result::Result<T, Stop>,
+    ) -> Result<T> {
         loop {
             self.enter()?;
-            let result = self.kernel.on_master(&mut body);
+            let result = body();
             let delivered = self.return_to_user();
             match result {
                 Ok(value) => return Ok(value),
@@ -183,15 +204,58 @@ impl<'k> Call<'k> {
         let swallowed = self.swallowed.get() + 1;
         self.swallowed.set(swallowed);
         if swallowed > MOST_SWALLOWED {
-            self.kernel.abandon(self);
+            self.end();
+            executor::abandon();
         }
         panic::resume_unwind(Box::new(Unwind));
+    }
+
+    /// Ends the process.
+    pub(super) fn leave_with(&self, status: Status) -> ! {
+        if self.enter().is_ok() {
+            self.kernel.on_master(|| self.end_with(status));
+        }
+        self.leave(self.leaving.get().unwrap_or(Leave::Halt))
     }
 
     /// Unwinds the program's stack.
     pub(super) fn leave(&self, why: Leave) -> ! {
         self.leaving.set(Some(why));
         panic::resume_unwind(Box::new(Unwind))
+    }
+
+    /// As [`Call::interruptible`], but on whatever processor the caller is (`exec`).
+    pub(super) fn interruptible_anywhere<T>(
+        &self,
+        body: impl FnMut() -> std::result::Result<T, Stop>,
+    ) -> Result<T> {
+        self.retry(After::Restart, body)
+    }
+
+    /// Says that the thread sleeps, and on which fiber.
+    fn sleeps(&self, state: &mut ProcState) {
+        if self.kernel.config.mode == Mode::Master {
+            self.member(state).fiber = Some(executor::current());
+        }
+        self.thread.set_sleeping(true);
+    }
+
+    /// Sleeps once, until somebody unparks this fiber; whoever calls looks again.
+    ///
+    /// # Errors
+    /// There is something to see to first.
+    pub(super) fn nap(&self) -> std::result::Result<(), Stop> {
+        {
+            let mut state = self.state();
+            if !self.thread.attention().difference(Attention::TICK).is_empty() {
+                return Err(Stop::Interrupted);
+            }
+            self.sleeps(&mut state);
+        }
+        executor::park();
+        let _state = self.state();
+        self.thread.set_sleeping(false);
+        Ok(())
     }
 
     /// Sleeps until `ready` says what it waited for, something is to be seen to, or the deadline
@@ -217,7 +281,7 @@ impl<'k> Call<'k> {
                     self.thread.set_sleeping(false);
                     break Ok(None);
                 }
-                self.thread.set_sleeping(true);
+                self.sleeps(&mut state);
             }
             if let (Some(deadline), None) = (deadline, &timer) {
                 let fiber = executor::current();

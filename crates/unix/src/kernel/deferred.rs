@@ -10,12 +10,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::Kernel;
+use super::generate::To;
 use super::pgrp::Pgrp;
 use super::proc::{HeldProc, Proc, ProcRef};
 use crate::action::SignalInfo;
 use crate::executor::{self, Fiber};
 use crate::lock::lock_order::EventLock;
 use crate::lock::{SimpleLock, spl};
+use crate::signal::Signal;
 
 /// Most events that wait at once.
 const MOST: usize = 1024;
@@ -29,17 +31,13 @@ pub(super) struct Events {
     ending: AtomicBool,
 }
 
-/// A signal that is to be generated.
+/// What is to be generated.
 #[derive(Debug)]
-struct Event {
-    info: SignalInfo,
-    target: Target,
-}
-
-#[derive(Debug)]
-enum Target {
-    Process(HeldProc),
-    Group { group: Arc<Pgrp>, this: Option<HeldProc> },
+enum Event {
+    Process { target: HeldProc, info: SignalInfo },
+    Group { group: Arc<Pgrp>, this: Option<HeldProc>, info: SignalInfo },
+    /// SIGALRM, if the process's alarm is still the one with this number.
+    Alarm { target: HeldProc, number: u64 },
 }
 
 impl Events {
@@ -56,7 +54,13 @@ impl Kernel {
     /// Has a process signalled later. From any context; nothing happens where the queue is full.
     pub(super) fn psignal_indirect(&self, target: &Proc, info: SignalInfo) {
         let target = ProcRef::new(self, target).hold();
-        self.defer(Event { info, target: Target::Process(target) });
+        self.defer(Event::Process { target, info });
+    }
+
+    /// Has a process's alarm ring.
+    pub(super) fn alarm_indirect(&self, target: &Proc, number: u64) {
+        let target = ProcRef::new(self, target).hold();
+        self.defer(Event::Alarm { target, number });
     }
 
     /// Has a group signalled later, and `this` if it is no member then.
@@ -67,7 +71,7 @@ impl Kernel {
         this: Option<&Proc>,
     ) {
         let this = this.map(|this| ProcRef::new(self, this).hold());
-        self.defer(Event { info, target: Target::Group { group: group.clone(), this } });
+        self.defer(Event::Group { group: Arc::clone(group), this, info });
     }
 
     fn defer(&self, event: Event) {
@@ -100,13 +104,20 @@ impl Kernel {
     }
 
     fn generate(&self, event: Event) {
-        match event.target {
-            Target::Process(target) => {
-                self.psignal_inthread(&target.refer(self), event.info);
-            }
-            Target::Group { group, this } => {
+        match event {
+            Event::Process { target, info } => self.psignal_inthread(&target.refer(self), info),
+            Event::Group { group, this, info } => {
                 let this = this.map(|this| this.refer(self));
-                self.pgsignal_internal(&group, event.info, this.as_deref());
+                self.pgsignal_internal(&group, info, this.as_deref());
+            }
+            Event::Alarm { target, number } => {
+                let target = target.refer(self);
+                let mut state = target.lock(&self.locks);
+                if state.alarm.is_some_and(|(_, set)| set == number) {
+                    state.alarm = None;
+                    // Nothing that the system sends is refused.
+                    let _ = self.post(&mut state, SignalInfo::kernel(Signal::ALRM), To::Process);
+                }
             }
         }
     }

@@ -52,7 +52,7 @@ impl Call<'_> {
     pub(super) fn execute(&self, path: &str, arguments: &[&str]) -> Result<Infallible> {
         let arguments: Vec<String> = arguments.iter().map(|&text| text.to_owned()).collect();
         // `exec` ran anywhere in OSF/1.0 too: it does not wait for the master.
-        self.interruptible_anywhere(After::Restart, || {
+        self.interruptible_anywhere(|| {
             let image = self.image(path, arguments.clone())?;
             self.sig_lock_or_return()?.sig_lock_to_exit(&self.thread);
             self.halt_others();

@@ -13,6 +13,9 @@ use crate::process::Pid;
 use crate::signal::Signal;
 use crate::wait::Status;
 
+/// The number of the process that runs the program.
+const FIRST_PROGRAM: i32 = 2;
+
 impl Call<'_> {
     /// Begins to end the process, unless another thread does: all others are halted, and this one is to
     /// leave its program.
@@ -69,10 +72,10 @@ impl Call<'_> {
         self.kernel.close_all(self.proc);
         self.kernel.leave_session(self.proc);
         self.await_unreferenced();
-        let _coarse = self.kernel.coarse();
+        let coarse = self.kernel.coarse();
         self.kernel.release_tracees(self.proc);
         let orphaned = self.kernel.die(self.proc);
-        drop(_coarse);
+        drop(coarse);
         for group in orphaned {
             self.kernel.hang_up_if_stopped(&group);
         }
@@ -115,14 +118,15 @@ impl Kernel {
         let own = proc.lock(&self.locks).pgrp.clone();
         self.give_children_away(proc, &mut orphaned);
         self.disqualify(proc, own.as_ref(), &mut orphaned);
-        self.leave_group(proc);
-        let (threads, status, used) = {
+        let (threads, status) = {
             let mut state = proc.lock(&self.locks);
-            (std::mem::take(&mut state.threads), state.end, state.children_used)
+            (std::mem::take(&mut state.threads), state.end)
         };
         drop(threads);
-        let _ = used;
         let status = status.unwrap_or(Status::Exited(0));
+        if proc.number() == FIRST_PROGRAM {
+            self.close(status);
+        }
         let (writing, parent) = self.write_parent(proc);
         proc.lock(&self.locks).phase = Phase::Zombie;
         let vanishes = match parent {
@@ -225,13 +229,14 @@ impl Kernel {
 
     /// Says that a process's program panicked.
     pub(super) fn note_panic(&self, pid: Pid) {
-        self.notes.lock().unwrap_or_else(std::sync::PoisonError::into_inner).panicked.push(pid);
+        self.notes().panicked.push(pid);
     }
 }
 
 /// Wakes the threads of a process that wait for children.
 pub(super) fn wake_waiters(state: &mut super::proc::ProcState) {
     for member in state.threads.iter_mut().filter(|member| member.waits) {
+        member.changed = true;
         member.unpark();
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use super::Kernel;
 use super::call::{Call, Stop};
-use super::proc::{Phase, Proc, ProcState};
+use super::proc::{Phase, Proc};
 use super::thread::{Attention, Thread};
 use super::threads::First;
 use crate::errno::{Errno, Result};
@@ -66,11 +66,15 @@ impl Call<'_> {
             kernel.pids.give_back(&kernel.locks, number, slot);
             return Err(Stop::Interrupted);
         }
+        kernel.start_time(child, self.state().limits.of(Resource::Cpu).soft);
         child.move_in(number, kernel.births.fetch_add(1, Ordering::Relaxed).max(1));
         {
             let _writing = kernel.write_family(self.proc);
             kernel.link(self.proc, child);
+            let group = child.lock(&kernel.locks).pgrp.clone();
+            kernel.qualify(child, group.as_ref());
         }
+        kernel.population.fetch_add(1, Ordering::Relaxed);
         let pid = child.pid();
         kernel.pids.publish(number, slot);
         let place = child.lock(&kernel.locks).place;
@@ -98,6 +102,8 @@ impl Call<'_> {
                 continue;
             }
             *state = parent.forked(thread.clone());
+            child.set_users(&state.credentials);
+            child.set_session(group.session.id.number());
             members.add(child);
             return true;
         }
@@ -108,6 +114,7 @@ impl Kernel {
     /// Undoes what a process took, once it is unlinked and nobody can find it alive.
     pub(super) fn reap(&self, proc: &Proc) {
         let number = proc.number();
+        self.leave_group(proc);
         {
             let mut state = proc.lock(&self.locks);
             debug_assert_eq!(state.phase, Phase::Zombie);
@@ -116,21 +123,15 @@ impl Kernel {
             proc.move_out();
         }
         self.pids.give_back(&self.locks, number, proc.slot);
+        self.bury();
     }
 
     /// Takes a child back that could not begin.
     fn undo_fork(&self, parent: &Proc, child: &Proc) {
-        self.leave_group(child);
-        let _writing = self.write_family(parent);
+        let writing = self.write_family(parent);
         self.unlink(parent, child);
+        drop(writing);
         child.lock(&self.locks).phase = Phase::Zombie;
         self.reap(child);
-    }
-
-    /// A slot's state while nobody is in it.
-    pub(super) fn blank(&self) -> ProcState {
-        let (user, actions) = (Arc::clone(&self.root), Arc::clone(&self.defaults));
-        let credentials = super::users::Credentials::new(0, user);
-        ProcState::new(Arc::clone(&self.no_name), credentials, actions, self.config.limits)
     }
 }

@@ -1,4 +1,263 @@
-//! The virtual Unix.
+//! The virtual Unix: [`Kernel`], what all processes share, and how it begins and ends.
+//!
+//! A call's way: [`sys`] (the trait), [`call`] (into the kernel and out of it), then the part that does it,
+//! and on the way back [`deliver`]. docs/races.md has the protocols, docs/lock-order.md the locks. What
+//! threads run on is the executor's; what they exclude each other with, the locks'.
 
+#![allow(unsafe_code, reason = "fibers refer to the kernel that outlives them")]
+
+mod accounts;
+mod actions;
+mod call;
+mod clock;
+mod deferred;
+mod deliver;
+mod exec;
+mod exit;
+mod family;
+mod files;
+mod fork;
+mod generate;
+mod jobs;
+mod master;
+mod pending;
+mod pgrp;
+mod pid_table;
 mod pipe;
+mod proc;
+mod send;
+mod siglock;
+mod slab;
+mod state;
+mod suspend;
+mod sys;
 mod terminal;
+mod thread;
+mod threads;
+mod tracing;
+mod users;
+mod wait;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use actions::Actions;
+use deferred::Events;
+use master::Master;
+use pgrp::{Pgrp, Session};
+use pid_table::{Keeper, PidTable};
+use proc::{Limits, Phase, Proc, ProcState};
+use slab::Slab;
+pub use state::{ProcessState, State};
+use thread::Thread;
+use threads::First;
+use users::{Credentials, User, Users};
+
+use crate::action::SignalInfo;
+use crate::executor::{Executor, Outcome, Start};
+use crate::lock::lock_order::{CoarseLock, PgrphashLock, ProcRelationLock, UidhashLock};
+use crate::lock::{Locks, RwLock, SimpleLock, WriteGuard};
+use crate::machine::Config;
+use crate::mode::Mode;
+use crate::process::{Pid, Program};
+use crate::signal::{SigSet, Signal};
+use crate::wait::Status;
+
+/// The process group hash table.
+type Groups = BTreeMap<i32, Arc<Pgrp>>;
+
+/// What all processes share.
+pub(crate) struct Kernel {
+    pub(crate) config: Arc<Config>,
+    pub(crate) locks: Locks,
+    pub(crate) executor: Arc<Executor>,
+    slab: Slab,
+    pids: PidTable,
+    /// `pgrphash_lock`.
+    pgrphash: RwLock<PgrphashLock, Groups>,
+    /// `proc_relation_lock`: guards [`family::Links`] of all processes.
+    relations: RwLock<ProcRelationLock, ()>,
+    /// Mode `Coarse`.
+    coarse: RwLock<CoarseLock, ()>,
+    /// `uidhash_lock`.
+    users: SimpleLock<UidhashLock, Users>,
+    events: Events,
+    master: Master,
+    /// Processes that were ever made.
+    births: AtomicU32,
+    /// Locks of groups, sessions, pipes and terminals that were ever made.
+    instances: AtomicU32,
+    alarms: AtomicU64,
+    /// Processes that there are, the first one not counted.
+    population: AtomicUsize,
+    /// The program has ended, and everybody else is to end.
+    closing: AtomicBool,
+    /// The slot of the first process, which inherits orphans.
+    init: u32,
+    notes: Mutex<Notes>,
+}
+
+/// What is remembered for the report.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Notes {
+    /// How the program ended.
+    pub(crate) status: Option<Status>,
+    /// Processes whose program panicked.
+    pub(crate) panicked: Vec<Pid>,
+}
+
+/// A reference to the kernel for those that it outlives: fibers, timers, files.
+#[derive(Clone, Copy)]
+pub(crate) struct KernelHandle(*const Kernel);
+
+// SAFETY: the kernel is shared by all threads anyway.
+unsafe impl Send for KernelHandle {}
+// SAFETY: as above.
+unsafe impl Sync for KernelHandle {}
+
+impl KernelHandle {
+    fn get<'k>(self) -> &'k Kernel {
+        // SAFETY: handles are held by fibers and timers, which run only inside of `Executor::run`, which
+        // the kernel outlives, and by what the kernel's own structures contain.
+        unsafe { &*self.0 }
+    }
+}
+
+impl std::fmt::Debug for KernelHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("KernelHandle")
+    }
+}
+
+impl std::fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Kernel").field("mode", &self.config.mode).finish_non_exhaustive()
+    }
+}
+
+impl Kernel {
+    /// A system with its first process, and `program` about to begin.
+    pub(crate) fn boot(
+        config: Arc<Config>,
+        locks: Locks,
+        executor: Arc<Executor>,
+        program: Program,
+    ) -> Box<Self> {
+        let root = Arc::<User>::default();
+        let blank = {
+            let (user, actions) = (Arc::clone(&root), Arc::<Actions>::default());
+            let (name, limits): (Arc<str>, _) = ("".into(), Limits::of_config(&config.limits));
+            move || {
+                let credentials = Credentials::new(0, Arc::clone(&user));
+                ProcState::new(Arc::clone(&name), credentials, Arc::clone(&actions), limits)
+            }
+        };
+        let most = config.pids;
+        let kernel = Box::new(Self {
+            locks,
+            executor,
+            slab: Slab::new(blank),
+            pids: PidTable::new(most),
+            pgrphash: RwLock::new(0, Groups::new()),
+            relations: RwLock::new(0, ()),
+            coarse: RwLock::new(0, ()),
+            users: SimpleLock::new(0, Users::from([(0, root)])),
+            events: Events::new(),
+            master: Master::default(),
+            births: AtomicU32::new(1),
+            instances: AtomicU32::new(1),
+            alarms: AtomicU64::new(0),
+            population: AtomicUsize::new(0),
+            closing: AtomicBool::new(false),
+            init: 0,
+            notes: Mutex::default(),
+            config,
+        });
+        kernel.make_first(program);
+        kernel
+    }
+
+    /// The first process, which runs nothing and inherits orphans, and the program's.
+    fn make_first(&self, program: Program) {
+        let init = self.make_leader("init", None);
+        assert_eq!((init.slot, init.number()), (self.init, 1), "the first process comes first");
+        let thread = Arc::new(Thread::new(2, SigSet::EMPTY));
+        let proc = self.make_leader("program", Some(Arc::clone(&thread)));
+        self.link(init, proc);
+        self.population.store(1, Ordering::Relaxed);
+        let kernel = self.handle();
+        let body = Box::new(move || kernel.get().generate_deferred());
+        let start = Start { processor: Some(0), context: 0, body };
+        self.executor.start(start).expect("there is a stack for the signal thread");
+        self.begin(proc, thread, self.config.first_on, First::Program(program))
+            .expect("there is a stack for the program");
+    }
+
+    /// A process that leads a session and a group of its own.
+    fn make_leader(&self, name: &str, thread: Option<Arc<Thread>>) -> &Proc {
+        let (number, slot) = self.pids.take(&self.locks).expect("there are numbers");
+        let proc = self.slab.get(slot);
+        proc.move_in(number, self.births.fetch_add(1, Ordering::Relaxed));
+        let session = Session::new(proc.pid(), self.instance());
+        let group = {
+            let mut groups = self.pgrphash.write(&self.locks);
+            let group = self.make_group(&mut groups, proc.pid(), session);
+            group.members.write(&self.locks).add(proc);
+            group
+        };
+        let mut state = proc.lock(&self.locks);
+        state.phase = Phase::Live;
+        state.name = name.into();
+        state.pgrp = Some(group);
+        state.threads.extend(thread.map(proc::Member::new));
+        state.credentials.user.tasks.take(u64::MAX);
+        proc.set_session(number);
+        drop(state);
+        self.pids.publish(number, slot);
+        self.pids.keep(&self.locks, number, Keeper::Group);
+        self.pids.keep(&self.locks, number, Keeper::Session);
+        proc
+    }
+
+    /// Runs until the program and everybody that it made has ended, or nobody ever will.
+    pub(crate) fn run(&self) -> Outcome {
+        self.executor.run()
+    }
+
+    /// What is remembered for the report.
+    pub(crate) fn notes(&self) -> MutexGuard<'_, Notes> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn handle(&self) -> KernelHandle {
+        KernelHandle(self)
+    }
+
+    /// A number for a lock that orders it among those of its class.
+    fn instance(&self) -> u32 {
+        self.instances.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The one lock of mode `Coarse`; nothing in the other modes. Not held while anybody sleeps.
+    fn coarse(&self) -> Option<WriteGuard<'_, CoarseLock, ()>> {
+        (self.config.mode == Mode::Coarse).then(|| self.coarse.write(&self.locks))
+    }
+
+    /// One process less. With the last one the system's own threads end.
+    fn bury(&self) {
+        if self.population.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.end_deferred();
+            self.end_master();
+        }
+    }
+
+    /// The program has ended: so does everybody else, as in a container whose first process ends.
+    fn close(&self, status: Status) {
+        self.notes().status = Some(status);
+        self.closing.store(true, Ordering::Relaxed);
+        for proc in self.slab.iter().filter(|proc| !self.is_init(proc)) {
+            self.psignal_inthread(proc, SignalInfo::kernel(Signal::KILL));
+        }
+    }
+}

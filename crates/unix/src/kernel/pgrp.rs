@@ -73,8 +73,7 @@ impl Drop for PgrpRef<'_> {
 }
 
 impl Pgrp {
-    fn new(id: Pid, session: Arc<Session>) -> Self {
-        let instance = id.number() as u32;
+    fn new(id: Pid, session: Arc<Session>, instance: u32) -> Self {
         Self {
             id,
             session,
@@ -109,8 +108,8 @@ impl Pgrp {
 }
 
 impl Session {
-    pub(super) fn new(id: Pid) -> Arc<Self> {
-        let state = SimpleLock::new(id.number() as u32, SessionState::default());
+    pub(super) fn new(id: Pid, instance: u32) -> Arc<Self> {
+        let state = SimpleLock::new(instance, SessionState::default());
         Arc::new(Self { id, state })
     }
 }
@@ -165,7 +164,7 @@ impl Kernel {
         session: Arc<Session>,
     ) -> Arc<Pgrp> {
         self.pids.keep(&self.locks, id.number(), Keeper::Group);
-        let group = Arc::new(Pgrp::new(id, session));
+        let group = Arc::new(Pgrp::new(id, session, self.instance()));
         groups.insert(id.number(), group.clone());
         group
     }

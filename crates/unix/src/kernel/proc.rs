@@ -2,18 +2,20 @@
 
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::time::Duration;
 
 use super::Kernel;
 use super::actions::Actions;
+use super::exec::Image;
 use super::family::Links;
 use super::files::Files;
 use super::pending::Pending;
 use super::pgrp::Pgrp;
 use super::siglock::SigLock;
 use super::thread::Thread;
-use super::users::Credentials;
+use super::tracing::Resumed;
+use super::users::{Credentials, Ids};
 use crate::executor::Fiber;
 use crate::limit::{Limit, Resource};
 use crate::lock::lock_order::{PLock, UTimeLock};
@@ -35,8 +37,15 @@ pub(super) struct Proc {
     pub(super) links: Links,
     /// Where it stands among the members of its group; guarded by `pg_lock`.
     pub(super) place_in_group: AtomicU32,
+    /// Whether its group counts it as one whose parent cares for the group; changes under relations
+    /// for writing.
+    pub(super) qualifies: AtomicBool,
     /// Which thread of the parent has it while it waits (§6.2), by thread number; 0 for none.
     pub(super) owner: AtomicI32,
+    /// Copies of what its state says of its users and its session, for itself to read without a lock.
+    real: AtomicU32,
+    effective: AtomicU32,
+    session: AtomicI32,
     pub(super) siglock: SigLock,
     state: SimpleLock<PLock, ProcState>,
     pub(super) times: SimpleLock<UTimeLock, Times>,
@@ -88,8 +97,14 @@ pub(super) struct ProcState {
     pub(super) subreaper: bool,
     /// Whoever traces it: slot and birth.
     pub(super) tracer: Option<(u32, u32)>,
-    /// A stopped tracee's next step, from its tracer.
-    pub(super) resumed: Option<super::tracing::Resumed>,
+    /// The signal with which it stopped for its tracer, until that resumes it.
+    pub(super) trapped: Option<Signal>,
+    /// The parent that it had before it was attached to.
+    pub(super) real_parent: Option<Pid>,
+    /// What a stopped tracee was told to do by its tracer.
+    pub(super) resumed: Option<Resumed>,
+    /// What it has executed and not begun.
+    pub(super) image: Option<Image>,
     /// SIGALRM is due then; and which of all alarms it is.
     pub(super) alarm: Option<(Duration, u64)>,
     /// On which processor its children run.
@@ -114,8 +129,10 @@ pub(super) struct Member {
     pub(super) fiber: Option<Fiber>,
     /// Sent to this thread alone.
     pub(super) pending: Pending,
-    /// It sleeps until a child changes.
+    /// It is in `wait`.
     pub(super) waits: bool,
+    /// A child has changed since it looked.
+    pub(super) changed: bool,
     /// Who joins it, once somebody does.
     pub(super) joiner: Option<Option<Fiber>>,
 }
@@ -131,6 +148,15 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// The limits that a system begins with.
+    pub(super) fn of_config(limits: &[(Resource, Limit)]) -> Self {
+        let mut all = Self::default();
+        for (resource, limit) in limits {
+            all.0[*resource as usize] = *limit;
+        }
+        all
+    }
+
     pub(super) fn of(&self, resource: Resource) -> Limit {
         self.0[resource as usize]
     }
@@ -153,7 +179,11 @@ impl Proc {
             refs: AtomicU32::new(ENDING),
             links: Links::new(slot),
             place_in_group: AtomicU32::new(0),
+            qualifies: AtomicBool::new(false),
             owner: AtomicI32::new(0),
+            real: AtomicU32::new(0),
+            effective: AtomicU32::new(0),
+            session: AtomicI32::new(0),
             siglock: SigLock::new(slot),
             state: SimpleLock::new(slot, state),
             times: SimpleLock::new(slot, Times::default()),
@@ -171,6 +201,26 @@ impl Proc {
 
     pub(super) fn birth(&self) -> u32 {
         self.birth.load(Ordering::Relaxed)
+    }
+
+    /// Who it is to those that it signals.
+    pub(super) fn ids(&self) -> Ids {
+        Ids {
+            real: self.real.load(Ordering::Relaxed),
+            effective: self.effective.load(Ordering::Relaxed),
+            session: self.session.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Copies its users. Under `p_lock`.
+    pub(super) fn set_users(&self, credentials: &Credentials) {
+        self.real.store(credentials.real, Ordering::Relaxed);
+        self.effective.store(credentials.effective, Ordering::Relaxed);
+    }
+
+    /// Copies its session's number.
+    pub(super) fn set_session(&self, session: i32) {
+        self.session.store(session, Ordering::Relaxed);
     }
 
     /// Lets a new process in. Nobody finds it before its number is published.
@@ -198,7 +248,8 @@ impl Proc {
         other: &'a Self,
         locks: &'a Locks,
     ) -> (SimpleGuard<'a, PLock, ProcState>, SimpleGuard<'a, PLock, ProcState>) {
-        lock_both(&self.state, &other.state, locks)
+        let (mine, others) = lock_both(&self.state, &other.state, locks);
+        (mine, others.expect("two processes"))
     }
 
     /// From now on there is no new reference; returns whether there is one still.
@@ -332,7 +383,10 @@ impl ProcState {
             executed: false,
             subreaper: false,
             tracer: None,
+            trapped: None,
+            real_parent: None,
             resumed: None,
+            image: None,
             alarm: None,
             place: None,
             children_used: Usage::default(),
@@ -368,7 +422,7 @@ impl ProcState {
 
 impl Member {
     pub(super) fn new(thread: Arc<Thread>) -> Self {
-        Self { thread, fiber: None, pending: Pending::default(), waits: false, joiner: None }
+        Self { thread, fiber: None, pending: Pending::default(), waits: false, changed: false, joiner: None }
     }
 
     /// Wakes it if it sleeps so that a signal may.

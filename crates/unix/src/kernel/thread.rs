@@ -1,6 +1,9 @@
 //! A virtual thread, as others see it: [`Thread`], and what they want of it: [`Attention`].
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+#![allow(unsafe_code, reason = "a name behind one atomic word")]
+
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use bitflags::bitflags;
 
@@ -36,6 +39,8 @@ pub(super) struct Thread {
     sleeping: AtomicBool,
     /// Which signals `sigtimedwait` waits for; written under its `p_lock`.
     awaited: AtomicU64,
+    /// The name of the call that it is in or was in last, for those that look.
+    call: AtomicPtr<&'static str>,
     /// The profiling flag's own word (§6.1): ticks since the last look, by the clock only.
     pub(super) ticks: AtomicU32,
 }
@@ -48,8 +53,20 @@ impl Thread {
             mask: AtomicU64::new(mask.bits()),
             sleeping: AtomicBool::new(false),
             awaited: AtomicU64::new(0),
+            call: AtomicPtr::new(ptr::null_mut()),
             ticks: AtomicU32::new(0),
         }
+    }
+
+    /// Says which call the thread is in.
+    pub(super) fn calls(&self, name: &'static &'static str) {
+        self.call.store(ptr::from_ref(name).cast_mut(), Ordering::Relaxed);
+    }
+
+    /// Which call it is in, or was in last.
+    pub(super) fn call(&self) -> &'static str {
+        // SAFETY: null, or what `calls` stored: a reference that lasts for ever.
+        unsafe { self.call.load(Ordering::Relaxed).as_ref() }.copied().unwrap_or("begins")
     }
 
     pub(super) fn attention(&self) -> Attention {

@@ -9,6 +9,7 @@ use super::call::{Call, Leave, Stop, Unwind};
 use super::pid_table::Keeper;
 use super::proc::{Member, Proc};
 use super::thread::{Attention, Thread};
+use crate::action::SignalInfo;
 use crate::errno::{Errno, Result};
 use crate::executor::{self, Start};
 use crate::limit::Resource;
@@ -63,6 +64,9 @@ impl Call<'_> {
         {
             let mut state = self.state();
             self.member(&mut state).fiber = Some(executor::current());
+        }
+        if self.kernel.closing.load(std::sync::atomic::Ordering::Relaxed) {
+            self.kernel.psignal(self.proc, SignalInfo::kernel(Signal::KILL));
         }
         let is_process = !matches!(first, First::Body(_));
         let mut ended = self.attempt(|call| {

@@ -58,15 +58,25 @@ impl Credentials {
         Self { real: uid, effective: uid, saved: uid, user }
     }
 
-    /// Whether somebody with these may signal somebody with `target`'s, as kill(2) has it.
-    pub(super) fn may_signal(&self, target: &Self) -> bool {
-        let mine = [self.effective, self.real];
-        self.is_privileged() || mine.iter().any(|uid| [target.real, target.saved].contains(uid))
-    }
-
     /// Whether nothing is refused to it.
     pub(super) fn is_privileged(&self) -> bool {
         self.effective == 0
+    }
+}
+
+/// Who a caller is, as far as it matters to whom it may signal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Ids {
+    pub(super) real: u32,
+    pub(super) effective: u32,
+    pub(super) session: i32,
+}
+
+impl Ids {
+    /// Whether somebody with these may signal somebody with `target`'s users, as kill(2) has it.
+    pub(super) fn may_signal(self, target: &Credentials) -> bool {
+        let mine = [self.effective, self.real];
+        self.effective == 0 || mine.iter().any(|uid| [target.real, target.saved].contains(uid))
     }
 }
 

@@ -5,7 +5,6 @@ use std::sync::atomic::Ordering;
 use super::call::{After, Call, Stop};
 use super::proc::{News, Phase, Proc, ProcState};
 use crate::errno::{Errno, Result};
-use crate::executor;
 use crate::process::Pid;
 use crate::wait::{Children, Status, Usage, WaitOptions, Waited};
 
@@ -29,11 +28,10 @@ impl Call<'_> {
         if !options.intersects(wanted) {
             return Err(Errno::EINVAL);
         }
-        let result = self.interruptible(After::Restart, || {
+        self.interruptible(After::Restart, || {
             self.sig_lock_or_return()?.unlock();
             self.wait_once(children, options)
-        });
-        result
+        })
     }
 
     fn wait_once(
@@ -64,26 +62,22 @@ impl Call<'_> {
                 }
                 Found::Later => {}
             }
-            let interrupted = {
-                let state = self.state();
-                self.note_sleeper(state, |thread| thread.set_sleeping(true))
-            };
-            if !interrupted {
-                executor::park();
-            }
-            self.state();
-            self.thread.set_sleeping(false);
-            if interrupted || self.is_wanted() {
+            let changed = self.sleep(None, |state| {
+                let member = state.member(self.thread.tid)?;
+                member.changed.then_some(())
+            });
+            if let Err(stop) = changed {
                 self.set_waiting(false);
-                return Err(Stop::Interrupted);
+                return Err(stop);
             }
         }
     }
 
-    /// Says whether a child's change is to wake this thread.
+    /// Says whether a child's change is to wake this thread; what came before is forgotten.
     fn set_waiting(&self, waits: bool) {
         let mut state = self.state();
-        self.member(&mut state).waits = waits;
+        let member = self.member(&mut state);
+        (member.waits, member.changed) = (waits, false);
     }
 
     /// Looks at the children, and owns the first whose state is wanted.
@@ -164,8 +158,7 @@ fn is_named(child: &Proc, pid: Pid) -> bool {
 }
 
 fn in_group(state: &ProcState, number: i32) -> bool {
-    let alive = state.pgrp.as_ref().map(|group| group.id.number());
-    alive.or(state.last_group) == Some(number)
+    state.pgrp.as_ref().is_some_and(|group| group.id.number() == number)
 }
 
 /// What there is to be told of a child, and whether it has ended.

@@ -4,8 +4,9 @@
 //! with [`Line::input`] and sees with [`Line::take_output`]. At the other end are processes, with
 //! [`Line::read`] and [`Line::output`].
 
+mod device;
 mod input;
 mod line;
 mod output;
 
-pub(crate) use line::{Effects, Line, Read};
+pub(in crate::kernel) use device::Terminal;

@@ -1,0 +1,135 @@
+//! Users, limits and priorities, as a program sets them.
+
+use super::call::Call;
+use super::proc::{Phase, ProcRef, ProcState};
+use crate::errno::{Errno, Result};
+use crate::limit::{Limit, Resource};
+use crate::process::Whose;
+
+impl Call<'_> {
+    pub(super) fn set_user(&self, uid: u32) -> Result<()> {
+        self.guarded(|| {
+            let user = self.kernel.user(uid);
+            let mut state = self.state();
+            let threads = state.threads.len();
+            let credentials = &mut state.credentials;
+            if credentials.is_privileged() {
+                credentials.user.tasks.give_back(threads);
+                for _ in 0..threads {
+                    user.tasks.take(u64::MAX);
+                }
+                (credentials.real, credentials.saved) = (uid, uid);
+                credentials.user = user;
+            } else if uid != credentials.real && uid != credentials.saved {
+                return Err(Errno::EPERM);
+            }
+            credentials.effective = uid;
+            self.proc.set_users(credentials);
+            Ok(())
+        })
+    }
+
+    pub(super) fn limit(&self, resource: Resource) -> Limit {
+        self.plain(|| self.state().limits.of(resource))
+    }
+
+    pub(super) fn set_limit(&self, resource: Resource, limit: Limit) -> Result<()> {
+        if limit.soft > limit.hard {
+            return Err(Errno::EINVAL);
+        }
+        self.guarded(|| {
+            let mut state = self.state();
+            let privileged = state.credentials.is_privileged();
+            let old = &mut state.limits.0[resource as usize];
+            if limit.hard > old.hard && !privileged {
+                return Err(Errno::EPERM);
+            }
+            *old = limit;
+            if resource == Resource::Cpu {
+                self.kernel.limit_time(self.proc, limit.soft);
+            }
+            Ok(())
+        })
+    }
+
+    pub(super) fn priority(&self, whose: Whose) -> Result<i32> {
+        self.guarded(|| {
+            let mut lowest = None;
+            self.each_of(whose, |state| {
+                lowest = Some(lowest.map_or(state.nice, |nice: i32| nice.min(state.nice)));
+                Ok(())
+            })?;
+            lowest.ok_or(Errno::ESRCH)
+        })
+    }
+
+    pub(super) fn set_priority(&self, whose: Whose, nice: i32) -> Result<()> {
+        let nice = nice.clamp(-20, 19);
+        self.guarded(|| {
+            let mine = self.proc.ids();
+            let mut result = Err(Errno::ESRCH);
+            self.each_of(whose, |state| {
+                let theirs = [state.credentials.real, state.credentials.effective];
+                let one = if mine.effective != 0 && !theirs.contains(&mine.effective) {
+                    Err(Errno::EPERM)
+                } else if nice < state.nice && mine.effective != 0 {
+                    Err(Errno::EACCES)
+                } else {
+                    state.nice = nice;
+                    Ok(())
+                };
+                // A refusal is told whoever else was set.
+                result = match (result, one) {
+                    (Err(Errno::ESRCH), one) => one,
+                    (Ok(()), Err(errno)) => Err(errno),
+                    (result, _) => result,
+                };
+                Ok(())
+            })?;
+            result
+        })
+    }
+
+    /// Does something with each process that is meant.
+    fn each_of(
+        &self,
+        whose: Whose,
+        mut each: impl FnMut(&mut ProcState) -> Result<()>,
+    ) -> Result<()> {
+        let kernel = self.kernel;
+        match whose {
+            Whose::Process(pid) => {
+                let found = kernel.find(self.or_self(pid)).ok_or(Errno::ESRCH)?;
+                let mut state = found.state().ok_or(Errno::ESRCH)?;
+                each(&mut state)
+            }
+            Whose::Group(id) => {
+                let _coarse = kernel.coarse();
+                let group = if id.number() == 0 {
+                    kernel.refer_to_group(&self.state())
+                } else {
+                    kernel.find_group(id)
+                };
+                let group = group.ok_or(Errno::ESRCH)?;
+                let members = group.members.read(&kernel.locks);
+                for &slot in &members.slots {
+                    let mut state = kernel.slab.get(slot).lock(&kernel.locks);
+                    if state.phase == Phase::Live {
+                        each(&mut state)?;
+                    }
+                }
+                Ok(())
+            }
+            Whose::User(uid) => {
+                for proc in kernel.slab.iter() {
+                    let found = ProcRef::new(kernel, proc);
+                    let Some(mut state) = found.state() else { continue };
+                    if state.phase == Phase::Live && state.credentials.real == uid {
+                        each(&mut state)?;
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! The clock: ticks (§6.1), limits of processor time, profiles, alarms.
+//!
+//! A tick runs at high spl in the middle of whatever it interrupted: it writes a word of the thread's
+//! own, takes `u_time_lock`, which is never held at base spl, and defers what has to be signalled.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use super::Kernel;
+use super::call::Call;
+use super::proc::{Proc, ProcState};
+use super::thread::{Attention, Thread};
+use crate::action::SignalInfo;
+use crate::lock::spl;
+use crate::signal::Signal;
+use crate::wait::Usage;
+
+/// What [`Sys::profil`](crate::Sys::profil) counts into.
+pub(super) type Profile = Arc<[AtomicU32]>;
+
+impl Kernel {
+    /// One tick, which took `length` from a process.
+    pub(super) fn tick(&self, proc: &Proc, thread: &Thread, length: Duration, user: bool) {
+        let _spl = spl::tick();
+        thread.ticks.fetch_add(1, Ordering::Relaxed);
+        thread.demand(Attention::TICK);
+        let exceeded = {
+            let mut times = proc.times.lock(&self.locks);
+            let used = &mut times.used;
+            *(if user { &mut used.user } else { &mut used.system }) += length;
+            let total = used.user + used.system;
+            match times.cpu_limit {
+                Some(limit) if total >= limit => {
+                    // The process gets time to see to the signal.
+                    times.cpu_limit = Some(limit + Duration::from_secs(1));
+                    true
+                }
+                _ => false,
+            }
+        };
+        if exceeded {
+            self.psignal(proc, SignalInfo::kernel(Signal::XCPU));
+        }
+    }
+
+    /// Sets a limit of processor time, in seconds; `u64::MAX` is none.
+    pub(super) fn limit_time(&self, proc: &Proc, seconds: u64) {
+        let _spl = spl::splhigh();
+        let limit = (seconds != u64::MAX).then(|| Duration::from_secs(seconds));
+        proc.times.lock(&self.locks).cpu_limit = limit;
+    }
+
+    /// What a process and those that it waited for used. Under its `p_lock`.
+    pub(super) fn usage(&self, proc: &Proc, state: &ProcState) -> Usage {
+        let mut sum = self.used(proc);
+        super::wait::add(&mut sum, state.children_used);
+        sum
+    }
+
+    /// What a process used itself.
+    pub(super) fn used(&self, proc: &Proc) -> Usage {
+        let _spl = spl::splhigh();
+        proc.times.lock(&self.locks).used
+    }
+
+    /// A process begins to use time.
+    pub(super) fn start_time(&self, proc: &Proc, limit: u64) {
+        {
+            let _spl = spl::splhigh();
+            proc.times.lock(&self.locks).used = Usage::default();
+        }
+        self.limit_time(proc, limit);
+    }
+}
+
+impl Call<'_> {
+    /// Counts the ticks that came since the last look where the program says that it is.
+    pub(super) fn update_profile(&self) {
+        self.thread.settle(Attention::TICK);
+        let ticks = self.thread.ticks.swap(0, Ordering::Relaxed);
+        let profile = self.profile.take();
+        if let Some(count) = profile.as_ref().and_then(|counts| counts.get(self.at.get())) {
+            count.fetch_add(ticks, Ordering::Relaxed);
+        }
+        self.profile.set(profile);
+    }
+
+    pub(super) fn set_alarm(&self, seconds: u32) -> u32 {
+        self.plain(|| {
+            let kernel = self.kernel;
+            let now = kernel.executor.now();
+            let number = kernel.alarms.fetch_add(1, Ordering::Relaxed) + 1;
+            let due = (seconds != 0).then(|| (now + Duration::from_secs(seconds.into()), number));
+            let before = std::mem::replace(&mut self.state().alarm, due);
+            if let Some((when, number)) = due {
+                let (handle, slot, birth) = (kernel.handle(), self.proc.slot, self.proc.birth());
+                let ring = move || handle.get().ring(slot, birth, number);
+                kernel.executor.at(when, Box::new(ring));
+            }
+            before.map_or(0, |(when, _)| seconds_left(when.saturating_sub(now)))
+        })
+    }
+}
+
+impl Kernel {
+    /// An alarm is due: the signal thread looks whether it still stands.
+    fn ring(&self, slot: u32, birth: u32, number: u64) {
+        let proc = self.slab.get(slot);
+        if proc.birth() == birth {
+            self.alarm_indirect(proc, number);
+        }
+    }
+}
+
+/// Seconds as alarm(2) tells them: never 0 for an alarm that is set.
+fn seconds_left(left: Duration) -> u32 {
+    let seconds = (left + Duration::from_millis(500)).as_secs().max(1);
+    u32::try_from(seconds).unwrap_or(u32::MAX)
+}

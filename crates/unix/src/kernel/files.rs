@@ -1,0 +1,279 @@
+//! Descriptors: [`Files`], and what they stand for ([`File`]): ends of pipes and of terminals.
+
+use std::sync::Arc;
+
+use super::Kernel;
+use super::call::{After, Call, Stop};
+use super::pipe::{Pipe, PipeRead, PipeWrite};
+use super::proc::Proc;
+use super::terminal::Terminal;
+use crate::action::SignalInfo;
+use crate::errno::{Errno, Result};
+use crate::executor::{self, Fiber};
+use crate::limit::Resource;
+use crate::lock::SimpleLock;
+use crate::lock::lock_order::TLock;
+use crate::process::Spawn;
+use crate::signal::Signal;
+use crate::terminal::Fd;
+
+/// A process's descriptors, by number.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Files(Vec<Option<Arc<File>>>);
+
+/// What a descriptor stands for. It is closed when the last descriptor for it is.
+#[derive(Debug)]
+pub(super) struct File {
+    end: End,
+    /// To be told that it is closed.
+    kernel: super::KernelHandle,
+}
+
+#[derive(Debug)]
+pub(super) enum End {
+    /// Where a pipe is read.
+    Reader(Arc<Channel>),
+    /// Where it is written.
+    Writer(Arc<Channel>),
+    /// A terminal, where processes sit.
+    Terminal(Arc<Terminal>),
+    /// Its controlling end, where a user does.
+    Controlling(Arc<Terminal>),
+}
+
+/// A pipe, and who waits for it to change.
+#[derive(Debug)]
+pub(super) struct Channel {
+    state: SimpleLock<TLock, ChannelState>,
+}
+
+#[derive(Debug)]
+struct ChannelState {
+    pipe: Pipe,
+    sleepers: Vec<Fiber>,
+}
+
+impl ChannelState {
+    fn wake(&mut self) {
+        for fiber in self.sleepers.drain(..) {
+            fiber.unpark();
+        }
+    }
+}
+
+impl Files {
+    fn get(&self, descriptor: Fd) -> Result<Arc<File>> {
+        let at = usize::try_from(descriptor.0).map_err(|_| Errno::EBADF)?;
+        self.0.get(at).cloned().flatten().ok_or(Errno::EBADF)
+    }
+
+    /// The lowest free number below `limit`.
+    fn insert(&mut self, file: Arc<File>, limit: u64) -> Result<Fd> {
+        let at = self.0.iter().position(Option::is_none).unwrap_or(self.0.len());
+        if at as u64 >= limit {
+            return Err(Errno::EMFILE);
+        }
+        if at == self.0.len() {
+            self.0.push(None);
+        }
+        self.0[at] = Some(file);
+        Ok(Fd(at as i32))
+    }
+
+    fn remove(&mut self, descriptor: Fd) -> Result<Arc<File>> {
+        let at = usize::try_from(descriptor.0).map_err(|_| Errno::EBADF)?;
+        self.0.get_mut(at).and_then(Option::take).ok_or(Errno::EBADF)
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let kernel = self.kernel.get();
+        match &self.end {
+            End::Reader(channel) => {
+                let mut state = channel.state.lock(&kernel.locks);
+                if state.pipe.drop_reader() {
+                    state.wake();
+                }
+            }
+            End::Writer(channel) => {
+                let mut state = channel.state.lock(&kernel.locks);
+                if state.pipe.drop_writer() {
+                    state.wake();
+                }
+            }
+            End::Terminal(terminal) => terminal.close(kernel),
+            End::Controlling(terminal) => terminal.hang_up(kernel),
+        }
+    }
+}
+
+impl Call<'_> {
+    pub(super) fn file(&self, descriptor: Fd) -> Result<Arc<File>> {
+        self.state().files.get(descriptor)
+    }
+
+    pub(super) fn make_pipe(&self) -> Result<(Fd, Fd)> {
+        self.guarded(|| {
+            let state = ChannelState { pipe: Pipe::new(), sleepers: Vec::new() };
+            let channel =
+                Arc::new(Channel { state: SimpleLock::new(self.kernel.instance(), state) });
+            self.add_two(End::Reader(Arc::clone(&channel)), End::Writer(channel))
+        })
+    }
+
+    /// Adds two descriptors, or none.
+    pub(super) fn add_two(&self, one: End, other: End) -> Result<(Fd, Fd)> {
+        let first = self.add(one)?;
+        match self.add(other) {
+            Ok(second) => Ok((first, second)),
+            Err(errno) => {
+                let closed = self.state().files.remove(first);
+                drop(closed);
+                Err(errno)
+            }
+        }
+    }
+
+    pub(super) fn add(&self, end: End) -> Result<Fd> {
+        let file = Arc::new(File { end, kernel: self.kernel.handle() });
+        let mut state = self.state();
+        let limit = state.limits.of(Resource::Descriptors).soft;
+        let added = state.files.insert(Arc::clone(&file), limit);
+        // The last reference may be this one: it is dropped after the lock.
+        drop(state);
+        added
+    }
+
+    pub(super) fn read_from(&self, descriptor: Fd, buffer: &mut [u8]) -> Result<usize> {
+        self.interruptible(After::Restart, || {
+            let file = self.file(descriptor)?;
+            match &file.end {
+                End::Reader(channel) => self.read_pipe(channel, buffer),
+                End::Writer(_) => Err(Errno::EBADF.into()),
+                End::Terminal(terminal) => self.read_terminal(terminal, buffer),
+                End::Controlling(terminal) => self.read_output(terminal, buffer),
+            }
+        })
+    }
+
+    pub(super) fn write_to(&self, descriptor: Fd, bytes: &[u8]) -> Result<usize> {
+        let mut written = 0;
+        self.interruptible(After::Restart, || {
+            let file = self.file(descriptor)?;
+            match &file.end {
+                End::Reader(_) => Err(Errno::EBADF.into()),
+                End::Writer(channel) => self.write_pipe(channel, bytes, &mut written),
+                End::Terminal(terminal) => self.write_terminal(terminal, bytes, &mut written),
+                End::Controlling(terminal) => Ok(terminal.input(self.kernel, bytes)?),
+            }
+        })
+    }
+
+    fn read_pipe(
+        &self,
+        channel: &Channel,
+        buffer: &mut [u8],
+    ) -> std::result::Result<usize, Stop> {
+        loop {
+            {
+                let mut state = channel.state.lock(&self.kernel.locks);
+                match state.pipe.read(buffer) {
+                    PipeRead::Bytes(n) => {
+                        state.wake();
+                        return Ok(n);
+                    }
+                    PipeRead::End => return Ok(0),
+                    PipeRead::WouldWait => state.sleepers.push(executor::current()),
+                }
+            }
+            self.nap()?;
+        }
+    }
+
+    fn write_pipe(
+        &self,
+        channel: &Channel,
+        bytes: &[u8],
+        written: &mut usize,
+    ) -> std::result::Result<usize, Stop> {
+        while *written < bytes.len() {
+            let wrote = {
+                let mut state = channel.state.lock(&self.kernel.locks);
+                let wrote = state.pipe.write(&bytes[*written..]);
+                match wrote {
+                    PipeWrite::Bytes(_) => state.wake(),
+                    PipeWrite::WouldWait => state.sleepers.push(executor::current()),
+                    PipeWrite::Broken => {}
+                }
+                wrote
+            };
+            match wrote {
+                PipeWrite::Bytes(n) => *written += n,
+                PipeWrite::Broken if *written > 0 => break,
+                PipeWrite::Broken => {
+                    self.kernel.psignal(self.proc, SignalInfo::kernel(Signal::PIPE));
+                    return Err(Errno::EPIPE.into());
+                }
+                // What was written before a signal came is what the call returns.
+                PipeWrite::WouldWait => match self.nap() {
+                    Err(_) if *written > 0 => break,
+                    napped => napped?,
+                },
+            }
+        }
+        Ok(*written)
+    }
+
+    pub(super) fn close_one(&self, descriptor: Fd) -> Result<()> {
+        self.guarded(|| {
+            let closed = self.state().files.remove(descriptor);
+            closed.map(drop)
+        })
+    }
+
+    pub(super) fn duplicate(&self, from: Fd, to: Fd) -> Result<()> {
+        self.guarded(|| {
+            let file = self.file(from)?;
+            let at = usize::try_from(to.0).map_err(|_| Errno::EBADF)?;
+            if from == to {
+                return Ok(());
+            }
+            let mut state = self.state();
+            if at as u64 >= state.limits.of(Resource::Descriptors).soft {
+                return Err(Errno::EBADF);
+            }
+            let files = &mut state.files.0;
+            if files.len() <= at {
+                files.resize(at + 1, None);
+            }
+            let before = files[at].replace(file);
+            drop(state);
+            drop(before);
+            Ok(())
+        })
+    }
+
+    /// Whether the descriptors that a new process is to have are there.
+    pub(super) fn check_descriptors(&self, spawn: &Spawn) -> Result<()> {
+        let state = self.state();
+        spawn.descriptors.iter().try_for_each(|&(from, _)| state.files.get(from).map(drop))
+    }
+}
+
+impl File {
+    pub(super) fn terminal(&self) -> Result<&Arc<Terminal>> {
+        match &self.end {
+            End::Terminal(terminal) | End::Controlling(terminal) => Ok(terminal),
+            _ => Err(Errno::ENOTTY),
+        }
+    }
+}
+
+impl Kernel {
+    /// Closes all descriptors of a process that exits.
+    pub(super) fn close_all(&self, proc: &Proc) {
+        let files = std::mem::take(&mut proc.lock(&self.locks).files);
+        drop(files);
+    }
+}

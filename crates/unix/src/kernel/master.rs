@@ -1,0 +1,142 @@
+//! `unix_master` (§1, §3): in mode `Master` a call waits for processor 0 and runs there.
+//!
+//! A fiber stays on its worker, so the caller does not move: it switches away, and a *service fiber* of
+//! processor 0 runs its call on a stack of its own, on which the call may also sleep. On processor 0
+//! nothing switches inside the kernel but where it sleeps, so that calls exclude each other.
+
+#![allow(unsafe_code, reason = "a sleeping fiber lends its stack to the master")]
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::Kernel;
+use crate::executor::{self, Fiber, Start};
+use crate::mode::Mode;
+
+/// Calls that wait for the master, and the fibers that serve them.
+#[derive(Debug, Default)]
+pub(super) struct Master(Mutex<Desk>);
+
+#[derive(Debug, Default)]
+struct Desk {
+    calls: VecDeque<Call>,
+    idle: Vec<Fiber>,
+    ending: bool,
+}
+
+/// A call, on the stack of the fiber that sleeps until it is done.
+struct Call(*const Order<'static>);
+
+struct Order<'a> {
+    run: *mut (dyn FnMut() + 'a),
+    caller: Fiber,
+    done: AtomicBool,
+}
+
+// SAFETY: what it points to is not touched by the sleeping caller until `done`, and what `run` captures
+// is what a call captures: the kernel, which is shared, and a thread that does nothing else meanwhile.
+unsafe impl Send for Call {}
+
+impl fmt::Debug for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Call(..)")
+    }
+}
+
+impl Kernel {
+    /// Runs a call where the mode wants it: at once, or on the master.
+    #[inline]
+    pub(super) fn on_master<R>(&self, body: impl FnOnce() -> R) -> R {
+        if self.config.mode != Mode::Master || executor::processor() == 0 {
+            return body();
+        }
+        self.unix_master(body)
+    }
+
+    #[cold]
+    fn unix_master<R>(&self, body: impl FnOnce() -> R) -> R {
+        let mut body = Some(body);
+        let mut result = None;
+        let mut run = || result = body.take().map(|body| body());
+        let order = Order {
+            run: &raw mut run,
+            caller: executor::current(),
+            done: AtomicBool::new(false),
+        };
+        self.submit(Call((&raw const order).cast()));
+        // SYNC mastered: pairs with the store in `Kernel::serve`.
+        while !order.done.load(Ordering::Acquire) {
+            executor::park();
+        }
+        result.expect("the master ran the call")
+    }
+
+    fn submit(&self, call: Call) {
+        let idle = {
+            let mut desk = self.desk();
+            desk.calls.push_back(call);
+            desk.idle.pop()
+        };
+        match idle {
+            Some(fiber) => fiber.unpark(),
+            None => {
+                let kernel = self.handle();
+                let body = Box::new(move || kernel.get().serve());
+                let start = Start { processor: Some(0), context: 0, body };
+                self.executor.start(start).expect("the master has a stack for each that waits");
+            }
+        }
+    }
+
+    /// A service fiber's life.
+    fn serve(&self) {
+        loop {
+            let next = {
+                let mut desk = self.desk();
+                let next = desk.calls.pop_front();
+                if next.is_none() {
+                    if desk.ending {
+                        return;
+                    }
+                    desk.idle.push(executor::current());
+                }
+                next
+            };
+            let Some(call) = next else {
+                executor::park();
+                let me = executor::current().id();
+                self.desk().idle.retain(|fiber| fiber.id() != me);
+                continue;
+            };
+            // SAFETY: the caller keeps the order until it has seen `done`; it sleeps, so that nobody
+            // else runs the closure; the fiber is cloned before `done` is said.
+            let caller = unsafe {
+                let order = &*call.0;
+                (*order.run)();
+                let caller = order.caller.clone();
+                // SYNC mastered: pairs with the load in `Kernel::unix_master`.
+                order.done.store(true, Ordering::Release);
+                caller
+            };
+            caller.unpark();
+        }
+    }
+
+    /// Ends the service fibers.
+    pub(super) fn end_master(&self) {
+        let idle = {
+            let mut desk = self.desk();
+            desk.ending = true;
+            std::mem::take(&mut desk.idle)
+        };
+        for fiber in idle {
+            fiber.unpark();
+        }
+    }
+
+    fn desk(&self) -> MutexGuard<'_, Desk> {
+        self.master.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,144 @@
+//! `kill` and its kin: whom a program signals, and whether it may.
+
+use std::sync::Arc;
+
+use super::call::Call;
+use super::generate::To;
+use super::pgrp::Pgrp;
+use super::proc::{Phase, ProcRef, ProcState};
+use super::users::Ids;
+use crate::action::{Code, SignalInfo};
+use crate::errno::{Errno, Result};
+use crate::process::{Pid, Target, Tid};
+use crate::signal::Signal;
+
+impl Call<'_> {
+    pub(super) fn send(&self, target: Target, signal: Option<Signal>) -> Result<()> {
+        let target = match target {
+            // kill(2): numbers that would mean something else were turned by `Target::of`.
+            Target::Process(pid) if pid.number() <= 0 => Target::of(pid.number()),
+            Target::Group(pid) if pid.number() == 0 => Target::OwnGroup,
+            other => other,
+        };
+        self.guarded(|| match target {
+            Target::Process(pid) => self.send_to_one(pid, None, self.info(signal, Code::User, 0)),
+            Target::Group(id) => {
+                let _coarse = self.kernel.coarse();
+                let group = self.kernel.find_group(id).ok_or(Errno::ESRCH)?;
+                self.send_to_group(&group, self.info(signal, Code::User, 0))
+            }
+            Target::OwnGroup => {
+                let _coarse = self.kernel.coarse();
+                let group = self.kernel.refer_to_group(&self.state()).ok_or(Errno::ESRCH)?;
+                self.send_to_group(&group, self.info(signal, Code::User, 0))
+            }
+            Target::Everyone => self.send_to_everyone(self.info(signal, Code::User, 0)),
+        })
+    }
+
+    pub(super) fn send_to_thread(
+        &self,
+        process: Pid,
+        thread: Tid,
+        signal: Option<Signal>,
+    ) -> Result<()> {
+        if process.number() <= 0 || thread.0 <= 0 {
+            return Err(Errno::EINVAL);
+        }
+        self.guarded(|| {
+            self.send_to_one(process, Some(thread.0), self.info(signal, Code::Tkill, 0))
+        })
+    }
+
+    pub(super) fn send_value(
+        &self,
+        process: Pid,
+        signal: Option<Signal>,
+        value: i32,
+    ) -> Result<()> {
+        if process.number() <= 0 {
+            return Err(Errno::ESRCH);
+        }
+        self.guarded(|| self.send_to_one(process, None, self.info(signal, Code::Queue, value)))
+    }
+
+    /// What the target learns; `None` sends nothing.
+    fn info(&self, signal: Option<Signal>, code: Code, value: i32) -> Option<SignalInfo> {
+        let signal = signal?;
+        let uid = self.proc.ids().real;
+        Some(SignalInfo { signal, code, pid: self.proc.number(), uid, value, status: 0 })
+    }
+
+    fn send_to_one(&self, pid: Pid, thread: Option<i32>, info: Option<SignalInfo>) -> Result<()> {
+        let target = self.kernel.find(pid).ok_or(Errno::ESRCH)?;
+        let mine = (target.slot != self.proc.slot).then(|| self.proc.ids());
+        let mut state = target.state().ok_or(Errno::ESRCH)?;
+        if let Some(tid) = thread
+            && state.phase == Phase::Live
+            && state.member(tid).is_none()
+        {
+            return Err(Errno::ESRCH);
+        }
+        if mine.is_some_and(|mine| !permits(mine, &state, info)) {
+            return Err(Errno::EPERM);
+        }
+        let to = thread.map_or(To::Process, To::Thread);
+        info.map_or(Ok(()), |info| self.kernel.post(&mut state, info, to))
+    }
+
+    /// Each member that may be signalled.
+    fn send_to_group(&self, group: &Arc<Pgrp>, info: Option<SignalInfo>) -> Result<()> {
+        let mine = self.proc.ids();
+        let members = group.members.read(&self.kernel.locks);
+        let mut result = Err(Errno::ESRCH);
+        for &slot in &members.slots {
+            let member = self.kernel.slab.get(slot);
+            let mut state = member.lock(&self.kernel.locks);
+            result = tally(result, self.send_if_permitted(mine, &mut state, info));
+        }
+        result
+    }
+
+    fn send_to_everyone(&self, info: Option<SignalInfo>) -> Result<()> {
+        let mine = self.proc.ids();
+        let mut result = Err(Errno::ESRCH);
+        for proc in self.kernel.slab.iter() {
+            if proc.slot == self.proc.slot || self.kernel.is_init(proc) {
+                continue;
+            }
+            let found = ProcRef::new(self.kernel, proc);
+            let Some(mut state) = found.state() else { continue };
+            if matches!(state.phase, Phase::Live | Phase::Exiting | Phase::Zombie) {
+                result = tally(result, self.send_if_permitted(mine, &mut state, info));
+            }
+        }
+        result
+    }
+
+    fn send_if_permitted(
+        &self,
+        mine: Ids,
+        state: &mut ProcState,
+        info: Option<SignalInfo>,
+    ) -> Result<()> {
+        if !permits(mine, state, info) {
+            return Err(Errno::EPERM);
+        }
+        info.map_or(Ok(()), |info| self.kernel.post(state, info, To::Process))
+    }
+}
+
+/// One success is success; else a refusal is told before that there was nobody.
+fn tally(sum: Result<()>, one: Result<()>) -> Result<()> {
+    match (sum, one) {
+        (Ok(()), _) | (_, Ok(())) => Ok(()),
+        (Err(_), Err(errno)) => Err(errno),
+    }
+}
+
+/// Whether somebody may: by its users, or SIGCONT within a session.
+fn permits(mine: Ids, state: &ProcState, info: Option<SignalInfo>) -> bool {
+    let session = || state.pgrp.as_ref().map(|group| group.session.id.number());
+    mine.may_signal(&state.credentials)
+        || (info.is_some_and(|info| info.signal == Signal::CONT) && session() == Some(mine.session))
+}

@@ -1,0 +1,168 @@
+//! Calls about signals that the caller makes for itself: dispositions, masks, `sigsuspend`, `sigtimedwait`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::call::{After, Call, Stop};
+use super::generate::To;
+use super::proc::ProcState;
+use super::thread::Attention;
+use crate::action::{ActionFlags, Code, Disposition, How, SigAction, SignalInfo};
+use crate::errno::{Errno, Result};
+use crate::process::{FAULTS, SigStack, SigVec};
+use crate::signal::{SigSet, Signal};
+
+impl Call<'_> {
+    pub(super) fn act(&self, signal: Signal, action: Option<SigAction>) -> Result<SigAction> {
+        if action.is_some() && SigSet::UNBLOCKABLE.contains(signal) {
+            return Err(Errno::EINVAL);
+        }
+        self.guarded(|| {
+            let mut state = self.state();
+            let Some(mut new) = action.clone() else {
+                return Ok(state.actions.of(signal).clone());
+            };
+            new.mask = new.mask.difference(SigSet::UNBLOCKABLE);
+            let actions = Arc::make_mut(&mut state.actions);
+            let old = actions.of(signal).clone();
+            actions.set(signal, new);
+            if state.actions.nothing().contains(signal) {
+                // Whatever was pending is thrown away, blocked or not.
+                self.kernel.discard(&mut state, SigSet::of(&[signal]));
+                self.look_again(&mut state);
+            }
+            Ok(old)
+        })
+    }
+
+    pub(super) fn mask(&self, change: Option<(How, SigSet)>) -> Result<SigSet> {
+        self.guarded(|| {
+            let old = self.thread.mask();
+            if let Some((how, set)) = change {
+                self.change_mask(how.apply(old, set));
+            }
+            Ok(old)
+        })
+    }
+
+    pub(super) fn pending(&self) -> SigSet {
+        self.plain(|| {
+            let mut state = self.state();
+            let shared = state.pending.set();
+            shared.union(self.member(&mut state).pending.set()).intersection(self.thread.mask())
+        })
+    }
+
+    /// Waits with `mask` until a handler has run; the mask of before is restored after it (§4.2).
+    pub(super) fn suspend(&self, mask: SigSet) -> Errno {
+        let slept: Result<()> = self.interruptible(After::Interrupt, || {
+            self.sig_lock_or_return()?.unlock();
+            if self.saved_mask.get().is_none() {
+                self.saved_mask.set(Some(self.thread.mask()));
+            }
+            self.change_mask(mask);
+            self.sleep(None, |_| None::<()>).map(|_| ())
+        });
+        slept.err().unwrap_or(Errno::EINTR)
+    }
+
+    pub(super) fn wait_for_handler(&self) -> Errno {
+        let slept: Result<()> = self.interruptible(After::Interrupt, || {
+            self.sig_lock_or_return()?.unlock();
+            self.sleep(None, |_| None::<()>).map(|_| ())
+        });
+        slept.err().unwrap_or(Errno::EINTR)
+    }
+
+    pub(super) fn accept(&self, set: SigSet, timeout: Option<Duration>) -> Result<SignalInfo> {
+        let set = set.difference(SigSet::UNBLOCKABLE);
+        let deadline = timeout.map(|timeout| self.kernel.executor.now() + timeout);
+        let taken = self.interruptible(After::Interrupt, || {
+            self.sig_lock_or_return()?.unlock();
+            let taken = self.sleep(deadline, |state| {
+                let taken = self.take_of(state, set);
+                self.thread.set_awaited(if taken.is_some() { SigSet::EMPTY } else { set });
+                if taken.is_none() && !self.awaits_more(state, set) {
+                    // What woke it was taken by another; nothing else is due.
+                    self.look_again(state);
+                }
+                taken
+            });
+            let _state = self.state();
+            self.thread.set_awaited(SigSet::EMPTY);
+            taken
+        })?;
+        taken.ok_or(Errno::EAGAIN)
+    }
+
+    fn take_of(&self, state: &mut ProcState, set: SigSet) -> Option<SignalInfo> {
+        let taken = self.member(state).pending.take(set).or_else(|| state.pending.take(set));
+        if let Some(info) = taken {
+            self.kernel.unadmit(state, info);
+            self.look_again(state);
+        }
+        taken
+    }
+
+    fn awaits_more(&self, state: &mut ProcState, set: SigSet) -> bool {
+        let shared = state.pending.set();
+        !self.member(state).pending.set().union(shared).intersection(set).is_empty()
+    }
+
+    /// A signal that the thread's own execution causes (§3.1): delivered at once to this thread, and fatal if
+    /// it is blocked or ignored.
+    pub(super) fn raise_fault(&self, signal: Signal) -> Result<()> {
+        if !FAULTS.contains(signal) {
+            return Err(Errno::EINVAL);
+        }
+        self.guarded(|| {
+            let mut state = self.state();
+            let blocked = self.thread.mask().contains(signal);
+            let ignored = state.actions.of(signal).disposition == Disposition::Ignore;
+            if blocked || ignored {
+                let actions = Arc::make_mut(&mut state.actions);
+                actions.set(signal, SigAction::DEFAULT);
+                self.thread.set_mask(self.thread.mask().without(signal));
+            }
+            let info = SignalInfo { code: Code::Fault, ..SignalInfo::kernel(signal) };
+            self.kernel.post(&mut state, info, To::Thread(self.thread.tid))
+        })
+    }
+
+    /// 4.3BSD: what is interrupted starts again, unless `SV_INTERRUPT` was asked for, which is here the
+    /// absence of `SA_RESTART` in what is given back.
+    pub(super) fn vector(&self, signal: Signal, vector: Option<SigVec>) -> Result<SigVec> {
+        let action = vector.map(|vector| {
+            let flags = vector.action.flags.union(ActionFlags::RESTART);
+            vector.action.with_flags(flags)
+        });
+        self.act(signal, action).map(|action| SigVec { action })
+    }
+
+    pub(super) fn stack(&self, stack: Option<SigStack>) -> Result<SigStack> {
+        let old = self.alternate.get();
+        if let Some(new) = stack {
+            if old.on_stack {
+                return Err(Errno::EPERM);
+            }
+            self.alternate.set(SigStack { on_stack: false, ..new });
+        }
+        Ok(old)
+    }
+
+    pub(super) fn sleep_for(
+        &self,
+        duration: Duration,
+    ) -> std::result::Result<(), (Errno, Duration)> {
+        let deadline = self.kernel.executor.now() + duration;
+        let slept = self.interruptible(After::Interrupt, || {
+            self.sleep(Some(deadline), |_| None::<()>).map(|_| ())
+        });
+        slept.map_err(|errno| (errno, deadline.saturating_sub(self.kernel.executor.now())))
+    }
+
+    /// Whether something is to be seen to before the thread goes on.
+    pub(super) fn is_wanted(&self) -> bool {
+        !self.thread.attention().difference(Attention::TICK).is_empty()
+    }
+}

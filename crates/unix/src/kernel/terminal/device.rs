@@ -1,0 +1,398 @@
+//! A terminal among processes: [`Terminal`], its session and its foreground group, and job control.
+
+use std::sync::Arc;
+
+use super::line::{Effects, Line, Read};
+use crate::action::SignalInfo;
+use crate::errno::{Errno, Result};
+use crate::executor::{self, Fiber};
+use crate::kernel::Kernel;
+use crate::kernel::call::{Call, Stop};
+use crate::kernel::files::End;
+use crate::kernel::pgrp::{Pgrp, Session};
+use crate::kernel::proc::Proc;
+use crate::lock::SimpleLock;
+use crate::lock::lock_order::TLock;
+use crate::process::Pid;
+use crate::signal::Signal;
+use crate::terminal::{Fd, Modes, Termios};
+
+/// A terminal.
+#[derive(Debug)]
+pub(in crate::kernel) struct Terminal {
+    /// `t_lock`.
+    state: SimpleLock<TLock, State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    line: Line,
+    session: Option<Arc<Session>>,
+    /// The foreground process group.
+    foreground: Option<Arc<Pgrp>>,
+    /// Descriptors for the end where processes sit are open.
+    open: bool,
+    /// Those that wait for it to change, at either end.
+    sleepers: Vec<Fiber>,
+}
+
+impl State {
+    fn wake(&mut self) {
+        for fiber in self.sleepers.drain(..) {
+            fiber.unpark();
+        }
+    }
+}
+
+/// Whether a call is to go on.
+enum Background {
+    /// The caller is in the foreground, or may act as if it were.
+    Allowed,
+    /// It has been sent a signal, which it sees to first.
+    Signalled,
+}
+
+impl Terminal {
+    pub(in crate::kernel) fn new(instance: u32) -> Arc<Self> {
+        let state = State { open: true, ..State::default() };
+        Arc::new(Self { state: SimpleLock::new(instance, state) })
+    }
+
+    /// Somebody types.
+    ///
+    /// # Errors
+    /// `EIO`: it is hung up.
+    pub(in crate::kernel) fn input(&self, kernel: &Kernel, bytes: &[u8]) -> Result<usize> {
+        let (effects, group): (Effects, _) = {
+            let mut state = self.state.lock(&kernel.locks);
+            if state.line.is_hung_up() {
+                return Err(Errno::EIO);
+            }
+            let effects = state.line.input(bytes);
+            state.wake();
+            (effects, state.foreground.clone())
+        };
+        if let Some(group) = group {
+            for signal in effects.signals.iter() {
+                kernel.pgsignal(&group, SignalInfo::kernel(signal));
+            }
+        }
+        Ok(effects.taken)
+    }
+
+    /// Takes what is to be seen; `None` where there is nothing and never will be.
+    pub(in crate::kernel) fn output(
+        &self,
+        kernel: &Kernel,
+        buffer: &mut [u8],
+        sleeper: Option<Fiber>,
+    ) -> Option<usize> {
+        let mut state = self.state.lock(&kernel.locks);
+        let n = state.line.take_output(buffer);
+        if n > 0 {
+            state.wake();
+            return Some(n);
+        }
+        if !state.open {
+            return None;
+        }
+        state.sleepers.extend(sleeper);
+        Some(0)
+    }
+
+    /// The last descriptor for the end where processes sit is closed.
+    pub(in crate::kernel) fn close(&self, kernel: &Kernel) {
+        let mut state = self.state.lock(&kernel.locks);
+        state.open = false;
+        state.wake();
+    }
+
+    /// The controlling end is closed: who reads finds the end, and the session leader and the foreground
+    /// group are told.
+    pub(in crate::kernel) fn hang_up(&self, kernel: &Kernel) {
+        let (session, foreground) = {
+            let mut state = self.state.lock(&kernel.locks);
+            state.line.hang_up();
+            state.wake();
+            (state.session.take(), state.foreground.take())
+        };
+        let Some(session) = session else { return };
+        session.state.lock(&kernel.locks).terminal = None;
+        if let Some(leader) = kernel.find(session.id) {
+            kernel.psignal(&leader, SignalInfo::kernel(Signal::HUP));
+            kernel.psignal(&leader, SignalInfo::kernel(Signal::CONT));
+        }
+        if let Some(group) = foreground {
+            kernel.pgsignal(&group, SignalInfo::kernel(Signal::HUP));
+            kernel.pgsignal(&group, SignalInfo::kernel(Signal::CONT));
+        }
+    }
+
+    /// Its session's leader exits: it is nobody's, and its foreground group is told.
+    fn disown(&self, kernel: &Kernel) {
+        let foreground = {
+            let mut state = self.state.lock(&kernel.locks);
+            state.session = None;
+            state.foreground.take()
+        };
+        if let Some(group) = foreground {
+            kernel.pgsignal(&group, SignalInfo::kernel(Signal::HUP));
+            kernel.pgsignal(&group, SignalInfo::kernel(Signal::CONT));
+        }
+    }
+}
+
+impl Call<'_> {
+    pub(in crate::kernel) fn open_pty(&self) -> Result<(Fd, Fd)> {
+        self.guarded(|| {
+            let terminal = Terminal::new(self.kernel.instance());
+            self.add_two(End::Controlling(Arc::clone(&terminal)), End::Terminal(terminal))
+        })
+    }
+
+    pub(in crate::kernel) fn open_controlling(&self) -> Result<Fd> {
+        self.guarded(|| {
+            let session = self.own_session()?;
+            let terminal = session.state.lock(&self.kernel.locks).terminal.clone();
+            self.add(End::Terminal(terminal.ok_or(Errno::ENXIO)?))
+        })
+    }
+
+    pub(in crate::kernel) fn take_terminal(&self, descriptor: Fd) -> Result<()> {
+        self.guarded(|| {
+            let file = self.file(descriptor)?;
+            let terminal = file.terminal()?;
+            let session = self.own_session()?;
+            let group = self.own_group()?;
+            if session.id.number() != self.proc.number() {
+                return Err(Errno::EPERM);
+            }
+            if session.state.lock(&self.kernel.locks).terminal.is_some() {
+                return Err(Errno::EPERM);
+            }
+            {
+                let mut state = terminal.state.lock(&self.kernel.locks);
+                if state.session.is_some() {
+                    return Err(Errno::EPERM);
+                }
+                state.session = Some(Arc::clone(&session));
+                state.foreground = Some(group);
+            }
+            session.state.lock(&self.kernel.locks).terminal = Some(Arc::clone(terminal));
+            Ok(())
+        })
+    }
+
+    pub(in crate::kernel) fn foreground(&self, descriptor: Fd) -> Result<Pid> {
+        self.guarded(|| {
+            let terminal = self.own_terminal(descriptor)?;
+            let state = terminal.state.lock(&self.kernel.locks);
+            Ok(state.foreground.as_ref().map_or(Pid::number_only(i32::MAX), |group| group.id))
+        })
+    }
+
+    pub(in crate::kernel) fn set_foreground(&self, descriptor: Fd, group: Pid) -> Result<()> {
+        if group.number() < 0 {
+            return Err(Errno::EINVAL);
+        }
+        self.guarded_stops(|| {
+            let terminal = self.own_terminal(descriptor)?;
+            if let Background::Signalled = self.check_background(&terminal, Signal::TTOU)? {
+                return Err(Stop::Interrupted);
+            }
+            let session = self.own_session()?;
+            let _coarse = self.kernel.coarse();
+            let group = self.kernel.find_group(group).ok_or(Errno::ESRCH)?;
+            if !Arc::ptr_eq(&group.session, &session) {
+                return Err(Errno::EPERM.into());
+            }
+            let mut state = terminal.state.lock(&self.kernel.locks);
+            state.foreground = Some(Arc::clone(&group));
+            drop(state);
+            Ok(())
+        })
+    }
+
+    pub(in crate::kernel) fn terminal_session(&self, descriptor: Fd) -> Result<Pid> {
+        self.guarded(|| {
+            let terminal = self.own_terminal(descriptor)?;
+            let state = terminal.state.lock(&self.kernel.locks);
+            state.session.as_ref().map(|session| session.id).ok_or(Errno::ENOTTY)
+        })
+    }
+
+    pub(in crate::kernel) fn termios(&self, descriptor: Fd) -> Result<Termios> {
+        self.guarded(|| {
+            let file = self.file(descriptor)?;
+            let state = file.terminal()?.state.lock(&self.kernel.locks);
+            Ok(state.line.termios())
+        })
+    }
+
+    pub(in crate::kernel) fn set_termios(&self, descriptor: Fd, termios: Termios) -> Result<()> {
+        self.guarded_stops(|| {
+            let file = self.file(descriptor)?;
+            let terminal = file.terminal()?;
+            if let Background::Signalled = self.check_background(terminal, Signal::TTOU)? {
+                return Err(Stop::Interrupted);
+            }
+            let mut state = terminal.state.lock(&self.kernel.locks);
+            state.line.set_termios(termios);
+            state.wake();
+            Ok(())
+        })
+    }
+
+    pub(in crate::kernel) fn read_terminal(
+        &self,
+        terminal: &Arc<Terminal>,
+        buffer: &mut [u8],
+    ) -> std::result::Result<usize, Stop> {
+        loop {
+            if let Background::Signalled = self.check_background(terminal, Signal::TTIN)? {
+                return Err(Stop::Interrupted);
+            }
+            {
+                let mut state = terminal.state.lock(&self.kernel.locks);
+                match state.line.read(buffer) {
+                    Read::Bytes(n) => {
+                        state.wake();
+                        return Ok(n);
+                    }
+                    Read::End => return Ok(0),
+                    Read::Nothing => state.sleepers.push(executor::current()),
+                }
+            }
+            self.nap()?;
+        }
+    }
+
+    pub(in crate::kernel) fn write_terminal(
+        &self,
+        terminal: &Arc<Terminal>,
+        bytes: &[u8],
+        written: &mut usize,
+    ) -> std::result::Result<usize, Stop> {
+        let stops = terminal.state.lock(&self.kernel.locks).line.termios().modes;
+        if stops.contains(Modes::TOSTOP)
+            && let Background::Signalled = self.check_background(terminal, Signal::TTOU)?
+        {
+            return Err(Stop::Interrupted);
+        }
+        while *written < bytes.len() {
+            let wrote = {
+                let mut state = terminal.state.lock(&self.kernel.locks);
+                let wrote = state.line.output(&bytes[*written..])?;
+                if wrote == 0 {
+                    state.sleepers.push(executor::current());
+                } else {
+                    state.wake();
+                }
+                wrote
+            };
+            *written += wrote;
+            if wrote == 0
+                && let Err(stop) = self.nap()
+            {
+                if *written > 0 {
+                    break;
+                }
+                return Err(stop);
+            }
+        }
+        Ok(*written)
+    }
+
+    pub(in crate::kernel) fn read_output(
+        &self,
+        terminal: &Terminal,
+        buffer: &mut [u8],
+    ) -> std::result::Result<usize, Stop> {
+        loop {
+            match terminal.output(self.kernel, buffer, Some(executor::current())) {
+                None => return Err(Errno::EIO.into()),
+                Some(0) if !buffer.is_empty() => self.nap()?,
+                Some(n) => return Ok(n),
+            }
+        }
+    }
+
+    /// What job control says to a call that a foreground process may make: a background process gets
+    /// `signal`, and so does its group.
+    ///
+    /// # Errors
+    /// `EIO`: its group is orphaned, or it reads and blocks or ignores SIGTTIN.
+    fn check_background(
+        &self,
+        terminal: &Arc<Terminal>,
+        signal: Signal,
+    ) -> std::result::Result<Background, Stop> {
+        let kernel = self.kernel;
+        let group = self.own_group()?;
+        let foreground = {
+            let state = terminal.state.lock(&kernel.locks);
+            let own = state
+                .session
+                .as_ref()
+                .is_some_and(|session| Arc::ptr_eq(session, &group.session));
+            if own { state.foreground.clone() } else { None }
+        };
+        let Some(foreground) = foreground else { return Ok(Background::Allowed) };
+        if Arc::ptr_eq(&foreground, &group) {
+            return Ok(Background::Allowed);
+        }
+        let unmoved = {
+            let state = self.state();
+            self.thread.mask().contains(signal) || Kernel::ignores(&state, signal)
+        };
+        match (unmoved, signal) {
+            (true, Signal::TTIN) => Err(Errno::EIO.into()),
+            (true, _) => Ok(Background::Allowed),
+            (false, _) if group.is_orphaned() => Err(Errno::EIO.into()),
+            (false, _) => {
+                // The group, and this process whatever its group is by then (§7.2.3).
+                kernel.pgsignal_self(&group, self.proc, SignalInfo::kernel(signal));
+                Ok(Background::Signalled)
+            }
+        }
+    }
+
+    fn own_group(&self) -> Result<Arc<Pgrp>> {
+        self.state().pgrp.clone().ok_or(Errno::ESRCH)
+    }
+
+    fn own_session(&self) -> Result<Arc<Session>> {
+        self.own_group().map(|group| Arc::clone(&group.session))
+    }
+
+    /// The terminal, which has to be the caller's session's.
+    fn own_terminal(&self, descriptor: Fd) -> Result<Arc<Terminal>> {
+        let file = self.file(descriptor)?;
+        let terminal = Arc::clone(file.terminal()?);
+        let session = self.own_session()?;
+        let own = {
+            let state = terminal.state.lock(&self.kernel.locks);
+            state.session.as_ref().is_some_and(|its| Arc::ptr_eq(its, &session))
+        };
+        if own { Ok(terminal) } else { Err(Errno::ENOTTY) }
+    }
+}
+
+impl Kernel {
+    /// A session leader that exits leaves its terminal behind.
+    pub(in crate::kernel) fn leave_session(&self, proc: &Proc) {
+        let group = proc.lock(&self.locks).pgrp.clone();
+        let Some(session) = group.map(|group| Arc::clone(&group.session)) else { return };
+        if session.id.number() != proc.number() {
+            return;
+        }
+        let terminal = {
+            let mut state = session.state.lock(&self.locks);
+            state.headless = true;
+            state.terminal.take()
+        };
+        if let Some(terminal) = terminal {
+            terminal.disown(self);
+        }
+    }
+}
