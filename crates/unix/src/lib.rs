@@ -31,6 +31,7 @@ pub use limit::{Limit, Resource};
 pub use lock::{LockRow, LockStatistics};
 pub use machine::{BuildError, Builder, Delivery, Ending, Executor, Report, Virtual};
 pub use mode::Mode;
+pub use linux::Linux;
 pub use process::{Body, FAULTS, Pid, Program, SigStack, SigVec, Spawn, Target, Tid, Whose};
 pub use ptrace::Ptrace;
 pub use signal::{DefaultAction, NoSignal, SigSet, Signal};

@@ -21,7 +21,6 @@ use crate::signal::SigSet;
 use crate::wait::Status;
 
 /// The calling thread.
-#[derive(Debug)]
 pub(super) struct Call<'k> {
     pub(super) kernel: &'k Kernel,
     pub(super) proc: &'k Proc,

@@ -62,14 +62,14 @@ impl Links {
 }
 
 /// That relations may be looked at: all, or those of one family.
-#[derive(Debug)]
+#[must_use]
 pub(super) enum Reading<'k> {
     All { _guard: ReadGuard<'k, ProcRelationLock, ()> },
     Family { _guard: SimpleGuard<'k, PFamilyLock, ()> },
 }
 
 /// That relations may be changed: all, or those of one family or two.
-#[derive(Debug)]
+#[must_use]
 pub(super) enum Writing<'k> {
     All { _guard: WriteGuard<'k, ProcRelationLock, ()> },
     Family { _guard: SimpleGuard<'k, PFamilyLock, ()> },

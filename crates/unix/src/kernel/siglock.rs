@@ -30,7 +30,6 @@ struct State {
 }
 
 /// The state *locked*.
-#[derive(Debug)]
 #[must_use]
 pub(super) struct Locked<'a> {
     lock: &'a SigLock,
