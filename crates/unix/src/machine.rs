@@ -1,5 +1,7 @@
 //! A Unix inside this process: [`Virtual`], how it is built and what a run of it says.
 
+#![allow(unsafe_code, reason = "the mode's promise to its locks is made here")]
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;

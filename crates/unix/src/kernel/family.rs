@@ -73,7 +73,9 @@ pub(super) enum Reading<'k> {
 pub(super) enum Writing<'k> {
     All { _guard: WriteGuard<'k, ProcRelationLock, ()> },
     Family { _guard: SimpleGuard<'k, PFamilyLock, ()> },
-    Families { _guards: (SimpleGuard<'k, PFamilyLock, ()>, SimpleGuard<'k, PFamilyLock, ()>) },
+    Families {
+        _guards: (SimpleGuard<'k, PFamilyLock, ()>, Option<SimpleGuard<'k, PFamilyLock, ()>>),
+    },
 }
 
 impl Kernel {
@@ -103,8 +105,6 @@ impl Kernel {
     pub(super) fn write_families<'k>(&'k self, one: &'k Proc, other: &'k Proc) -> Writing<'k> {
         if !self.per_process() {
             Writing::All { _guard: self.relations.write(&self.locks) }
-        } else if one.slot == other.slot {
-            self.write_family(one)
         } else {
             Writing::Families { _guards: lock_both(&one.links.lock, &other.links.lock, &self.locks) }
         }
