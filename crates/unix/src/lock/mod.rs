@@ -9,6 +9,8 @@
 //! What the locks guard is the kernel's.
 
 mod both;
+#[cfg(not(loom))]
+mod gate;
 mod held;
 pub(crate) mod lock_order;
 mod locks;

@@ -18,8 +18,6 @@ pub(in crate::lock) enum Fault {
     GiveBackRelaxed,
     /// The lock is handed over without release.
     HandOverRelaxed,
-    /// The gate is opened without release.
-    GateRelaxed,
     /// A grant is stored without release.
     GrantRelaxed,
     /// Who queues does not say so.
@@ -56,9 +54,7 @@ impl AtomicU32 {
     }
 
     pub(in crate::lock) fn store(&self, value: u32, ordering: Ordering) {
-        // The gate is opened with zero; a lock that is handed over has an owner.
-        let fault = if value == 0 { Fault::GateRelaxed } else { Fault::HandOverRelaxed };
-        self.0.store(value, weakened(ordering, fault));
+        self.0.store(value, weakened(ordering, Fault::HandOverRelaxed));
     }
 
     pub(in crate::lock) fn compare_exchange_weak(
@@ -97,24 +93,46 @@ impl AtomicBool {
     }
 }
 
+/// loom's mutex in the place of the gate: whoever spins in a model needs a fair scheduler.
+#[derive(Debug)]
+pub(in crate::lock) struct Gate<T>(loom::sync::Mutex<T>);
+
+impl<T> Gate<T> {
+    pub(in crate::lock) fn with<R>(&self, body: impl FnOnce(&mut T) -> R) -> R {
+        body(&mut self.0.lock().expect("nobody panics at the gate"))
+    }
+}
+
+impl<T: Default> Default for Gate<T> {
+    fn default() -> Self {
+        Self(loom::sync::Mutex::new(T::default()))
+    }
+}
+
 /// loom's threads in the place of fibers.
 pub(in crate::lock) mod executor {
-    use super::{AtomicU32, FAULT, Fault};
+    use super::{FAULT, Fault};
+    use loom::sync::atomic::{AtomicBool, Ordering::Relaxed};
     use loom::thread::{self, Thread};
 
     #[derive(Debug)]
-    pub(in crate::lock) struct Fiber(Thread);
+    pub(in crate::lock) struct Fiber {
+        thread: Thread,
+        step: AtomicBool,
+    }
 
     impl Fiber {
         pub(in crate::lock) fn unpark(&self) {
+            // To loom no other thread can come between what was stored last and the waking itself.
+            let _ = self.step.load(Relaxed);
             if FAULT.get() != Fault::Unwoken {
-                self.0.unpark();
+                self.thread.unpark();
             }
         }
     }
 
     pub(in crate::lock) fn current() -> Fiber {
-        Fiber(thread::current())
+        Fiber { thread: thread::current(), step: AtomicBool::new(false) }
     }
 
     pub(in crate::lock) fn park() {
@@ -122,8 +140,4 @@ pub(in crate::lock) mod executor {
     }
 
     pub(in crate::lock) fn point() {}
-
-    pub(in crate::lock) fn spin(_word: &AtomicU32) {
-        thread::yield_now();
-    }
 }
