@@ -109,34 +109,43 @@ impl<T: Default> Default for Gate<T> {
     }
 }
 
-/// loom's threads in the place of fibers.
+/// loom's threads in the place of fibers. They sleep by a condition variable: loom's own unpark orders
+/// memory for a thread that does not park too.
 pub(in crate::lock) mod executor {
     use super::{FAULT, Fault};
-    use loom::sync::atomic::{AtomicBool, Ordering::Relaxed};
-    use loom::thread::{self, Thread};
+    use loom::sync::{Arc, Condvar, Mutex};
+
+    #[derive(Debug, Default)]
+    struct Token {
+        there: Mutex<bool>,
+        came: Condvar,
+    }
+
+    loom::thread_local!(static TOKEN: Arc<Token> = Arc::default());
 
     #[derive(Debug)]
-    pub(in crate::lock) struct Fiber {
-        thread: Thread,
-        step: AtomicBool,
-    }
+    pub(in crate::lock) struct Fiber(Arc<Token>);
 
     impl Fiber {
         pub(in crate::lock) fn unpark(&self) {
-            // To loom no other thread can come between what was stored last and the waking itself.
-            let _ = self.step.load(Relaxed);
             if FAULT.get() != Fault::Unwoken {
-                self.thread.unpark();
+                *self.0.there.lock().expect("nobody panics with it") = true;
+                self.0.came.notify_one();
             }
         }
     }
 
     pub(in crate::lock) fn current() -> Fiber {
-        Fiber { thread: thread::current(), step: AtomicBool::new(false) }
+        Fiber(TOKEN.with(Arc::clone))
     }
 
     pub(in crate::lock) fn park() {
-        thread::park();
+        let token = TOKEN.with(Arc::clone);
+        let mut there = token.there.lock().expect("nobody panics with it");
+        while !*there {
+            there = token.came.wait(there).expect("nobody panics with it");
+        }
+        *there = false;
     }
 
     pub(in crate::lock) fn point() {}
