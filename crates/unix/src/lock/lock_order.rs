@@ -67,10 +67,6 @@ pub(crate) trait Class: 'static {
     const ROW: &'static Row = &ORDER[Self::RANK as usize];
     /// As the paper calls it.
     const NAME: &'static str = Self::ROW.name;
-    /// Simple or blocking.
-    const KIND: Kind = Self::ROW.kind;
-    /// The level at which it is always taken.
-    const SPL: Level = Self::ROW.spl;
 }
 
 /// `Inner` may be taken while a lock of this class is held.

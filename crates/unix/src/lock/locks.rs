@@ -105,6 +105,7 @@ impl Locks {
 
     /// Counts an acquisition; says when it was, if holds are measured.
     #[cold]
+    #[inline(never)]
     pub(super) fn acquired<C: Class>(&self, came: Came) -> u64 {
         if let Some(counts) = &self.counts {
             counts.acquired(C::RANK, came);
@@ -114,6 +115,7 @@ impl Locks {
 
     /// Counts a hold that began at `since`.
     #[cold]
+    #[inline(never)]
     pub(super) fn released<C: Class>(&self, since: u64) {
         if let (Some(counts), Some(now)) = (&self.counts, self.hold_clock) {
             counts.held(C::RANK, now().saturating_sub(since));

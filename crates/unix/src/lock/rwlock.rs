@@ -123,31 +123,29 @@ impl<'a, C: Class, T> Hold<'a, C, T> {
     #[track_caller]
     fn take(lock: &'a RwLock<C, T>, locks: &'a Locks, want: Want, manner: Manner) -> Self {
         let presence = locks.presence::<C>();
+        if presence == Presence::Replaced {
+            locks.refuse::<C>();
+        }
+        if presence != Presence::Absent {
+            held::assert_may_park();
+        }
+        let taken = Taken::note::<C>(lock.instance, manner);
         let mut since = 0;
-        let taken = match presence {
-            Presence::Absent => {
-                let taken = Taken::note::<C>(lock.instance, manner);
-                if !lock.turns.try_take_alone(want) {
-                    lock.held_twice(locks);
-                }
-                taken
+        if presence == Presence::Absent {
+            if !lock.turns.try_take_alone(want) {
+                lock.held_twice(locks);
             }
-            Presence::Present | Presence::Counted => {
-                held::assert_may_park();
-                let taken = Taken::note::<C>(lock.instance, manner);
-                executor::point();
-                let came = if lock.turns.try_take(want) {
-                    Came::AtOnce
-                } else {
-                    lock.turns.wait(want, locks.busy_turns())
-                };
-                if presence == Presence::Counted {
-                    since = locks.acquired::<C>(came);
-                }
-                taken
+        } else {
+            executor::point();
+            let came = if lock.turns.try_take(want) {
+                Came::AtOnce
+            } else {
+                lock.turns.wait(want, locks.busy_turns())
+            };
+            if presence == Presence::Counted {
+                since = locks.acquired::<C>(came);
             }
-            Presence::Replaced => locks.refuse::<C>(),
-        };
+        }
         Self { lock, locks, want, presence, since, taken }
     }
 }
@@ -156,16 +154,15 @@ impl<C: Class, T> Drop for Hold<'_, C, T> {
     #[inline]
     fn drop(&mut self) {
         self.taken.forget();
-        match self.presence {
-            Presence::Absent => self.lock.turns.give_back_alone(self.want),
-            Presence::Present | Presence::Counted | Presence::Replaced => {
-                if self.presence == Presence::Counted {
-                    self.locks.released::<C>(self.since);
-                }
-                self.lock.turns.give_back(self.want);
-                executor::point();
-            }
+        if self.presence == Presence::Absent {
+            self.lock.turns.give_back_alone(self.want);
+            return;
         }
+        if self.presence == Presence::Counted {
+            self.locks.released::<C>(self.since);
+        }
+        self.lock.turns.give_back(self.want);
+        executor::point();
     }
 }
 

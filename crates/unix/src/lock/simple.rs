@@ -97,21 +97,18 @@ impl<C: Class, T> SimpleLock<C, T> {
         let presence = locks.presence::<C>();
         let taken = Taken::note::<C>(self.instance, manner);
         let mut since = 0;
-        match presence {
-            Presence::Absent => {
-                if self.word.load(Ordering::Relaxed) == TAKEN {
-                    self.held_twice(locks);
-                }
-                self.word.store(TAKEN, Ordering::Relaxed);
+        if presence == Presence::Present {
+            executor::point();
+            if !self.take() {
+                self.spin();
             }
-            Presence::Present => {
-                executor::point();
-                if !self.take() {
-                    self.spin();
-                }
+        } else if presence == Presence::Absent {
+            if self.word.load(Ordering::Relaxed) == TAKEN {
+                self.held_twice(locks);
             }
-            Presence::Counted => since = self.lock_counted(locks),
-            Presence::Replaced => locks.refuse::<C>(),
+            self.word.store(TAKEN, Ordering::Relaxed);
+        } else {
+            since = self.count_or_refuse(locks);
         }
         SimpleGuard { lock: self, locks, presence, since, taken }
     }
@@ -124,6 +121,7 @@ impl<C: Class, T> SimpleLock<C, T> {
     }
 
     #[cold]
+    #[inline(never)]
     fn spin(&self) {
         loop {
             executor::spin(&self.word);
@@ -133,8 +131,14 @@ impl<C: Class, T> SimpleLock<C, T> {
         }
     }
 
+    /// Takes it where acquisitions are counted; says when that was.
     #[cold]
-    fn lock_counted(&self, locks: &Locks) -> u64 {
+    #[inline(never)]
+    #[track_caller]
+    fn count_or_refuse(&self, locks: &Locks) -> u64 {
+        if !locks.has::<C>() {
+            locks.refuse::<C>();
+        }
         executor::point();
         let came = if self.take() {
             Came::AtOnce

@@ -3,7 +3,6 @@
 use super::{panic_of, parallel};
 use crate::lock::lock_order::{
     Before, CLASSES, Class, Kind, ORDER, PLock, PgLock, PgRefLock, PgrphashLock, PidLock, SLock,
-    with_classes,
 };
 use crate::lock::{Holding, RwLock, SimpleLock, assert_may_park, lock_both, write_both};
 use std::marker::PhantomData;
