@@ -57,8 +57,8 @@ impl Locks {
     /// # Safety
     ///
     /// A lock is used with one `Locks` all its life. Where `mode` leaves a class out
-    /// ([`Standing::Absent`]), no two threads of the operating system take a lock of it at once, and
-    /// one that takes it after another one sees what that one did:
+    /// ([`Standing::Absent`]), no two threads of the operating system take a lock of it at once,
+    /// and one that takes it after another one sees what that one did:
     ///
     /// - `Uniprocessor`: one thread of the operating system runs the whole virtual Unix;
     /// - `Master`: only that of processor 0 takes such locks;

@@ -1,5 +1,5 @@
-//! Blocking locks as a model: loom runs each of these in every interleaving with a bounded number of
-//! preemptions, and lets every load return whatever the orderings allow.
+//! Blocking locks as a model: loom runs each of these in every interleaving with a bounded number
+//! of preemptions, and lets every load return whatever the orderings allow.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p tontine-unix --lib --release models`
 #![allow(unsafe_code, reason = "loom watches the value that the lock guards")]

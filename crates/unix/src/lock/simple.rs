@@ -46,8 +46,8 @@ impl<C: Class, T> SimpleLock<C, T> {
     ///
     /// # Panics
     ///
-    /// If the class is absent and somebody holds it, or if other locks stand in its place. With debug
-    /// assertions also out of order or at the wrong spl.
+    /// If the class is absent and somebody holds it, or if other locks stand in its place. With
+    /// debug assertions also out of order or at the wrong spl.
     #[inline]
     #[track_caller]
     pub(crate) fn lock<'a>(&'a self, locks: &'a Locks) -> SimpleGuard<'a, C, T> {
@@ -78,7 +78,7 @@ impl<C: Class, T> SimpleLock<C, T> {
             Presence::Counted => locks.acquired::<C>(Came::AtOnce),
             _ => 0,
         };
-        Some(SimpleGuard { lock: self, locks, presence, since, taken })
+        Some(SimpleGuard { lock: self, locks, presence, since, _taken: taken })
     }
 
     /// What tells it from others of its class.
@@ -110,7 +110,7 @@ impl<C: Class, T> SimpleLock<C, T> {
         } else {
             since = self.count_or_refuse(locks);
         }
-        SimpleGuard { lock: self, locks, presence, since, taken }
+        SimpleGuard { lock: self, locks, presence, since, _taken: taken }
     }
 
     /// Whether it was free and is taken now.
@@ -174,7 +174,7 @@ pub(crate) struct SimpleGuard<'a, C: Class, T> {
     locks: &'a Locks,
     presence: Presence,
     since: u64,
-    taken: Taken,
+    _taken: Taken,
 }
 
 impl<'a, C: Class, T> SimpleGuard<'a, C, T> {
@@ -206,7 +206,6 @@ impl<C: Class, T> Drop for SimpleGuard<'_, C, T> {
         if self.presence == Presence::Counted {
             self.locks.released::<C>(self.since);
         }
-        self.taken.forget();
         // SYNC simple: pairs with `take`. An absent lock needs no order, which costs nothing here.
         self.lock.word.store(FREE, Ordering::Release);
         if self.presence != Presence::Absent {

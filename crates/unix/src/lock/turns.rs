@@ -1,9 +1,9 @@
 //! Who has a blocking lock and who waits for it: [`Turns`], the protocol without the value.
 //!
-//! One word says who has the lock; it alone is touched while nobody sleeps. Fibers that sleep stand in
-//! a queue behind a gate, first come, first served, and are handed the lock by whoever gives it up
-//! last: when one wakes, it holds the lock. While anybody queues, newcomers queue too, so that neither
-//! writers nor readers starve.
+//! One word says who has the lock; it alone is touched while nobody sleeps. Fibers that sleep
+//! stand in a queue behind a gate, first come, first served, and are handed the lock by whoever
+//! gives it up last: when one wakes, it holds the lock. While anybody queues, newcomers queue too,
+//! so that neither writers nor readers starve.
 
 use super::statistics::Came;
 use super::sync::executor::{self, Fiber};
@@ -95,8 +95,8 @@ impl Turns {
             Want::Read => READER,
             Want::Write => WRITER,
         };
-        // SYNC turns: pairs with `try_take`, and with the other readers' give_back: the last one has
-        // seen what all of them saw.
+        // SYNC turns: pairs with `try_take`, and with the other readers' give_back: the last one
+        // has seen what all of them saw.
         let before = self.state.fetch_sub(one, Ordering::AcqRel);
         if before - one == QUEUE {
             self.hand_over();

@@ -1,8 +1,9 @@
-//! loom's atomics and threads in the place of the processor's and of fibers, and [`Fault`]: what can
-//! be taken away from them.
+//! loom's atomics and threads in the place of the processor's and of fibers, and [`Fault`]: what
+//! can be taken away from them.
 //!
-//! A model that holds proves little as long as nobody has seen it fail. So each fault must be found by
-//! some model. The protocol's code stays as it is: the fault is in the words that it stores to.
+//! A model that holds proves little as long as nobody has seen it fail. So each fault must be
+//! found by some model. The protocol's code stays as it is: the fault is in the words that it
+//! stores to.
 
 use super::Ordering;
 use std::cell::Cell;
@@ -109,8 +110,8 @@ impl<T: Default> Default for Gate<T> {
     }
 }
 
-/// loom's threads in the place of fibers. They sleep by a condition variable: loom's own unpark orders
-/// memory for a thread that does not park too.
+/// loom's threads in the place of fibers. They sleep by a condition variable: loom's own unpark
+/// orders memory for a thread that does not park too.
 pub(in crate::lock) mod executor {
     use super::{FAULT, Fault};
     use loom::sync::{Arc, Condvar, Mutex};
