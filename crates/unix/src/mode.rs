@@ -12,8 +12,8 @@ use std::fmt;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// One processor. Nothing switches inside of the kernel except where it sleeps, so only the locks
-    /// that are held across a sleep remain: `pgrphash_lock` and `pg_lock`.
+    /// One processor. Nothing switches inside of the kernel except where it sleeps, so only the
+    /// locks that are held across a sleep remain: `pgrphash_lock` and `pg_lock`.
     Uniprocessor,
     /// As OSF/1.0 was: whoever wants anything but exec waits for processor 0 and runs there.
     Master,
@@ -21,8 +21,8 @@ pub enum Mode {
     Coarse,
     /// As OSF/1.1 became: tables 1 and 3 of the paper.
     Parallel,
-    /// [`Mode::Parallel`] with locks of each process in place of the one `proc_relation_lock`: what the
-    /// paper's section 9 imagines.
+    /// [`Mode::Parallel`] with locks of each process in place of the one `proc_relation_lock`:
+    /// what the paper's section 9 imagines.
     PerProcess,
 }
 

@@ -1,13 +1,13 @@
 //! Two locks of one class at once: the only way to hold two of a rank.
 //!
-//! The paper orders them by address; here the instance decides, because addresses differ from run to
-//! run.
+//! The paper orders them by address; here the instance decides, because addresses differ from run
+//! to run.
 
 use super::held::Manner;
 use super::{Class, Locks, RwLock, SimpleGuard, SimpleLock, WriteGuard};
 
-/// Takes both, the smaller instance first. Given one lock twice it is taken once, and the second guard
-/// is none.
+/// Takes both, the smaller instance first. Given one lock twice it is taken once, and the second
+/// guard is none.
 ///
 /// # Panics
 ///
@@ -31,8 +31,8 @@ pub(crate) fn lock_both<'a, C: Class, T>(
     }
 }
 
-/// Takes both for writing, the smaller instance first. Given one lock twice it is taken once, and the
-/// second guard is none.
+/// Takes both for writing, the smaller instance first. Given one lock twice it is taken once, and
+/// the second guard is none.
 ///
 /// # Panics
 ///

@@ -1,8 +1,8 @@
-//! That a lock is held, noted and checked: [`Taken`]. Builds with debug assertions only; in others it
-//! is empty and nothing here runs.
+//! That a lock is held, noted and checked: [`Taken`]. Builds with debug assertions only; in others
+//! it is empty and nothing here runs.
 //!
-//! The checks themselves are in [`record`]. They come before the acquisition: a deadlock is reported
-//! and not entered.
+//! The checks themselves are in [`record`]. They come before the acquisition: a deadlock is
+//! reported and not entered.
 
 #[cfg(debug_assertions)]
 mod record;
@@ -47,14 +47,17 @@ impl Taken {
             here: PhantomData,
         }
     }
+}
 
-    /// Notes that it is no longer held.
-    #[inline(always)]
-    pub(super) fn forget(&self) {
-        #[cfg(debug_assertions)]
+#[cfg(debug_assertions)]
+impl Drop for Taken {
+    fn drop(&mut self) {
         record::forget(self.slot);
     }
 }
+
+#[cfg(not(debug_assertions))]
+const _: () = assert!(size_of::<Taken>() == 0, "guards have nothing to check with");
 
 /// Checks that the fiber here may sleep: it holds no simple lock and the spl is base.
 ///
@@ -66,6 +69,17 @@ impl Taken {
 pub(crate) fn assert_may_park() {
     #[cfg(debug_assertions)]
     record::assert_may_park();
+}
+
+/// Checks that the spl here may go back to base: no lock is held that is taken at high spl.
+///
+/// # Panics
+///
+/// With debug assertions, otherwise.
+#[inline(always)]
+pub(super) fn assert_may_lower() {
+    #[cfg(debug_assertions)]
+    record::assert_may_lower();
 }
 
 /// What the locks know of one fiber while another one runs: its spl and what it holds.

@@ -1,9 +1,9 @@
 //! The one place that states in which order locks are taken, and which mode has which.
 //!
-//! [`Class`] is implemented by one zero-sized type a lock; the list at the end of this file *is* the
-//! order: a lock may be taken while those above it are held. It cannot contain a cycle. [`Before`]
-//! tells the compiler, [`Class::RANK`] the run-time check; `docs/lock-order.md` is printed from
-//! [`ORDER`].
+//! [`Class`] is implemented by one zero-sized type a lock; the list at the end of this file *is*
+//! the order: a lock may be taken while those above it are held. It cannot contain a cycle.
+//! [`Before`] tells the compiler, [`Class::RANK`] the run-time check; `docs/lock-order.md` is
+//! printed from [`ORDER`].
 //!
 //! Source: tables 1 and 3 and section 9 of the paper. In general blocking locks come before simple
 //! ones, and, subject to this, global ones before local ones.
@@ -67,10 +67,6 @@ pub(crate) trait Class: 'static {
     const ROW: &'static Row = &ORDER[Self::RANK as usize];
     /// As the paper calls it.
     const NAME: &'static str = Self::ROW.name;
-    /// Simple or blocking.
-    const KIND: Kind = Self::ROW.kind;
-    /// The level at which it is always taken.
-    const SPL: Level = Self::ROW.spl;
 }
 
 /// `Inner` may be taken while a lock of this class is held.
@@ -106,7 +102,7 @@ macro_rules! classes {
 
         /// Calls a macro with all classes, in their order.
         #[cfg(test)]
-        macro_rules! with_classes {
+        macro_rules! list_of_classes {
             ($then:ident) => { $then!{ $($class)+ } };
         }
     };
@@ -280,4 +276,4 @@ classes! {
 }
 
 #[cfg(test)]
-pub(super) use with_classes;
+pub(super) use list_of_classes as with_classes;

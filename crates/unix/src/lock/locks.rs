@@ -57,8 +57,8 @@ impl Locks {
     /// # Safety
     ///
     /// A lock is used with one `Locks` all its life. Where `mode` leaves a class out
-    /// ([`Standing::Absent`]), no two threads of the operating system take a lock of it at once, and
-    /// one that takes it after another one sees what that one did:
+    /// ([`Standing::Absent`]), no two threads of the operating system take a lock of it at once,
+    /// and one that takes it after another one sees what that one did:
     ///
     /// - `Uniprocessor`: one thread of the operating system runs the whole virtual Unix;
     /// - `Master`: only that of processor 0 takes such locks;
@@ -105,6 +105,7 @@ impl Locks {
 
     /// Counts an acquisition; says when it was, if holds are measured.
     #[cold]
+    #[inline(never)]
     pub(super) fn acquired<C: Class>(&self, came: Came) -> u64 {
         if let Some(counts) = &self.counts {
             counts.acquired(C::RANK, came);
@@ -114,6 +115,7 @@ impl Locks {
 
     /// Counts a hold that began at `since`.
     #[cold]
+    #[inline(never)]
     pub(super) fn released<C: Class>(&self, since: u64) {
         if let (Some(counts), Some(now)) = (&self.counts, self.hold_clock) {
             counts.held(C::RANK, now().saturating_sub(since));

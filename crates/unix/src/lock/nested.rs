@@ -1,8 +1,8 @@
 //! A lock taken while another one is held: [`Holding`] has the compiler check the order.
 //!
-//! `group.then_lock(&process.lock)` compiles if the class of `group` is [`Before`] that of the lock.
-//! The inner guard does not borrow the outer one. Locks that are taken by way of other functions are
-//! checked when they are taken.
+//! `group.then_lock(&process.lock)` compiles if the class of `group` is [`Before`] that of the
+//! lock. The inner guard does not borrow the outer one. Locks that are taken by way of other
+//! functions are checked when they are taken.
 
 use super::lock_order::Before;
 use super::{Class, Locks, ReadGuard, RwLock, SimpleGuard, SimpleLock, WriteGuard};

@@ -1,7 +1,7 @@
 //! Blocking locks: [`RwLock`] is had by many readers or one writer; who waits is blocked.
 //!
-//! Taken only by [`RwLock::write`] it is a mutex. A fiber that waits tries for a short while and then
-//! parks; its worker runs others meanwhile. Who is next is the business of [`super::turns`].
+//! Taken only by [`RwLock::write`] it is a mutex. A fiber that waits tries for a short while and
+//! then parks; its worker runs others meanwhile. Who is next is the business of [`super::turns`].
 #![allow(unsafe_code, reason = "the lock hands out the value that it keeps others from")]
 
 use super::held::{self, Manner, Taken};
@@ -22,8 +22,9 @@ pub(crate) struct RwLock<C: Class, T> {
     class: PhantomData<fn() -> C>,
 }
 
-// SAFETY: guards are the only way to the value. `Turns` allows many that only read, so `T` is `Sync`,
-// or one that writes, so `T` is `Send`; in a mode without the class, by the contract of `Locks::new`.
+// SAFETY: guards are the only way to the value. `Turns` allows many that only read, so `T` is
+// `Sync`, or one that writes, so `T` is `Send`; in a mode without the class, by the contract of
+// `Locks::new`.
 unsafe impl<C: Class, T: Send + Sync> Sync for RwLock<C, T> {}
 
 impl<C: Class, T> RwLock<C, T> {
@@ -36,8 +37,8 @@ impl<C: Class, T> RwLock<C, T> {
     ///
     /// # Panics
     ///
-    /// If the class is absent and a writer holds it, or if other locks stand in its place. With debug
-    /// assertions also out of order or where it must not sleep.
+    /// If the class is absent and a writer holds it, or if other locks stand in its place. With
+    /// debug assertions also out of order or where it must not sleep.
     #[inline]
     #[track_caller]
     pub(crate) fn read<'a>(&'a self, locks: &'a Locks) -> ReadGuard<'a, C, T> {
@@ -48,8 +49,8 @@ impl<C: Class, T> RwLock<C, T> {
     ///
     /// # Panics
     ///
-    /// If the class is absent and anybody holds it, or if other locks stand in its place. With debug
-    /// assertions also out of order or where it must not sleep.
+    /// If the class is absent and anybody holds it, or if other locks stand in its place. With
+    /// debug assertions also out of order or where it must not sleep.
     #[inline]
     #[track_caller]
     pub(crate) fn write<'a>(&'a self, locks: &'a Locks) -> WriteGuard<'a, C, T> {
@@ -115,7 +116,7 @@ struct Hold<'a, C: Class, T> {
     want: Want,
     presence: Presence,
     since: u64,
-    taken: Taken,
+    _taken: Taken,
 }
 
 impl<'a, C: Class, T> Hold<'a, C, T> {
@@ -123,49 +124,45 @@ impl<'a, C: Class, T> Hold<'a, C, T> {
     #[track_caller]
     fn take(lock: &'a RwLock<C, T>, locks: &'a Locks, want: Want, manner: Manner) -> Self {
         let presence = locks.presence::<C>();
+        if presence == Presence::Replaced {
+            locks.refuse::<C>();
+        }
+        if presence != Presence::Absent {
+            held::assert_may_park();
+        }
+        let taken = Taken::note::<C>(lock.instance, manner);
         let mut since = 0;
-        let taken = match presence {
-            Presence::Absent => {
-                let taken = Taken::note::<C>(lock.instance, manner);
-                if !lock.turns.try_take_alone(want) {
-                    lock.held_twice(locks);
-                }
-                taken
+        if presence == Presence::Absent {
+            if !lock.turns.try_take_alone(want) {
+                lock.held_twice(locks);
             }
-            Presence::Present | Presence::Counted => {
-                held::assert_may_park();
-                let taken = Taken::note::<C>(lock.instance, manner);
-                executor::point();
-                let came = if lock.turns.try_take(want) {
-                    Came::AtOnce
-                } else {
-                    lock.turns.wait(want, locks.busy_turns())
-                };
-                if presence == Presence::Counted {
-                    since = locks.acquired::<C>(came);
-                }
-                taken
+        } else {
+            executor::point();
+            let came = if lock.turns.try_take(want) {
+                Came::AtOnce
+            } else {
+                lock.turns.wait(want, locks.busy_turns())
+            };
+            if presence == Presence::Counted {
+                since = locks.acquired::<C>(came);
             }
-            Presence::Replaced => locks.refuse::<C>(),
-        };
-        Self { lock, locks, want, presence, since, taken }
+        }
+        Self { lock, locks, want, presence, since, _taken: taken }
     }
 }
 
 impl<C: Class, T> Drop for Hold<'_, C, T> {
     #[inline]
     fn drop(&mut self) {
-        self.taken.forget();
-        match self.presence {
-            Presence::Absent => self.lock.turns.give_back_alone(self.want),
-            Presence::Present | Presence::Counted | Presence::Replaced => {
-                if self.presence == Presence::Counted {
-                    self.locks.released::<C>(self.since);
-                }
-                self.lock.turns.give_back(self.want);
-                executor::point();
-            }
+        if self.presence == Presence::Absent {
+            self.lock.turns.give_back_alone(self.want);
+            return;
         }
+        if self.presence == Presence::Counted {
+            self.locks.released::<C>(self.since);
+        }
+        self.lock.turns.give_back(self.want);
+        executor::point();
     }
 }
 

@@ -46,8 +46,8 @@ impl<C: Class, T> SimpleLock<C, T> {
     ///
     /// # Panics
     ///
-    /// If the class is absent and somebody holds it, or if other locks stand in its place. With debug
-    /// assertions also out of order or at the wrong spl.
+    /// If the class is absent and somebody holds it, or if other locks stand in its place. With
+    /// debug assertions also out of order or at the wrong spl.
     #[inline]
     #[track_caller]
     pub(crate) fn lock<'a>(&'a self, locks: &'a Locks) -> SimpleGuard<'a, C, T> {
@@ -78,7 +78,7 @@ impl<C: Class, T> SimpleLock<C, T> {
             Presence::Counted => locks.acquired::<C>(Came::AtOnce),
             _ => 0,
         };
-        Some(SimpleGuard { lock: self, locks, presence, since, taken })
+        Some(SimpleGuard { lock: self, locks, presence, since, _taken: taken })
     }
 
     /// What tells it from others of its class.
@@ -97,23 +97,20 @@ impl<C: Class, T> SimpleLock<C, T> {
         let presence = locks.presence::<C>();
         let taken = Taken::note::<C>(self.instance, manner);
         let mut since = 0;
-        match presence {
-            Presence::Absent => {
-                if self.word.load(Ordering::Relaxed) == TAKEN {
-                    self.held_twice(locks);
-                }
-                self.word.store(TAKEN, Ordering::Relaxed);
+        if presence == Presence::Present {
+            executor::point();
+            if !self.take() {
+                self.spin();
             }
-            Presence::Present => {
-                executor::point();
-                if !self.take() {
-                    self.spin();
-                }
+        } else if presence == Presence::Absent {
+            if self.word.load(Ordering::Relaxed) == TAKEN {
+                self.held_twice(locks);
             }
-            Presence::Counted => since = self.lock_counted(locks),
-            Presence::Replaced => locks.refuse::<C>(),
+            self.word.store(TAKEN, Ordering::Relaxed);
+        } else {
+            since = self.count_or_refuse(locks);
         }
-        SimpleGuard { lock: self, locks, presence, since, taken }
+        SimpleGuard { lock: self, locks, presence, since, _taken: taken }
     }
 
     /// Whether it was free and is taken now.
@@ -124,6 +121,7 @@ impl<C: Class, T> SimpleLock<C, T> {
     }
 
     #[cold]
+    #[inline(never)]
     fn spin(&self) {
         loop {
             executor::spin(&self.word);
@@ -133,8 +131,14 @@ impl<C: Class, T> SimpleLock<C, T> {
         }
     }
 
+    /// Takes it where acquisitions are counted; says when that was.
     #[cold]
-    fn lock_counted(&self, locks: &Locks) -> u64 {
+    #[inline(never)]
+    #[track_caller]
+    fn count_or_refuse(&self, locks: &Locks) -> u64 {
+        if !locks.has::<C>() {
+            locks.refuse::<C>();
+        }
         executor::point();
         let came = if self.take() {
             Came::AtOnce
@@ -170,7 +174,7 @@ pub(crate) struct SimpleGuard<'a, C: Class, T> {
     locks: &'a Locks,
     presence: Presence,
     since: u64,
-    taken: Taken,
+    _taken: Taken,
 }
 
 impl<'a, C: Class, T> SimpleGuard<'a, C, T> {
@@ -202,7 +206,6 @@ impl<C: Class, T> Drop for SimpleGuard<'_, C, T> {
         if self.presence == Presence::Counted {
             self.locks.released::<C>(self.since);
         }
-        self.taken.forget();
         // SYNC simple: pairs with `take`. An absent lock needs no order, which costs nothing here.
         self.lock.word.store(FREE, Ordering::Release);
         if self.presence != Presence::Absent {

@@ -1,13 +1,14 @@
 //! The interrupt priority level of a worker: [`splhigh`] holds ticks back until its guard goes.
 //!
-//! A tick may land wherever the level is [`Level::Base`], in the middle of any lock's hold. So a lock
-//! that a tick takes must always be taken at [`Level::High`], or the tick would spin for what its own
-//! thread holds. A fiber never sleeps at high spl. One that the simulated executor interrupts there
-//! keeps its level, as a processor would, while another one runs: [`State`].
+//! A tick may land wherever the level is [`Level::Base`], in the middle of any lock's hold. So a
+//! lock that a tick takes must always be taken at [`Level::High`], or the tick would spin for what
+//! its own thread holds. A fiber never sleeps at high spl. One that the simulated executor
+//! interrupts there keeps its level, as a processor would, while another one runs: [`State`].
 //!
 //! Who makes ticks hands this module a function by [`on_lowered`], which is called when the level
 //! comes back to base: there it delivers what was held back.
 
+use super::held;
 use std::cell::Cell;
 use std::marker::PhantomData;
 
@@ -87,7 +88,7 @@ fn raised(state: State) -> Spl {
     Spl { before: STATE.replace(state), here: PhantomData }
 }
 
-/// Restores what was before.
+/// Restores what was before. With debug assertions it panics if a lock of high spl is still held.
 #[derive(Debug)]
 pub(crate) struct Spl {
     before: State,
@@ -98,6 +99,7 @@ impl Drop for Spl {
     fn drop(&mut self) {
         STATE.set(self.before);
         if self.before.level == Level::Base {
+            held::assert_may_lower();
             LOWERED.get()();
         }
     }

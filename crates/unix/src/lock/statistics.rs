@@ -101,7 +101,8 @@ fn worker() -> usize {
     MINE.get() as usize
 }
 
-/// How the locks of one virtual Unix were taken, class by class: what section 9 of the paper reports.
+/// How the locks of one virtual Unix were taken, class by class: what section 9 of the paper
+/// reports.
 ///
 /// It prints as a table. Classes that were never taken are left out there.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -111,6 +112,21 @@ pub struct LockStatistics {
 }
 
 /// How the locks of one class were taken.
+///
+/// ```
+/// let row = tontine_unix::LockRow {
+///     name: "proc_relation_lock",
+///     acquisitions: 1_000,
+///     waited: 20,
+///     blocked: 2,
+///     timed: 0,
+///     held_ns: 0,
+///     held_max_ns: 0,
+/// };
+/// assert_eq!(row.waited_percent(), Some(2.0));
+/// assert_eq!(row.blocked_percent(), Some(10.0));
+/// assert_eq!(row.held_mean_ns(), None);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockRow {
     /// The class, as the paper calls it: `pg_lock`.

@@ -5,29 +5,13 @@
 pub(super) mod model;
 
 #[cfg(not(loom))]
+pub(super) use super::gate::Gate;
+#[cfg(not(loom))]
 pub(super) use crate::executor;
 #[cfg(not(loom))]
 pub(super) use std::sync::atomic::{AtomicBool, AtomicU32};
 
 #[cfg(loom)]
-pub(super) use loom::cell::UnsafeCell;
-#[cfg(loom)]
-pub(super) use model::{AtomicBool, AtomicU32, executor};
+pub(super) use model::{AtomicBool, AtomicU32, Gate, executor};
 
 pub(super) use std::sync::atomic::Ordering;
-
-/// The standard one, with loom's way in.
-#[cfg(not(loom))]
-#[derive(Debug)]
-pub(super) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
-
-#[cfg(not(loom))]
-impl<T> UnsafeCell<T> {
-    pub(super) fn new(value: T) -> Self {
-        Self(std::cell::UnsafeCell::new(value))
-    }
-
-    pub(super) fn with_mut<R>(&self, body: impl FnOnce(*mut T) -> R) -> R {
-        body(self.0.get())
-    }
-}

@@ -1,14 +1,13 @@
 //! Who has a blocking lock and who waits for it: [`Turns`], the protocol without the value.
 //!
-//! One word says who has the lock; it alone is touched while nobody sleeps. Fibers that sleep stand in
-//! a queue behind a gate, first come, first served, and are handed the lock by whoever gives it up
-//! last: when one wakes, it holds the lock. While anybody queues, newcomers queue too, so that neither
-//! writers nor readers starve.
-#![allow(unsafe_code, reason = "the queue is reached through the gate")]
+//! One word says who has the lock; it alone is touched while nobody sleeps. Fibers that sleep
+//! stand in a queue behind a gate, first come, first served, and are handed the lock by whoever
+//! gives it up last: when one wakes, it holds the lock. While anybody queues, newcomers queue too,
+//! so that neither writers nor readers starve.
 
 use super::statistics::Came;
 use super::sync::executor::{self, Fiber};
-use super::sync::{AtomicBool, AtomicU32, Ordering, UnsafeCell};
+use super::sync::{AtomicBool, AtomicU32, Gate, Ordering};
 use std::collections::VecDeque;
 use std::hint;
 use std::sync::Arc;
@@ -33,14 +32,10 @@ const WRITER: u32 = 1;
 pub(super) const QUEUE: u32 = 2;
 const READER: u32 = 4;
 
-const OPEN: u32 = 0;
-const SHUT: u32 = 1;
-
 /// The state of a blocking lock.
 pub(super) struct Turns {
     state: AtomicU32,
-    gate: AtomicU32,
-    queue: UnsafeCell<VecDeque<Arc<Waiter>>>,
+    queue: Gate<VecDeque<Arc<Waiter>>>,
 }
 
 /// A fiber that sleeps until the lock is its own.
@@ -50,17 +45,10 @@ struct Waiter {
     granted: AtomicBool,
 }
 
-// SAFETY: the queue is touched only between `enter` and `leave`, by one thread at a time.
-unsafe impl Sync for Turns {}
-
 impl Turns {
     /// Nobody has it.
     pub(super) fn new() -> Self {
-        Self {
-            state: AtomicU32::new(0),
-            gate: AtomicU32::new(OPEN),
-            queue: UnsafeCell::new(VecDeque::new()),
-        }
+        Self { state: AtomicU32::new(0), queue: Gate::default() }
     }
 
     /// Whether it was to be had at once, and is had now.
@@ -107,8 +95,8 @@ impl Turns {
             Want::Read => READER,
             Want::Write => WRITER,
         };
-        // SYNC turns: pairs with `try_take`, and with the other readers' give_back: the last one has
-        // seen what all of them saw.
+        // SYNC turns: pairs with `try_take`, and with the other readers' give_back: the last one
+        // has seen what all of them saw.
         let before = self.state.fetch_sub(one, Ordering::AcqRel);
         if before - one == QUEUE {
             self.hand_over();
@@ -139,40 +127,39 @@ impl Turns {
     /// How many sleep until they have it.
     #[cfg(test)]
     pub(super) fn queued(&self) -> usize {
-        self.enter();
-        // SAFETY: this thread is at the gate.
-        let queued = self.queue.with_mut(|queue| unsafe { &*queue }.len());
-        self.leave();
-        queued
+        self.queue.with(|queue| queue.len())
     }
 
     /// Queues, unless the lock came free meanwhile and is had now.
     fn enqueue(&self, want: Want) -> Option<Arc<Waiter>> {
-        self.enter();
+        let fiber = executor::current();
+        let waiter = Arc::new(Waiter { fiber, want, granted: AtomicBool::new(false) });
+        self.queue.with(|queue| {
+            let queues = self.take_or_mark(want);
+            queues.then(|| {
+                queue.push_back(Arc::clone(&waiter));
+                waiter
+            })
+        })
+    }
+
+    /// Takes the lock, or else marks that somebody queues: whether it did that.
+    fn take_or_mark(&self, want: Want) -> bool {
         let mut state = self.state.load(Ordering::Relaxed);
-        let waiter = loop {
-            let next = taken(state, want);
+        loop {
+            let taken = taken(state, want);
+            let next = taken.unwrap_or(state | QUEUE);
             // SYNC turns: pairs with `give_back`, where this takes the lock.
             match self.state.compare_exchange_weak(
                 state,
-                next.unwrap_or(state | QUEUE),
+                next,
                 Ordering::Acquire,
                 Ordering::Relaxed,
             ) {
-                Ok(_) if next.is_some() => break None,
-                Ok(_) => {
-                    let fiber = executor::current();
-                    break Some(Arc::new(Waiter { fiber, want, granted: AtomicBool::new(false) }));
-                }
+                Ok(_) => return taken.is_none(),
                 Err(now) => state = now,
             }
-        };
-        if let Some(waiter) = &waiter {
-            // SAFETY: this thread is at the gate.
-            self.queue.with_mut(|queue| unsafe { &mut *queue }.push_back(Arc::clone(waiter)));
         }
-        self.leave();
-        waiter
     }
 
     /// Hands the free lock to the writer at the head of the queue, or to all readers there.
@@ -180,50 +167,34 @@ impl Turns {
     /// The state is exactly [`QUEUE`], and stays so: newcomers queue, and only one giver sees it.
     #[cold]
     fn hand_over(&self) {
-        self.enter();
-        // SAFETY: this thread is at the gate.
-        let (next, left) = self.queue.with_mut(|queue| first(unsafe { &mut *queue }));
-        let held = match next.first().map(|first| first.want) {
-            Some(Want::Write) => WRITER,
-            _ => READER * next.len() as u32,
-        };
-        let queued = if left == 0 { 0 } else { QUEUE };
-        // From here on the lock is theirs.
-        // SYNC turns: pairs with `try_take`: a reader may join those that this wakes, and then sees
-        // what the last writer did by this store alone.
-        self.state.store(held | queued, Ordering::Release);
-        self.leave();
+        let next = self.queue.with(|queue| {
+            let next = first(queue);
+            let held = match next.first().map(|first| first.want) {
+                Some(Want::Write) => WRITER,
+                _ => READER * next.len() as u32,
+            };
+            let queued = if queue.is_empty() { 0 } else { QUEUE };
+            // From here on the lock is theirs.
+            // SYNC turns: pairs with `try_take`: a reader may join those that this wakes, and then
+            // sees what the last writer did by this store alone.
+            self.state.store(held | queued, Ordering::Release);
+            next
+        });
         for waiter in next {
             // SYNC grant: pairs with `wait`.
             waiter.granted.store(true, Ordering::Release);
             waiter.fiber.unpark();
         }
     }
-
-    fn enter(&self) {
-        // SYNC gate: pairs with `leave`.
-        while self
-            .gate
-            .compare_exchange_weak(OPEN, SHUT, Ordering::Acquire, Ordering::Relaxed)
-            .is_err()
-        {
-            executor::spin(&self.gate);
-        }
-    }
-
-    fn leave(&self) {
-        // SYNC gate: pairs with `enter`.
-        self.gate.store(OPEN, Ordering::Release);
-    }
 }
 
-/// Takes the writer at the head of the queue out, or all readers there; says how many are left.
-fn first(queue: &mut VecDeque<Arc<Waiter>>) -> (Vec<Arc<Waiter>>, usize) {
+/// Takes the writer at the head of the queue out, or all readers there.
+fn first(queue: &mut VecDeque<Arc<Waiter>>) -> Vec<Arc<Waiter>> {
     let together = match queue.front().map(|first| first.want) {
         Some(Want::Write) => 1,
         _ => queue.iter().take_while(|waiter| waiter.want == Want::Read).count(),
     };
-    (queue.drain(..together).collect(), queue.len())
+    queue.drain(..together).collect()
 }
 
 /// The state after somebody took the lock, if it is to be had.

@@ -5,6 +5,7 @@ use crate::lock::lock_order::{Kind, ORDER};
 use crate::lock::spl::{self, Level};
 use std::cell::Cell;
 use std::panic::Location;
+use std::thread;
 
 /// Fibers that hold more locks than this are mistaken.
 const DEPTH: usize = 16;
@@ -100,6 +101,20 @@ pub(super) fn assert_may_park() {
             assert!(
                 row.kind == Kind::Blocking,
                 "a fiber must not sleep while it holds {} {instance}, taken at {at}",
+                row.name,
+            );
+        }
+    });
+}
+
+/// Panics if a lock is held that is taken at high spl.
+pub(super) fn assert_may_lower() {
+    HELD.with(|held| {
+        for Entry { rank, instance, at } in held.iter() {
+            let row = &ORDER[rank as usize];
+            assert!(
+                row.spl == Level::Base || thread::panicking(),
+                "spl: back to base while {} {instance} is held, taken at {at}",
                 row.name,
             );
         }

@@ -1,8 +1,9 @@
-//! loom's atomics and threads in the place of the processor's and of fibers, and [`Fault`]: what can
-//! be taken away from them.
+//! loom's atomics and threads in the place of the processor's and of fibers, and [`Fault`]: what
+//! can be taken away from them.
 //!
-//! A model that holds proves little as long as nobody has seen it fail. So each fault must be found by
-//! some model. The protocol's code stays as it is: the fault is in the words that it stores to.
+//! A model that holds proves little as long as nobody has seen it fail. So each fault must be
+//! found by some model. The protocol's code stays as it is: the fault is in the words that it
+//! stores to.
 
 use super::Ordering;
 use std::cell::Cell;
@@ -18,8 +19,6 @@ pub(in crate::lock) enum Fault {
     GiveBackRelaxed,
     /// The lock is handed over without release.
     HandOverRelaxed,
-    /// The gate is opened without release.
-    GateRelaxed,
     /// A grant is stored without release.
     GrantRelaxed,
     /// Who queues does not say so.
@@ -56,9 +55,7 @@ impl AtomicU32 {
     }
 
     pub(in crate::lock) fn store(&self, value: u32, ordering: Ordering) {
-        // The gate is opened with zero; a lock that is handed over has an owner.
-        let fault = if value == 0 { Fault::GateRelaxed } else { Fault::HandOverRelaxed };
-        self.0.store(value, weakened(ordering, fault));
+        self.0.store(value, weakened(ordering, Fault::HandOverRelaxed));
     }
 
     pub(in crate::lock) fn compare_exchange_weak(
@@ -97,33 +94,60 @@ impl AtomicBool {
     }
 }
 
-/// loom's threads in the place of fibers.
+/// loom's mutex in the place of the gate: whoever spins in a model needs a fair scheduler.
+#[derive(Debug)]
+pub(in crate::lock) struct Gate<T>(loom::sync::Mutex<T>);
+
+impl<T> Gate<T> {
+    pub(in crate::lock) fn with<R>(&self, body: impl FnOnce(&mut T) -> R) -> R {
+        body(&mut self.0.lock().expect("nobody panics at the gate"))
+    }
+}
+
+impl<T: Default> Default for Gate<T> {
+    fn default() -> Self {
+        Self(loom::sync::Mutex::new(T::default()))
+    }
+}
+
+/// loom's threads in the place of fibers. They sleep by a condition variable: loom's own unpark
+/// orders memory for a thread that does not park too.
 pub(in crate::lock) mod executor {
-    use super::{AtomicU32, FAULT, Fault};
-    use loom::thread::{self, Thread};
+    use super::{FAULT, Fault};
+    use loom::sync::{Arc, Condvar, Mutex};
+
+    #[derive(Debug, Default)]
+    struct Token {
+        there: Mutex<bool>,
+        came: Condvar,
+    }
+
+    loom::thread_local!(static TOKEN: Arc<Token> = Arc::default());
 
     #[derive(Debug)]
-    pub(in crate::lock) struct Fiber(Thread);
+    pub(in crate::lock) struct Fiber(Arc<Token>);
 
     impl Fiber {
         pub(in crate::lock) fn unpark(&self) {
             if FAULT.get() != Fault::Unwoken {
-                self.0.unpark();
+                *self.0.there.lock().expect("nobody panics with it") = true;
+                self.0.came.notify_one();
             }
         }
     }
 
     pub(in crate::lock) fn current() -> Fiber {
-        Fiber(thread::current())
+        Fiber(TOKEN.with(Arc::clone))
     }
 
     pub(in crate::lock) fn park() {
-        thread::park();
+        let token = TOKEN.with(Arc::clone);
+        let mut there = token.there.lock().expect("nobody panics with it");
+        while !*there {
+            there = token.came.wait(there).expect("nobody panics with it");
+        }
+        *there = false;
     }
 
     pub(in crate::lock) fn point() {}
-
-    pub(in crate::lock) fn spin(_word: &AtomicU32) {
-        thread::yield_now();
-    }
 }

@@ -2,6 +2,8 @@
 
 mod absence;
 mod blocking;
+#[cfg(debug_assertions)]
+mod checks;
 mod counting;
 mod order;
 mod page;

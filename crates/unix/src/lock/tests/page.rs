@@ -16,31 +16,31 @@ const HEAD: &str = "\
 Printed from `crates/unix/src/lock/lock_order.rs`, which states it; a test compares the two, and
 `WRITE_DOCS=1 cargo test -p tontine-unix lock_order_page` writes this page.
 
-A lock may be taken while any of those above it are held, and none below. In general blocking locks come
-before simple ones and, subject to this, global ones before local ones; the locks at the bottom are so
-short that they may be taken anywhere. The numbers in the second column are those of table 3 of the
-paper. Two locks of one line are taken together, the smaller instance (slot number) first. Why it is
-checked as it is: [decision 10](decisions/0010-lock-order.md).
+A lock may be taken while any of those above it are held, and none below. In general blocking locks
+come before simple ones and, subject to this, global ones before local ones; the locks at the bottom
+are so short that they may be taken anywhere. The numbers in the second column are those of table 3
+of the paper. Two locks of one line are taken together, the smaller instance (slot number) first.
+Why it is checked as it is: [decision 10](decisions/0010-lock-order.md).
 
 - *blocking*: many readers or one writer; who waits tries for a short while and then sleeps.
 - *simple*: who waits spins. Never held across a sleep.
-- *high* spl: taken with ticks held back, because a tick takes it. All others must not be taken by a tick.
+- *high* spl: taken with ticks held back, because a tick takes it. No other lock is taken by a tick.
 
 ";
 
 const MODES: &str = "
 ## Which mode has which
 
-A lock that is *absent* is not needed in that mode, since no two can come to it at once; its data are
-there, and a second holder is a checked error. One that is *replaced* must not be taken in that mode.
+A lock that is *absent* is not needed in that mode, since no two can come to it at once; its data
+are there, and a second holder is an error. One that is *replaced* must not be taken in that mode.
 
 - *uniprocessor*: nothing switches inside of the kernel except where it sleeps, so what is not held
   across a sleep is absent.
-- *master*: processor 0 runs all that would take the absent ones. Others take `p_siglock` in exec, and
-  the terminal code and the clock run everywhere, as in OSF/1.0.
+- *master*: processor 0 runs all that would take the absent ones. Others take `p_siglock` in exec,
+  and the terminal code and the clock run everywhere, as in OSF/1.0.
 - *coarse*: `coarse_lock` is held around each system call; ticks come without it.
-- *parallel*: the paper's tables 1 and 3. `p_family_lock` and `p_ref_lock` are there too: two threads that
-  hold `proc_relation_lock` for reading mark children of one parent.
+- *parallel*: the paper's tables 1 and 3. `p_family_lock` and `p_ref_lock` are there too: two
+  threads that hold `proc_relation_lock` for reading mark children of one parent.
 - *per-process*: what section 9 imagines, without `proc_relation_lock`.
 
 ";

@@ -1,4 +1,4 @@
-//! The interrupt priority level.
+//! The interrupt priority level. What is an error is checked in builds with debug assertions.
 
 use super::{panic_of, parallel};
 use crate::lock::lock_order::{EventLock, PLock, PgLock, UTimeLock};
@@ -47,6 +47,7 @@ fn a_tick_takes_the_locks_of_high_spl() {
     assert!(!spl::in_tick());
 }
 
+#[cfg(debug_assertions)]
 #[test]
 fn a_tick_that_takes_a_lock_of_base_spl_is_an_error() {
     let locks = parallel();
@@ -58,6 +59,7 @@ fn a_tick_that_takes_a_lock_of_base_spl_is_an_error() {
     );
 }
 
+#[cfg(debug_assertions)]
 #[test]
 fn a_lock_of_high_spl_taken_at_base_is_an_error() {
     let locks = parallel();
@@ -70,12 +72,26 @@ fn a_lock_of_high_spl_taken_at_base_is_an_error() {
     drop(time.lock(&locks));
 }
 
+#[cfg(debug_assertions)]
 #[test]
 fn a_tick_at_high_spl_is_an_error() {
     let _spl = splhigh();
     assert!(panic_of(|| drop(spl::tick())).contains("spl: a tick landed at high spl"));
 }
 
+#[cfg(debug_assertions)]
+#[test]
+fn the_level_does_not_come_back_while_a_lock_of_high_spl_is_held() {
+    let locks = parallel();
+    let time = SimpleLock::<UTimeLock, ()>::new(5, ());
+    let spl = splhigh();
+    let held = time.lock(&locks);
+    let text = panic_of(|| drop(spl));
+    assert!(text.starts_with("spl: back to base while u_time_lock 5 is held, taken at "), "{text}");
+    drop(held);
+}
+
+#[cfg(debug_assertions)]
 #[test]
 fn nobody_sleeps_at_high_spl() {
     let locks = parallel();
