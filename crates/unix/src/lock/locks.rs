@@ -6,7 +6,7 @@
 use super::Class;
 use super::lock_order::{CLASSES, ORDER, Standing};
 use super::statistics::{Came, Counts, LockStatistics};
-use crate::Mode;
+use crate::{Mode, executor};
 
 /// What an acquisition has to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +46,8 @@ impl Default for Options {
 pub(crate) struct Locks {
     presence: [Presence; CLASSES],
     mode: Mode,
+    /// Whether another fiber may run inside of the kernel where nobody sleeps.
+    preempts: bool,
     busy_turns: u32,
     hold_clock: Option<fn() -> u64>,
     counts: Option<Counts>,
@@ -73,7 +75,8 @@ impl Locks {
         });
         let Options { hold_clock, busy_turns, .. } = options;
         let counts = options.count.then(Counts::new);
-        Self { presence, mode, busy_turns, hold_clock, counts }
+        let preempts = !matches!(mode, Mode::Uniprocessor | Mode::Master);
+        Self { presence, mode, preempts, busy_turns, hold_clock, counts }
     }
 
     /// What an acquisition of a lock of class `C` has to do.
@@ -86,6 +89,15 @@ impl Locks {
     #[inline]
     pub(crate) fn has<C: Class>(&self) -> bool {
         self.presence::<C>() != Presence::Replaced
+    }
+
+    /// A place where the simulated executor may let another fiber run, in a mode whose kernel several
+    /// processors are in.
+    #[inline]
+    pub(super) fn point(&self) {
+        if self.preempts {
+            executor::point();
+        }
     }
 
     /// What the mode is.

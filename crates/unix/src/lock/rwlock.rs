@@ -137,7 +137,7 @@ impl<'a, C: Class, T> Hold<'a, C, T> {
                 lock.held_twice(locks);
             }
         } else {
-            executor::point();
+            locks.point();
             let came = if lock.turns.try_take(want) {
                 Came::AtOnce
             } else {
@@ -162,7 +162,7 @@ impl<C: Class, T> Drop for Hold<'_, C, T> {
             self.locks.released::<C>(self.since);
         }
         self.lock.turns.give_back(self.want);
-        executor::point();
+        self.locks.point();
     }
 }
 

@@ -67,7 +67,7 @@ impl<C: Class, T> SimpleLock<C, T> {
             Presence::Absent if self.word.load(Ordering::Relaxed) == TAKEN => return None,
             Presence::Absent => self.word.store(TAKEN, Ordering::Relaxed),
             Presence::Present | Presence::Counted => {
-                executor::point();
+                locks.point();
                 if !self.take() {
                     return None;
                 }
@@ -98,7 +98,7 @@ impl<C: Class, T> SimpleLock<C, T> {
         let taken = Taken::note::<C>(self.instance, manner);
         let mut since = 0;
         if presence == Presence::Present {
-            executor::point();
+            locks.point();
             if !self.take() {
                 self.spin();
             }
@@ -139,7 +139,7 @@ impl<C: Class, T> SimpleLock<C, T> {
         if !locks.has::<C>() {
             locks.refuse::<C>();
         }
-        executor::point();
+        locks.point();
         let came = if self.take() {
             Came::AtOnce
         } else {
@@ -209,7 +209,7 @@ impl<C: Class, T> Drop for SimpleGuard<'_, C, T> {
         // SYNC simple: pairs with `take`. An absent lock needs no order, which costs nothing here.
         self.lock.word.store(FREE, Ordering::Release);
         if self.presence != Presence::Absent {
-            executor::point();
+            self.locks.point();
         }
     }
 }
