@@ -200,7 +200,7 @@ classes! {
         scope: "per process",
         guards: "the list of a process's children",
         spl: Base,
-        standing: [Absent, Absent, Absent, Kept, Kept],
+        standing: [Replaced, Replaced, Replaced, Replaced, Kept],
         edge: "Fork is admitted under p_siglock before the child joins the list.",
     };
     PLock = Row {
@@ -250,7 +250,7 @@ classes! {
         scope: "per process",
         guards: "the count of references to a process",
         spl: Base,
-        standing: [Absent, Absent, Absent, Kept, Kept],
+        standing: [Replaced, Replaced, Replaced, Replaced, Kept],
         edge: "At the bottom, so that a reference can be taken under any other lock.",
     };
     UTimeLock = Row {
