@@ -28,10 +28,10 @@ pub use action::{ActionFlags, Code, Disposition, Handler, How, SigAction, Signal
 pub use errno::{Errno, Result};
 pub use kernel::{ProcessState, State};
 pub use limit::{Limit, Resource};
+pub use linux::Linux;
 pub use lock::{LockRow, LockStatistics};
 pub use machine::{BuildError, Builder, Delivery, Ending, Executor, Report, Virtual};
 pub use mode::Mode;
-pub use linux::Linux;
 pub use process::{Body, FAULTS, Pid, Program, SigStack, SigVec, Spawn, Target, Tid, Whose};
 pub use ptrace::Ptrace;
 pub use signal::{DefaultAction, NoSignal, SigSet, Signal};

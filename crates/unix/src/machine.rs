@@ -150,11 +150,8 @@ impl Virtual {
             Executor::Simulated { seed } => executor::Executor::simulated(seed, options),
             Executor::Parallel => executor::Executor::parallel(config.processors, options),
         };
-        let locks = Options {
-            keep_all: config.keep_locks,
-            count: config.statistics,
-            ..Options::default()
-        };
+        let locks =
+            Options { keep_all: config.keep_locks, count: config.statistics, ..Options::default() };
         // SAFETY: the kernel has the processors, the master and the coarse lock that its mode says: a
         // uniprocessor has one worker, `Kernel::on_master` runs calls on processor 0, and in mode
         // `Coarse` the classes that the lock replaces are taken under `Kernel::coarse` alone.

@@ -1,14 +1,23 @@
 //! First steps.
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use tontine_unix::*;
 
 fn all() -> Vec<Virtual> {
     let mut all = vec![];
     for mode in Mode::ALL {
-        for executor in [Executor::Simulated { seed: 1 }, Executor::Simulated { seed: 99 }, Executor::Parallel] {
+        for executor in
+            [Executor::Simulated { seed: 1 }, Executor::Simulated { seed: 99 }, Executor::Parallel]
+        {
             let processors = if mode == Mode::Uniprocessor { 1 } else { 2 };
-            all.push(Virtual::builder().mode(mode).processors(processors).executor(executor).build().unwrap());
+            all.push(
+                Virtual::builder()
+                    .mode(mode)
+                    .processors(processors)
+                    .executor(executor)
+                    .build()
+                    .unwrap(),
+            );
         }
     }
     all
@@ -25,7 +34,11 @@ fn a_child_is_waited_for() {
             assert_eq!(sys.wait(), Err(Errno::ECHILD));
             waited.status.exited().unwrap()
         });
-        assert_eq!((report.ending, report.status), (Ending::Finished, Some(Status::Exited(7))), "{report:?}");
+        assert_eq!(
+            (report.ending, report.status),
+            (Ending::Finished, Some(Status::Exited(7))),
+            "{report:?}"
+        );
     }
 }
 
@@ -38,14 +51,22 @@ fn signals_go_back_and_forth() {
         let report = unix.run(move |sys| {
             let inner = Arc::clone(&seen);
             sys.sigprocmask(Some((How::Block, SigSet::of(&[Signal::USR1])))).unwrap();
-            let child = sys.fork(move |sys| {
-                let n = Arc::clone(&inner);
-                sys.sigaction(Signal::USR1, Some(SigAction::handler(move |_, _| { n.fetch_add(1, Ordering::Relaxed); }))).unwrap();
-                while inner.load(Ordering::Relaxed) < 100 {
-                    sys.sigsuspend(SigSet::EMPTY);
-                }
-                3
-            }).unwrap();
+            let child = sys
+                .fork(move |sys| {
+                    let n = Arc::clone(&inner);
+                    sys.sigaction(
+                        Signal::USR1,
+                        Some(SigAction::handler(move |_, _| {
+                            n.fetch_add(1, Ordering::Relaxed);
+                        })),
+                    )
+                    .unwrap();
+                    while inner.load(Ordering::Relaxed) < 100 {
+                        sys.sigsuspend(SigSet::EMPTY);
+                    }
+                    3
+                })
+                .unwrap();
             while sys.kill(child.into(), Some(Signal::USR1)).is_ok() {
                 if let Ok(Some(waited)) = sys.waitpid(child.into(), WaitOptions::NOHANG) {
                     return waited.status.exited().unwrap_or(99);
@@ -53,6 +74,10 @@ fn signals_go_back_and_forth() {
             }
             1
         });
-        assert_eq!((report.ending, report.status), (Ending::Finished, Some(Status::Exited(3))), "{report:?}");
+        assert_eq!(
+            (report.ending, report.status),
+            (Ending::Finished, Some(Status::Exited(3))),
+            "{report:?}"
+        );
     }
 }

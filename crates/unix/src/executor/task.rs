@@ -27,6 +27,7 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 use super::here::HERE;
 use super::stack::Stack;
 use super::worker::Worker;
+use crate::lock::PerFiber;
 
 /// What a fiber does, to its end.
 pub(crate) type Body = Box<dyn FnOnce() + Send>;
@@ -103,6 +104,8 @@ struct Inner {
     trap: Option<CoroutineTrapHandler<Leave>>,
     /// The lock that it spins at.
     pub(super) word: *const AtomicU32,
+    /// What the locks know of it while another one runs.
+    locks: PerFiber,
 }
 
 impl std::fmt::Debug for Inner {
@@ -147,6 +150,7 @@ impl Task {
                 yielder: ptr::null(),
                 trap: None,
                 word: ptr::null(),
+                locks: PerFiber::new(),
             }),
         });
         let _ = Arc::into_raw(Arc::clone(&task));
@@ -236,7 +240,12 @@ impl Task {
             }
             (*inner).coroutine.as_mut().expect("a queued task has a coroutine")
         };
-        match coroutine.resume(()) {
+        // SAFETY: as above; the fiber itself never touches what the locks keep of it.
+        let locks = unsafe { &mut (*inner).locks };
+        locks.exchange();
+        let left = coroutine.resume(());
+        locks.exchange();
+        match left {
             CoroutineResult::Yield(leave) | CoroutineResult::Return(leave) => leave,
         }
     }

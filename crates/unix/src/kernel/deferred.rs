@@ -34,10 +34,20 @@ pub(super) struct Events {
 /// What is to be generated.
 #[derive(Debug)]
 enum Event {
-    Process { target: HeldProc, info: SignalInfo },
-    Group { group: Arc<Pgrp>, this: Option<HeldProc>, info: SignalInfo },
+    Process {
+        target: HeldProc,
+        info: SignalInfo,
+    },
+    Group {
+        group: Arc<Pgrp>,
+        this: Option<HeldProc>,
+        info: SignalInfo,
+    },
     /// SIGALRM, if the process's alarm is still the one with this number.
-    Alarm { target: HeldProc, number: u64 },
+    Alarm {
+        target: HeldProc,
+        number: u64,
+    },
 }
 
 impl Events {

@@ -11,9 +11,9 @@ use crate::errno::{Errno, Result};
 use crate::executor::{self, Fiber};
 use crate::machine::Registered;
 use crate::process::{Pid, Spawn};
-use crate::wait::{Children, WaitOptions};
 use crate::signal::SigSet;
 use crate::sys::Sys;
+use crate::wait::{Children, WaitOptions};
 
 /// A program that a process is about to run, and its arguments.
 #[derive(Clone)]

@@ -71,8 +71,12 @@ pub(super) enum Reading<'k> {
 /// That relations may be changed: all, or those of one family or two.
 #[must_use]
 pub(super) enum Writing<'k> {
-    All { _guard: WriteGuard<'k, ProcRelationLock, ()> },
-    Family { _guard: SimpleGuard<'k, PFamilyLock, ()> },
+    All {
+        _guard: WriteGuard<'k, ProcRelationLock, ()>,
+    },
+    Family {
+        _guard: SimpleGuard<'k, PFamilyLock, ()>,
+    },
     Families {
         _guards: (SimpleGuard<'k, PFamilyLock, ()>, Option<SimpleGuard<'k, PFamilyLock, ()>>),
     },
@@ -106,7 +110,9 @@ impl Kernel {
         if !self.per_process() {
             Writing::All { _guard: self.relations.write(&self.locks) }
         } else {
-            Writing::Families { _guards: lock_both(&one.links.lock, &other.links.lock, &self.locks) }
+            Writing::Families {
+                _guards: lock_both(&one.links.lock, &other.links.lock, &self.locks),
+            }
         }
     }
 

@@ -170,11 +170,7 @@ impl Call<'_> {
         })
     }
 
-    fn read_pipe(
-        &self,
-        channel: &Channel,
-        buffer: &mut [u8],
-    ) -> std::result::Result<usize, Stop> {
+    fn read_pipe(&self, channel: &Channel, buffer: &mut [u8]) -> std::result::Result<usize, Stop> {
         loop {
             {
                 let mut state = channel.state.lock(&self.kernel.locks);

@@ -20,10 +20,7 @@ impl Call<'_> {
     }
 
     /// One attempt; `first` stays where it is if the attempt is to be made again.
-    pub(super) fn fork_once(
-        &self,
-        first: &mut Option<First>,
-    ) -> std::result::Result<Pid, Stop> {
+    pub(super) fn fork_once(&self, first: &mut Option<First>) -> std::result::Result<Pid, Stop> {
         let locked = self.sig_lock_or_return()?;
         self.state().forks += 1;
         locked.unlock();

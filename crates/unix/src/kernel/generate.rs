@@ -206,12 +206,10 @@ impl Kernel {
 
     /// Chooses the thread that will deliver a signal, and wakes it.
     fn wake_for(&self, state: &ProcState, signal: Signal, to: To) {
-        let takes = |mask: SigSet, awaited: SigSet| {
-            !mask.contains(signal) || awaited.contains(signal)
-        };
-        let ready = |member: &&super::proc::Member| {
-            takes(member.thread.mask(), member.thread.awaited())
-        };
+        let takes =
+            |mask: SigSet, awaited: SigSet| !mask.contains(signal) || awaited.contains(signal);
+        let ready =
+            |member: &&super::proc::Member| takes(member.thread.mask(), member.thread.awaited());
         let chosen = match to {
             To::Thread(tid) => {
                 state.threads.iter().find(|member| member.thread.tid == tid).filter(ready)

@@ -60,11 +60,8 @@ impl Kernel {
         let mut body = Some(body);
         let mut result = None;
         let mut run = || result = body.take().map(|body| body());
-        let order = Order {
-            run: &raw mut run,
-            caller: executor::current(),
-            done: AtomicBool::new(false),
-        };
+        let order =
+            Order { run: &raw mut run, caller: executor::current(), done: AtomicBool::new(false) };
         self.submit(Call((&raw const order).cast()));
         // SYNC mastered: pairs with the store in `Kernel::serve`.
         while !order.done.load(Ordering::Acquire) {

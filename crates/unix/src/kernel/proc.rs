@@ -414,15 +414,20 @@ impl ProcState {
 
     /// Everything that is pending, for the process or for one thread.
     pub(super) fn pending_anywhere(&self) -> SigSet {
-        self.threads
-            .iter()
-            .fold(self.pending.set(), |set, member| set.union(member.pending.set()))
+        self.threads.iter().fold(self.pending.set(), |set, member| set.union(member.pending.set()))
     }
 }
 
 impl Member {
     pub(super) fn new(thread: Arc<Thread>) -> Self {
-        Self { thread, fiber: None, pending: Pending::default(), waits: false, changed: false, joiner: None }
+        Self {
+            thread,
+            fiber: None,
+            pending: Pending::default(),
+            waits: false,
+            changed: false,
+            joiner: None,
+        }
     }
 
     /// Wakes it if it sleeps so that a signal may.

@@ -131,9 +131,9 @@ impl Call<'_> {
         };
         self.state().ender = None;
         let waiting = waiting.sig_wait_to_lock().sig_lock_to_wait(&self.thread);
-        let info = resumed.0.map(|signal| {
-            if signal == info.signal { info } else { SignalInfo::kernel(signal) }
-        });
+        let info = resumed
+            .0
+            .map(|signal| if signal == info.signal { info } else { SignalInfo::kernel(signal) });
         (waiting, info)
     }
 }

@@ -151,6 +151,12 @@ impl<'a, C: Class, T> Hold<'a, C, T> {
     }
 }
 
+impl<C: Class, T> fmt::Debug for Hold<'_, C, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}, held to {:?}", self.lock, self.want)
+    }
+}
+
 impl<C: Class, T> Drop for Hold<'_, C, T> {
     #[inline]
     fn drop(&mut self) {
@@ -167,12 +173,14 @@ impl<C: Class, T> Drop for Hold<'_, C, T> {
 }
 
 /// A blocking lock that is held together with other readers.
+#[derive(Debug)]
 #[must_use]
 pub(crate) struct ReadGuard<'a, C: Class, T> {
     hold: Hold<'a, C, T>,
 }
 
 /// A blocking lock that is held alone.
+#[derive(Debug)]
 #[must_use]
 pub(crate) struct WriteGuard<'a, C: Class, T> {
     hold: Hold<'a, C, T>,

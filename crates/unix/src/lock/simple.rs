@@ -184,6 +184,12 @@ impl<'a, C: Class, T> SimpleGuard<'a, C, T> {
     }
 }
 
+impl<C: Class, T> fmt::Debug for SimpleGuard<'_, C, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}, held", self.lock)
+    }
+}
+
 impl<C: Class, T> Deref for SimpleGuard<'_, C, T> {
     type Target = T;
 

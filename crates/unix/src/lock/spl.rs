@@ -5,10 +5,10 @@
 //! its own thread holds. A fiber never sleeps at high spl. One that the simulated executor
 //! interrupts there keeps its level, as a processor would, while another one runs: [`State`].
 //!
-//! Who makes ticks hands this module a function by [`on_lowered`], which is called when the level
-//! comes back to base: there it delivers what was held back.
+//! The executor makes the ticks: it holds them back from its own `splhigh` to its `splx`.
 
 use super::held;
+use crate::executor;
 use std::cell::Cell;
 use std::marker::PhantomData;
 
@@ -42,14 +42,6 @@ impl Default for State {
 thread_local! {
     // Constant, without a destructor: a signal handler may read them.
     static STATE: Cell<State> = const { Cell::new(State::BASE) };
-    static LOWERED: Cell<fn()> = const { Cell::new(nothing) };
-}
-
-fn nothing() {}
-
-/// Has `hook` called on this worker whenever its level comes back to base.
-pub(crate) fn on_lowered(hook: fn()) {
-    LOWERED.set(hook);
 }
 
 /// The level here.
@@ -85,13 +77,16 @@ pub(crate) fn tick() -> Spl {
 }
 
 fn raised(state: State) -> Spl {
-    Spl { before: STATE.replace(state), here: PhantomData }
+    let level = executor::splhigh();
+    Spl { before: STATE.replace(state), level, here: PhantomData }
 }
 
 /// Restores what was before. With debug assertions it panics if a lock of high spl is still held.
 #[derive(Debug)]
 pub(crate) struct Spl {
     before: State,
+    /// What the executor restores; it lets the ticks in that it held back.
+    level: u8,
     here: PhantomData<*const ()>,
 }
 
@@ -100,7 +95,7 @@ impl Drop for Spl {
         STATE.set(self.before);
         if self.before.level == Level::Base {
             held::assert_may_lower();
-            LOWERED.get()();
         }
+        executor::splx(self.level);
     }
 }

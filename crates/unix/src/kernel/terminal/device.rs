@@ -331,10 +331,8 @@ impl Call<'_> {
         let group = self.own_group()?;
         let foreground = {
             let state = terminal.state.lock(&kernel.locks);
-            let own = state
-                .session
-                .as_ref()
-                .is_some_and(|session| Arc::ptr_eq(session, &group.session));
+            let own =
+                state.session.as_ref().is_some_and(|session| Arc::ptr_eq(session, &group.session));
             if own { state.foreground.clone() } else { None }
         };
         let Some(foreground) = foreground else { return Ok(Background::Allowed) };

@@ -1,7 +1,8 @@
 //! What builds with debug assertions check at each acquisition.
 
 use super::{panic_of, parallel};
-use crate::lock::lock_order::{PLock, PgLock, PgRefLock, TLock};
+use crate::lock::lock_order::{PLock, PgLock, PgRefLock, TLock, UTimeLock};
+use crate::lock::spl::{self, splhigh};
 use crate::lock::{PerFiber, RwLock, SimpleLock, assert_may_park};
 
 #[test]
@@ -117,4 +118,53 @@ fn what_a_fiber_holds_goes_with_it() {
     assert_may_park();
     other.exchange();
     assert_may_park();
+}
+
+#[test]
+fn a_tick_that_takes_a_lock_of_base_spl_is_an_error() {
+    let locks = parallel();
+    let process = SimpleLock::<PLock, ()>::new(1, ());
+    let _tick = spl::tick();
+    assert_eq!(
+        panic_of(|| drop(process.lock(&locks))),
+        "spl: p_lock is taken at base spl elsewhere, so a tick must not take it"
+    );
+}
+
+#[test]
+fn a_lock_of_high_spl_taken_at_base_is_an_error() {
+    let locks = parallel();
+    let time = SimpleLock::<UTimeLock, ()>::new(1, ());
+    assert_eq!(
+        panic_of(|| drop(time.lock(&locks))),
+        "spl: u_time_lock is always taken at high spl, and this is base"
+    );
+    let _spl = splhigh();
+    drop(time.lock(&locks));
+}
+
+#[test]
+fn a_tick_at_high_spl_is_an_error() {
+    let _spl = splhigh();
+    assert!(panic_of(|| drop(spl::tick())).contains("spl: a tick landed at high spl"));
+}
+
+#[test]
+fn the_level_does_not_come_back_while_a_lock_of_high_spl_is_held() {
+    let locks = parallel();
+    let time = SimpleLock::<UTimeLock, ()>::new(5, ());
+    let spl = splhigh();
+    let held = time.lock(&locks);
+    let text = panic_of(|| drop(spl));
+    assert!(text.starts_with("spl: back to base while u_time_lock 5 is held, taken at "), "{text}");
+    drop(held);
+}
+
+#[test]
+fn nobody_sleeps_at_high_spl() {
+    let locks = parallel();
+    let group = RwLock::<PgLock, ()>::new(1, ());
+    let _spl = splhigh();
+    assert!(panic_of(assert_may_park).contains("spl: a fiber must not sleep at high spl"));
+    assert!(panic_of(|| drop(group.read(&locks))).contains("spl: a fiber must not sleep"));
 }

@@ -39,9 +39,9 @@ are there, and a second holder is an error. One that is *replaced* must not be t
 - *master*: processor 0 runs all that would take the absent ones. Others take `p_siglock` in exec,
   and the terminal code and the clock run everywhere, as in OSF/1.0.
 - *coarse*: `coarse_lock` is held around each system call; ticks come without it.
-- *parallel*: the paper's tables 1 and 3. `p_family_lock` and `p_ref_lock` are there too: two
-  threads that hold `proc_relation_lock` for reading mark children of one parent.
-- *per-process*: what section 9 imagines, without `proc_relation_lock`.
+- *parallel*: the paper's tables 1 and 3.
+- *per-process*: what section 9 imagines: `p_family_lock` and `p_ref_lock` in the place of
+  `proc_relation_lock`.
 
 ";
 
