@@ -158,6 +158,7 @@ impl Kernel {
         let info = SignalInfo { signal: Signal::CHLD, code, pid, uid, value: 0, status: number };
         // Nothing that the system sends is refused.
         let _ = self.post(&mut state, info, super::generate::To::Process);
+        self.set_changed(parent, child, true);
         wake_waiters(&mut state);
         vanishes
     }
@@ -173,6 +174,7 @@ impl Kernel {
             let info = SignalInfo { signal: Signal::CHLD, code, pid, uid, value: 0, status };
             let _ = self.post(&mut state, info, super::generate::To::Process);
         }
+        self.set_changed(parent, proc, true);
         wake_waiters(&mut state);
     }
 

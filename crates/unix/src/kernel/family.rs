@@ -5,7 +5,7 @@
 //! parent and siblings. The pointers are slot numbers in atomic words, so that a mistake here is a
 //! wrong answer and no wild access; the locks alone make several of them one.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use super::Kernel;
 use super::proc::Proc;
@@ -26,6 +26,10 @@ pub(super) struct Links {
     p_ysptr: Link,
     /// Next older sibling.
     p_osptr: Link,
+    /// Whether there is something to be told of it by `wait`.
+    changed: AtomicBool,
+    /// Children of which there is, so that `wait` need not look at thousands of which there is nothing.
+    changed_children: AtomicU32,
     /// Guards the list of children in mode `PerProcess`.
     lock: SimpleLock<PFamilyLock, ()>,
 }
@@ -56,6 +60,8 @@ impl Links {
             p_eldest: nobody(),
             p_ysptr: nobody(),
             p_osptr: nobody(),
+            changed: AtomicBool::new(false),
+            changed_children: AtomicU32::new(0),
             lock: SimpleLock::new(slot, ()),
         }
     }
@@ -168,6 +174,8 @@ impl Kernel {
             None => parent.links.p_eldest.set(Some(child.slot)),
         }
         parent.links.p_cptr.set(Some(child.slot));
+        let changed = u32::from(child.links.changed.load(Ordering::Relaxed));
+        parent.links.changed_children.fetch_add(changed, Ordering::Relaxed);
     }
 
     /// Takes `child` from the children of `parent`. Under the family's lock.
@@ -184,6 +192,37 @@ impl Kernel {
         for link in [&child.links.p_pptr, &child.links.p_osptr, &child.links.p_ysptr] {
             link.set(None);
         }
+        let changed = u32::from(child.links.changed.load(Ordering::Relaxed));
+        parent.links.changed_children.fetch_sub(changed, Ordering::Relaxed);
+    }
+
+    /// There is something to be told of `child`, or no longer. Under the family's lock.
+    pub(super) fn set_changed(&self, parent: &Proc, child: &Proc, changed: bool) {
+        if child.links.changed.swap(changed, Ordering::Relaxed) == changed {
+            return;
+        }
+        let count = &parent.links.changed_children;
+        if changed {
+            count.fetch_add(1, Ordering::Relaxed);
+        } else {
+            count.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether there may be something to be told of any child. Under the family's lock.
+    pub(super) fn any_changed(&self, parent: &Proc) -> bool {
+        parent.links.changed_children.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether `child` is a child of `parent`. Under the family's lock.
+    pub(super) fn is_child(&self, parent: &Proc, child: &Proc) -> bool {
+        child.links.p_pptr.get() == Some(parent.slot)
+    }
+
+    /// A new process is nobody's yet, and there is nothing to be told of it.
+    pub(super) fn clear_links(&self, proc: &Proc) {
+        proc.links.changed.store(false, Ordering::Relaxed);
+        proc.links.changed_children.store(0, Ordering::Relaxed);
     }
 
     /// The children of `parent`, the eldest first. Under the family's lock; a child may be unlinked

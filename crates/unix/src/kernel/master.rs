@@ -23,6 +23,8 @@ pub(super) struct Master(Mutex<Desk>);
 struct Desk {
     calls: VecDeque<Call>,
     idle: Vec<Fiber>,
+    /// Fibers that were started or woken and have not looked for a call yet.
+    coming: usize,
     ending: bool,
 }
 
@@ -74,6 +76,10 @@ impl Kernel {
         let idle = {
             let mut desk = self.desk();
             desk.calls.push_back(call);
+            if desk.coming >= desk.calls.len() {
+                return;
+            }
+            desk.coming += 1;
             desk.idle.pop()
         };
         match idle {
@@ -89,6 +95,7 @@ impl Kernel {
 
     /// A service fiber's life.
     fn serve(&self) {
+        self.desk().coming -= 1;
         loop {
             let next = {
                 let mut desk = self.desk();
@@ -103,8 +110,13 @@ impl Kernel {
             };
             let Some(call) = next else {
                 executor::park();
-                let me = executor::current().id();
-                self.desk().idle.retain(|fiber| fiber.id() != me);
+                let mut desk = self.desk();
+                let (idle, me) = (desk.idle.len(), executor::current_id());
+                desk.idle.retain(|fiber| fiber.id() != me);
+                // Whoever was not idle any more was woken for a call, or for the end.
+                if desk.idle.len() == idle && !desk.ending {
+                    desk.coming -= 1;
+                }
                 continue;
             };
             // SAFETY: the caller keeps the order until it has seen `done`; it sleeps, so that nobody

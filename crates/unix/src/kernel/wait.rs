@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use super::Kernel;
 use super::call::{After, Call, Stop};
 use super::proc::{News, Phase, Proc, ProcState};
 use crate::errno::{Errno, Result};
@@ -16,6 +17,16 @@ enum Found<'k> {
     Later,
     /// None that the caller could wait for.
     Nobody,
+}
+
+/// What a look at one child found.
+enum Look {
+    /// This; and whether it has ended.
+    Has(Waited, bool),
+    /// Nothing yet.
+    Later,
+    /// Nothing that it will ever be.
+    Never,
 }
 
 impl Call<'_> {
@@ -88,43 +99,62 @@ impl Call<'_> {
             _ => None,
         };
         let _reading = kernel.read_family(self.proc);
+        if let Children::One(pid) = children {
+            let named = kernel.find_child(self.proc, pid);
+            return named.map_or(Found::Nobody, |child| match self.look_at(child, options) {
+                Look::Has(waited, ended) => Found::Child(child, waited, ended),
+                Look::Later => Found::Later,
+                Look::Never => Found::Nobody,
+            });
+        }
+        let changed = kernel.any_changed(self.proc);
         let mut later = false;
         for child in kernel.children(self.proc) {
-            let mut state = child.lock(&kernel.locks);
             let matches = match children {
-                Children::Any => true,
-                Children::One(pid) => is_named(child, pid),
-                Children::Group(group) => in_group(&state, group.number()),
-                Children::OwnGroup => own_group.is_some_and(|own| in_group(&state, own)),
+                Children::Any | Children::One(_) => true,
+                Children::Group(group) => kernel.is_in_group(child, group.number()),
+                Children::OwnGroup => own_group.is_some_and(|own| kernel.is_in_group(child, own)),
             };
-            if !matches {
-                continue;
+            match if matches { self.look_at(child, options) } else { Look::Never } {
+                Look::Has(waited, ended) => return Found::Child(child, waited, ended),
+                Look::Later => later = true,
+                Look::Never => {}
             }
-            if child.owner.load(Ordering::Relaxed) != 0 {
-                // Another thread has it: we forget that we found it.
-                continue;
+            if later && !changed {
+                break;
             }
-            let Some((status, ended)) = wanted(&state, options) else {
-                let gone = state.phase == Phase::Zombie && !options.contains(WaitOptions::EXITED);
-                later |= !gone;
-                continue;
-            };
-            let waited = Waited {
-                pid: child.pid(),
-                uid: state.credentials.real,
-                status,
-                usage: kernel.usage(child, &state),
-            };
-            if !options.contains(WaitOptions::NOWAIT) {
-                if ended {
-                    child.owner.store(self.thread.tid, Ordering::Relaxed);
-                } else {
-                    state.news = None;
-                }
-            }
-            return Found::Child(child, waited, ended);
         }
         if later { Found::Later } else { Found::Nobody }
+    }
+
+    /// Looks at one child, and owns it if its state is wanted. One that another thread owns is
+    /// forgotten.
+    fn look_at(&self, child: &Proc, options: WaitOptions) -> Look {
+        let kernel = self.kernel;
+        let mut state = child.lock(&kernel.locks);
+        if child.owner.load(Ordering::Relaxed) != 0 {
+            return Look::Never;
+        }
+        let Some((status, ended)) = wanted(&state, options) else {
+            let ends_unseen =
+                state.phase == Phase::Zombie && !options.contains(WaitOptions::EXITED);
+            return if ends_unseen { Look::Never } else { Look::Later };
+        };
+        let waited = Waited {
+            pid: child.pid(),
+            uid: state.credentials.real,
+            status,
+            usage: kernel.usage(child, &state),
+        };
+        if !options.contains(WaitOptions::NOWAIT) {
+            kernel.set_changed(self.proc, child, false);
+            if ended {
+                child.owner.store(self.thread.tid, Ordering::Relaxed);
+            } else {
+                state.news = None;
+            }
+        }
+        Look::Has(waited, ended)
     }
 
     /// Removes a child that has ended and that this thread owns.
@@ -152,13 +182,19 @@ impl Call<'_> {
     }
 }
 
-/// Whether `pid` means this child.
-fn is_named(child: &Proc, pid: Pid) -> bool {
-    child.number() == pid.number() && pid.birth().is_none_or(|birth| birth == child.birth())
-}
+impl Kernel {
+    /// The child that `pid` means. Under the family's lock, which keeps it from being anybody else.
+    fn find_child(&self, parent: &Proc, pid: Pid) -> Option<&Proc> {
+        let child = self.slab.get(self.pids.slot(pid.number())?);
+        let named = child.number() == pid.number()
+            && pid.birth().is_none_or(|birth| birth == child.birth());
+        (named && self.is_child(parent, child)).then_some(child)
+    }
 
-fn in_group(state: &ProcState, number: i32) -> bool {
-    state.pgrp.as_ref().is_some_and(|group| group.id.number() == number)
+    fn is_in_group(&self, proc: &Proc, number: i32) -> bool {
+        let state = proc.lock(&self.locks);
+        state.pgrp.as_ref().is_some_and(|group| group.id.number() == number)
+    }
 }
 
 /// What there is to be told of a child, and whether it has ended.
