@@ -210,7 +210,7 @@ classes! {
         scope: "per process",
         guards: "the contents of a process, p_forkcnt among them",
         spl: Base,
-        standing: [Absent, Absent, Absent, Kept, Kept],
+        standing: [Absent, Kept, Absent, Kept, Kept],
         edge: "Wait goes through the list of children and looks at the state of each.",
     };
     TLock = Row {

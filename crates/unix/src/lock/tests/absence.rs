@@ -2,7 +2,8 @@
 
 use super::{locks, panic_of, parallel};
 use crate::Mode;
-use crate::lock::lock_order::{CoarseLock, PLock, PgLock, ProcRelationLock};
+use crate::lock::lock_order::{CoarseLock, ORDER, PLock, PgLock, ProcRelationLock, Standing};
+use crate::lock::spl::Level;
 use crate::lock::{Options, Presence, RwLock, SimpleLock};
 use std::thread;
 
@@ -12,6 +13,22 @@ fn on_one_processor_only_the_locks_of_groups_remain() {
     let kept = all
         .filter(|row| row.standing(Mode::Uniprocessor) == crate::lock::lock_order::Standing::Kept);
     assert_eq!(kept.map(|row| row.name).collect::<Vec<_>>(), ["pgrphash_lock", "pg_lock"]);
+}
+
+#[test]
+fn no_lock_is_absent_where_processors_run_side_by_side() {
+    for mode in [Mode::Parallel, Mode::PerProcess] {
+        let absent = ORDER.iter().find(|row| row.standing(mode) == Standing::Absent);
+        assert!(absent.is_none(), "{mode}: {absent:?}");
+    }
+}
+
+#[test]
+fn locks_that_a_tick_takes_exist_wherever_another_processor_may_tick() {
+    for mode in [Mode::Master, Mode::Coarse, Mode::Parallel, Mode::PerProcess] {
+        let mut high = ORDER.iter().filter(|row| row.spl == Level::High);
+        assert!(high.all(|row| row.standing(mode) == Standing::Kept), "{mode}");
+    }
 }
 
 #[test]

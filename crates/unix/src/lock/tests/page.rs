@@ -36,8 +36,8 @@ are there, and a second holder is an error. One that is *replaced* must not be t
 
 - *uniprocessor*: nothing switches inside of the kernel except where it sleeps, so what is not held
   across a sleep is absent.
-- *master*: processor 0 runs all that would take the absent ones. Others take `p_siglock` in exec,
-  and the terminal code and the clock run everywhere, as in OSF/1.0.
+- *master*: processor 0 runs all that would take the absent ones. As in OSF/1.0 exec runs
+  everywhere, and takes `p_siglock` and `p_lock`; so do the terminal code and the clock.
 - *coarse*: `coarse_lock` is held around each system call; ticks come without it.
 - *parallel*: the paper's tables 1 and 3.
 - *per-process*: what section 9 imagines: `p_family_lock` and `p_ref_lock` in the place of
