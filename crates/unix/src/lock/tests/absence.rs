@@ -9,9 +9,7 @@ use std::thread;
 
 #[test]
 fn on_one_processor_only_the_locks_of_groups_remain() {
-    let all = crate::lock::lock_order::ORDER.iter();
-    let kept = all
-        .filter(|row| row.standing(Mode::Uniprocessor) == crate::lock::lock_order::Standing::Kept);
+    let kept = ORDER.iter().filter(|row| row.standing(Mode::Uniprocessor) == Standing::Kept);
     assert_eq!(kept.map(|row| row.name).collect::<Vec<_>>(), ["pgrphash_lock", "pg_lock"]);
 }
 
