@@ -190,7 +190,7 @@ classes! {
         scope: "per process",
         guards: "p_sigwait and p_end_thread",
         spl: Base,
-        standing: [Absent, Kept, Absent, Kept, Kept],
+        standing: [Absent, Kept, Kept, Kept, Kept],
         edge: "Local, so after the global ones; sig_lock_or_return takes it with nothing held.",
     };
     PFamilyLock = Row {
@@ -210,7 +210,7 @@ classes! {
         scope: "per process",
         guards: "the contents of a process, p_forkcnt among them",
         spl: Base,
-        standing: [Absent, Kept, Absent, Kept, Kept],
+        standing: [Absent, Kept, Kept, Kept, Kept],
         edge: "Wait goes through the list of children and looks at the state of each.",
     };
     TLock = Row {
@@ -220,7 +220,7 @@ classes! {
         scope: "per terminal or pipe",
         guards: "its queues, its modes and its foreground group; no signal is sent under it",
         spl: Base,
-        standing: [Absent, Kept, Absent, Kept, Kept],
+        standing: [Absent, Kept, Kept, Kept, Kept],
         edge: "A descriptor is looked up in its process, then what it stands for is used.",
     };
     PgRefLock = Row {
@@ -243,16 +243,6 @@ classes! {
         standing: [Absent, Absent, Absent, Kept, Kept],
         edge: "The order of the paper's table 3.",
     };
-    PRefLock = Row {
-        name: "p_ref_lock",
-        paper: None,
-        kind: Simple,
-        scope: "per process",
-        guards: "the count of references to a process",
-        spl: Base,
-        standing: [Replaced, Replaced, Replaced, Replaced, Kept],
-        edge: "At the bottom, so that a reference can be taken under any other lock.",
-    };
     UTimeLock = Row {
         name: "u_time_lock",
         paper: None,
@@ -260,7 +250,7 @@ classes! {
         scope: "per process",
         guards: "the processor time used, and its limit",
         spl: High,
-        standing: [Absent, Kept, Kept, Kept, Kept],
+        standing: [Kept, Kept, Kept, Kept, Kept],
         edge: "A tick takes it, and lands while any lock of base spl may be held.",
     };
     EventLock = Row {
@@ -270,7 +260,7 @@ classes! {
         scope: "global",
         guards: "the queue of signals whose generation is deferred",
         spl: High,
-        standing: [Absent, Kept, Kept, Kept, Kept],
+        standing: [Kept, Kept, Kept, Kept, Kept],
         edge: "A tick that finds the limit exceeded defers a SIGXCPU.",
     };
 }

@@ -34,14 +34,15 @@ const MODES: &str = "
 A lock that is *absent* is not needed in that mode, since no two can come to it at once; its data
 are there, and a second holder is an error. One that is *replaced* must not be taken in that mode.
 
-- *uniprocessor*: nothing switches inside of the kernel except where it sleeps, so what is not held
-  across a sleep is absent.
+- *uniprocessor*: nothing switches inside of the kernel except where it sleeps, so what is neither
+  held across a sleep nor taken by a tick is absent.
 - *master*: processor 0 runs all that would take the absent ones. As in OSF/1.0 exec runs
   everywhere, and takes `p_siglock` and `p_lock`; so do the terminal code and the clock.
-- *coarse*: `coarse_lock` is held around each system call; ticks come without it.
+- *coarse*: `coarse_lock` is held around each system call. What a thread does on its way into one
+  and out of it, the terminal's other end and ticks come without it.
 - *parallel*: the paper's tables 1 and 3.
-- *per-process*: what section 9 imagines: `p_family_lock` and `p_ref_lock` in the place of
-  `proc_relation_lock`.
+- *per-process*: what section 9 imagines: `p_family_lock` in the place of `proc_relation_lock`. Its
+  other lock, around the count of references to a process, is an atomic word in every mode.
 
 ";
 
