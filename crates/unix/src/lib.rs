@@ -26,7 +26,7 @@ mod wait;
 pub use action::{ActionFlags, Code, Disposition, Handler, How, SigAction, SignalInfo};
 pub use errno::{Errno, Result};
 pub use limit::{Limit, Resource};
-pub use lock::{LockRow, LockStatistics};
+pub use lock::{LockRow, LockStatistics, lock_order_page};
 pub use mode::Mode;
 pub use process::{Body, FAULTS, Pid, Program, SigStack, SigVec, Spawn, Target, Tid, Whose};
 pub use ptrace::Ptrace;
