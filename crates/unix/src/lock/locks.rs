@@ -64,7 +64,11 @@ impl Locks {
     ///
     /// - `Uniprocessor`: one thread of the operating system runs the whole virtual Unix;
     /// - `Master`: only that of processor 0 takes such locks;
-    /// - `Coarse`: only who holds `coarse_lock` does.
+    /// - `Coarse`: only who holds `coarse_lock` does;
+    /// - `Parallel` and `PerProcess` leave none out, nor does any mode with [`Options::keep_all`].
+    ///
+    /// While a virtual Unix is made and taken apart, by one thread that hands it to the next,
+    /// nobody has to hold or be any of these.
     pub(crate) unsafe fn new(mode: Mode, options: Options) -> Self {
         let here = if options.count { Presence::Counted } else { Presence::Present };
         let presence = std::array::from_fn(|rank| match ORDER[rank].standing(mode) {

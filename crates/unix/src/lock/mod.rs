@@ -17,6 +17,7 @@ mod locks;
 #[cfg(all(test, loom))]
 mod models;
 mod nested;
+mod page;
 mod rwlock;
 mod simple;
 pub(crate) mod spl;
@@ -31,6 +32,7 @@ pub(crate) use held::{PerFiber, assert_may_park};
 pub(crate) use lock_order::Class;
 pub(crate) use locks::{Locks, Options, Presence};
 pub(crate) use nested::Holding;
+pub use page::lock_order_page;
 pub(crate) use rwlock::{ReadGuard, RwLock, WriteGuard};
 pub(crate) use simple::{SimpleGuard, SimpleLock};
 pub use statistics::{LockRow, LockStatistics};

@@ -2,16 +2,30 @@
 
 use super::{locks, panic_of, parallel};
 use crate::Mode;
-use crate::lock::lock_order::{CoarseLock, PLock, PgLock, ProcRelationLock};
+use crate::lock::lock_order::{CoarseLock, ORDER, PLock, PgLock, ProcRelationLock, Standing};
+use crate::lock::spl::Level;
 use crate::lock::{Options, Presence, RwLock, SimpleLock};
 use std::thread;
 
 #[test]
-fn on_one_processor_only_the_locks_of_groups_remain() {
-    let all = crate::lock::lock_order::ORDER.iter();
-    let kept = all
-        .filter(|row| row.standing(Mode::Uniprocessor) == crate::lock::lock_order::Standing::Kept);
+fn on_one_processor_only_the_locks_of_groups_remain_of_those_that_no_tick_takes() {
+    let base = ORDER.iter().filter(|row| row.spl == Level::Base);
+    let kept = base.filter(|row| row.standing(Mode::Uniprocessor) == Standing::Kept);
     assert_eq!(kept.map(|row| row.name).collect::<Vec<_>>(), ["pgrphash_lock", "pg_lock"]);
+}
+
+#[test]
+fn no_lock_is_absent_where_processors_run_side_by_side() {
+    for mode in [Mode::Parallel, Mode::PerProcess] {
+        let absent = ORDER.iter().find(|row| row.standing(mode) == Standing::Absent);
+        assert!(absent.is_none(), "{mode}: {absent:?}");
+    }
+}
+
+#[test]
+fn locks_that_a_tick_takes_exist_in_every_mode() {
+    let mut high = ORDER.iter().filter(|row| row.spl == Level::High);
+    assert!(high.all(|row| row.standing == [Standing::Kept; 5]));
 }
 
 #[test]

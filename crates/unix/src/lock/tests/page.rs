@@ -1,106 +1,21 @@
-//! `docs/lock-order.md`, printed from the code and compared with what is there.
+//! `docs/lock-order.md` is what the code says.
 //!
 //! `WRITE_DOCS=1 cargo test -p tontine-unix lock_order_page` writes it.
 
-use crate::Mode;
-use crate::lock::lock_order::{Kind, ORDER, Row, Standing};
-use crate::lock::spl::Level;
-use std::fmt::Write as _;
+use crate::lock_order_page;
 use std::{env, fs};
 
 const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/lock-order.md");
 
-const HEAD: &str = "\
-# Lock order
-
-Printed from `crates/unix/src/lock/lock_order.rs`, which states it; a test compares the two, and
-`WRITE_DOCS=1 cargo test -p tontine-unix lock_order_page` writes this page.
-
-A lock may be taken while any of those above it are held, and none below. In general blocking locks
-come before simple ones and, subject to this, global ones before local ones; the locks at the bottom
-are so short that they may be taken anywhere. The numbers in the second column are those of table 3
-of the paper. Two locks of one line are taken together, the smaller instance (slot number) first.
-Why it is checked as it is: [decision 10](decisions/0010-lock-order.md).
-
-- *blocking*: many readers or one writer; who waits tries for a short while and then sleeps.
-- *simple*: who waits spins. Never held across a sleep.
-- *high* spl: taken with ticks held back, because a tick takes it. No other lock is taken by a tick.
-
-";
-
-const MODES: &str = "
-## Which mode has which
-
-A lock that is *absent* is not needed in that mode, since no two can come to it at once; its data
-are there, and a second holder is an error. One that is *replaced* must not be taken in that mode.
-
-- *uniprocessor*: nothing switches inside of the kernel except where it sleeps, so what is not held
-  across a sleep is absent.
-- *master*: processor 0 runs all that would take the absent ones. Others take `p_siglock` in exec,
-  and the terminal code and the clock run everywhere, as in OSF/1.0.
-- *coarse*: `coarse_lock` is held around each system call; ticks come without it.
-- *parallel*: the paper's tables 1 and 3.
-- *per-process*: what section 9 imagines: `p_family_lock` and `p_ref_lock` in the place of
-  `proc_relation_lock`.
-
-";
-
 #[test]
 fn lock_order_page_says_what_the_code_says() {
-    let page = page();
+    let page = lock_order_page();
     if env::var_os("WRITE_DOCS").is_some() {
         fs::write(PATH, &page).expect("docs/lock-order.md can be written");
     }
     let there = fs::read_to_string(PATH).unwrap_or_default();
-    assert!(page == there, "docs/lock-order.md is not what the code says: see its second line");
-}
-
-fn page() -> String {
-    let mut page = HEAD.to_owned();
-    let mut table = |row: [&str; 7]| {
-        let [rank, paper, name, kind, scope, spl, guards] = row;
-        writeln!(page, "| {rank} | {paper} | {name} | {kind} | {scope} | {spl} | {guards} |")
-            .expect("a string grows");
-    };
-    table(["rank", "paper", "lock", "type", "scope", "spl", "guards"]);
-    table(["--:", "--:", "---", "---", "---", "---", "---"]);
-    for (rank, row) in ORDER.iter().enumerate() {
-        let paper = row.paper.map(|number| number.to_string()).unwrap_or_default();
-        let (rank, name) = (rank.to_string(), format!("`{}`", row.name));
-        table([&rank, &paper, &name, kind(row), row.scope, spl(row), row.guards]);
-    }
-    page.push_str(MODES);
-    let modes = Mode::ALL.map(|mode| mode.to_string()).join(" | ");
-    page.push_str(&format!("| lock | {modes} |\n| --- |{}\n", " --- |".repeat(Mode::ALL.len())));
-    for row in &ORDER {
-        let standings = Mode::ALL.map(|mode| standing(row, mode)).join(" | ");
-        page.push_str(&format!("| `{}` | {standings} |\n", row.name));
-    }
-    page.push_str("\n## Why each stands below the one above it\n\n");
-    for row in &ORDER {
-        page.push_str(&format!("- `{}`: {}\n", row.name, row.edge));
-    }
-    page
-}
-
-fn kind(row: &Row) -> &'static str {
-    match row.kind {
-        Kind::Blocking => "blocking",
-        Kind::Simple => "simple",
-    }
-}
-
-fn spl(row: &Row) -> &'static str {
-    match row.spl {
-        Level::Base => "base",
-        Level::High => "high",
-    }
-}
-
-fn standing(row: &Row, mode: Mode) -> &'static str {
-    match row.standing(mode) {
-        Standing::Kept => "yes",
-        Standing::Absent => "absent",
-        Standing::Replaced => "replaced",
-    }
+    assert!(
+        page == there,
+        "docs/lock-order.md is not what the code says: its head says who writes it"
+    );
 }
