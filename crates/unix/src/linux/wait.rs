@@ -74,7 +74,7 @@ fn one(pid: Pid, options: WaitOptions) -> Result<Option<Waited>> {
     };
     loop {
         match ask(Whom::Held(&pidfd), options | WaitOptions::NOWAIT) {
-            Ok(Some(_)) if !options.contains(WaitOptions::NOWAIT) => {}
+            Ok(Some(_)) => {}
             // Another thread took it, or nobody can: SIGCHLD is ignored.
             Err(Errno::ECHILD) => {
                 let mut table = table::write();
