@@ -1,5 +1,5 @@
-//! How fast `Linux::spawn` is: beside `std::process::Command`, and beside fork and exec from a process with
-//! a gibibyte of memory. Two paired ratios, each from alternating pairs in one run.
+//! How fast `Linux::spawn` is: beside `std::process::Command`, and beside fork and exec from a
+//! process with a gibibyte of memory. Two paired ratios, each from alternating pairs in one run.
 //!
 //! `cargo run --release -p tontine-unix --example spawn_speed`
 

@@ -1,5 +1,5 @@
-//! A small supervisor: starts services, starts a failed one again, and on SIGTERM stops them all and
-//! whatever they left behind.
+//! A small supervisor: starts services, starts a failed one again, and on SIGTERM stops them all
+//! and whatever they left behind.
 //!
 //! `supervise` is written against `Sys` and knows no backend; `main` picks one.
 //!
@@ -27,8 +27,11 @@ const WATCHED: SigSet = SigSet::of(&[Signal::CHLD, Signal::TERM, Signal::INT]);
 #[derive(Clone)]
 struct Service {
     name: &'static str,
-    run: Arc<dyn Fn(&dyn Sys) -> i32 + Send + Sync>,
+    run: Arc<Run>,
 }
+
+/// What a service does; it returns its exit status.
+type Run = dyn Fn(&dyn Sys) -> i32 + Send + Sync;
 
 impl Service {
     fn new(name: &'static str, run: impl Fn(&dyn Sys) -> i32 + Send + Sync + 'static) -> Self {

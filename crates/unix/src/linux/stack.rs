@@ -1,7 +1,7 @@
 //! The alternate stack of a thread: 4.3BSD's `sigstack` over sigaltstack(2).
 //!
-//! The memory is the thread's until it ends: what a handler changes is undone when it returns, and the
-//! stack before is in use again.
+//! The memory is the thread's until it ends: what a handler changes is undone when it returns, and
+//! the stack before is in use again.
 
 #![allow(unsafe_code, reason = "sigaltstack(2) and the memory under it")]
 
@@ -65,7 +65,8 @@ fn disabled() -> libc::stack_t {
 fn exchange(new: Option<&libc::stack_t>) -> Result<libc::stack_t> {
     let mut old = disabled();
     let new = new.map_or(ptr::null(), ptr::from_ref);
-    // SAFETY: both live across the call; the memory of a new stack stays mapped while it is the thread's.
+    // SAFETY: both live across the call; the memory of a new stack stays mapped while it is the
+    // thread's.
     check(unsafe { libc::sigaltstack(new, &raw mut old) })?;
     Ok(old)
 }

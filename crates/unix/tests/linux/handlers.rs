@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering::Relaxed};
 
 use tontine_unix::{
-    ActionFlags, Code, Disposition, Errno, How, SigAction, SigSet, SigStack, SigVec, Signal,
+    ActionFlags, Code, Disposition, Errno, Fd, How, SigAction, SigSet, SigStack, SigVec, Signal,
     SignalInfo, Status, Sys, WaitOptions,
 };
 
@@ -186,6 +186,26 @@ fn a_handler_blocks_its_signal_and_its_mask_while_it_runs() {
         assert_eq!(set(0), SigSet::of(&[Signal::HUP, Signal::USR1]));
         assert_eq!(set(1), SigSet::of(&[Signal::HUP]));
         assert_eq!(sys.sigprocmask(None), Ok(SigSet::EMPTY));
+    });
+}
+
+#[test]
+fn a_handler_leaves_errno_as_it_was() {
+    play(|sys| {
+        let failed = Arc::new(AtomicU32::new(0));
+        let handler = {
+            let failed = Arc::clone(&failed);
+            SigAction::handler(move |sys, _| {
+                let error = sys.close(Fd(-1)).err();
+                failed.fetch_add(u32::from(error == Some(Errno::EBADF)), Relaxed);
+            })
+        };
+        sys.sigaction(Signal::USR1, Some(handler)).unwrap();
+        let me = (sys.getpid(), sys.gettid());
+        assert!(std::fs::File::open("/nowhere/at/all").is_err());
+        sys.tgkill(me.0, me.1, Some(Signal::USR1)).unwrap();
+        let errno = Errno::from(std::io::Error::last_os_error());
+        assert_eq!((failed.load(Relaxed), errno), (1, Errno::ENOENT));
     });
 }
 
