@@ -41,8 +41,8 @@ pub(super) fn bare(number: i32) -> Pid {
 pub(super) fn to_sigset(set: SigSet) -> libc::sigset_t {
     // SAFETY: a sigset_t is plain bits, of which all zeros are the empty set.
     let mut kernel: libc::sigset_t = unsafe { std::mem::zeroed() };
-    // SAFETY: it is longer than a u64 and aligned as an unsigned long, which has the alignment of a u64
-    // here; signal n is bit n - 1 of its first words, little end first.
+    // SAFETY: it is longer than a u64 and aligned as an unsigned long, which has the alignment of a
+    // u64 here; signal n is bit n - 1 of its first words, little end first.
     unsafe { (&raw mut kernel).cast::<u64>().write(set.bits()) };
     kernel
 }

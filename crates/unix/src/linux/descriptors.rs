@@ -31,7 +31,8 @@ pub(super) fn write(descriptor: Fd, bytes: &[u8]) -> Result<usize> {
 
 /// `close`.
 pub(super) fn close(descriptor: Fd) -> Result<()> {
-    // SAFETY: it takes an integer. That the descriptor is the caller's to close is what `Sys::close` says.
+    // SAFETY: it takes an integer. That the descriptor is the caller's to close is what
+    // `Sys::close` says.
     check(unsafe { libc::close(descriptor.0) }).map(drop)
 }
 

@@ -1,7 +1,8 @@
 //! `fork`, `exec` and the end of a process.
 //!
-//! The child is a copy of the process with the calling thread alone, made by the C library's fork, which
-//! keeps its own locks sound. The parent opens a pidfd before anybody can reap through the table.
+//! The child is a copy of the process with the calling thread alone, made by the C library's fork,
+//! which keeps its own locks sound. The parent opens a pidfd before anybody can reap through the
+//! table.
 //!
 //! Programs started without a copy are [`super::spawn`]'s.
 
@@ -41,7 +42,8 @@ impl Image {
 
     /// Executes it with the process's environment. Allocates nothing.
     pub(super) fn execute(&self) -> Errno {
-        // SAFETY: path and arguments end with NUL, the array with null, and all live across the call.
+        // SAFETY: path and arguments end with NUL, the array with null, and all live across the
+        // call.
         unsafe { libc::execv(self.path.as_ptr(), self.pointers.as_ptr()) };
         last_error()
     }
@@ -87,8 +89,8 @@ fn held(table: &mut table::Table, number: i32) -> Result<Pid> {
     }
 }
 
-/// Runs a forked process's program to its end. A panic never gets to the frames that are copies of the
-/// parent's.
+/// Runs a forked process's program to its end. A panic never gets to the frames that are copies of
+/// the parent's.
 fn run(program: Program) -> ! {
     match catch_unwind(AssertUnwindSafe(|| program(&Linux(())))) {
         Ok(status) => exit(status),

@@ -1,8 +1,8 @@
 //! What this process does about signals: `sigaction` and the function that the kernel calls.
 //!
-//! The kernel knows one handler, [`trampoline`]; a slot for each signal says which [`Handler`] it stands
-//! for. What was put into a slot is never freed: a handler may run on it at any time, in any thread. A
-//! program that installs new closures for ever leaks them.
+//! The kernel knows one handler, [`trampoline`]; a slot for each signal says which [`Handler`] it
+//! stands for. What was put into a slot is never freed: a handler may run on it at any time, in any
+//! thread. A program that installs new closures for ever leaks them.
 //!
 //! A handler that somebody else installed (the standard library has some) is told as an opaque
 //! [`Handler`]; to install that one again brings the foreign one back.
@@ -92,8 +92,8 @@ pub(super) fn action(signal: Signal, new: Option<SigAction>) -> Result<SigAction
 fn kernel_action(signal: Signal, new: Option<&libc::sigaction>) -> Result<libc::sigaction> {
     let mut old = plain(libc::SIG_DFL, &SigAction::DEFAULT);
     let new = new.map_or(ptr::null(), ptr::from_ref);
-    // SAFETY: both live across the call. A handler in `new` is `trampoline`, whose slot is filled, or
-    // one that somebody installed before.
+    // SAFETY: both live across the call. A handler in `new` is `trampoline`, whose slot is filled,
+    // or one that somebody installed before.
     check(unsafe { libc::sigaction(signal.number(), new, &raw mut old) })?;
     Ok(old)
 }

@@ -50,8 +50,8 @@ pub(super) fn decode(info: &libc::siginfo_t) -> Option<SignalInfo> {
     let mut decoded = SignalInfo { code, ..SignalInfo::kernel(signal) };
     match code {
         Code::Kernel | Code::Fault => {}
-        // SAFETY: these four codes fill si_pid and si_uid, and SI_QUEUE si_value too; the union is plain
-        // integers of which the kernel left none uninitialised.
+        // SAFETY: these four codes fill si_pid and si_uid, and SI_QUEUE si_value too; the union is
+        // plain integers of which the kernel left none uninitialised.
         Code::User | Code::Tkill | Code::Queue => unsafe {
             decoded.pid = info.si_pid();
             decoded.uid = info.si_uid();

@@ -82,7 +82,8 @@ fn with_group<T>(group: Pid, act: impl FnOnce(i32) -> Result<T>) -> Result<T> {
 
 /// `getrusage`, of the process.
 pub(super) fn usage() -> Usage {
-    // SAFETY: an rusage is plain integers, and lives across the call, which fails for a bad address only.
+    // SAFETY: an rusage is plain integers, and lives across the call, which fails for a bad address
+    // only.
     used(&unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);

@@ -1,10 +1,11 @@
 //! Real processes: [`Linux`].
 //!
-//! Children are held by pidfds in a table ([`table`]); they come in by [`fork`] and [`spawn`] and leave by
-//! [`wait`]. Signals go out by [`send`] and arrive in [`handlers`] and [`masks`]. The rest stands in files named
-//! after what they speak of; [`convert`] and [`info`] translate.
+//! Children are held by pidfds in a table ([`table`]); they come in by [`fork`] and [`spawn`] and
+//! leave by [`wait`]. Signals go out by [`send`] and arrive in [`handlers`] and [`masks`]. The rest
+//! stands in files named after what they speak of; [`convert`] and [`info`] translate.
 //!
-//! Nothing here decides what a call means: that is the kernel's, and each returns the kernel's errno.
+//! Nothing here decides what a call means: that is the kernel's, and each returns the kernel's
+//! errno.
 
 mod convert;
 mod descriptors;
@@ -43,23 +44,29 @@ use crate::wait::{Children, Usage, WaitOptions, Waited};
 
 /// Real processes, on Linux 5.5 and later on x86-64.
 ///
-/// What it knows is the process's: every `Linux` of a process is the same, and any thread may use any.
+/// What it knows is the process's: every `Linux` of a process is the same, and any thread may use
+/// any.
 ///
-/// - **Children** that [`Sys::fork_boxed`] and [`Sys::spawn`] make are held by pidfds. A handle of one that was
-///   reaped is `ESRCH` (`ECHILD` to wait for), whoever has its number by now. A handle as a *group* goes on
-///   to mean the group that the process led while that has members (Linux 6.9).
+/// - **Children** that [`Sys::fork_boxed`] and [`Sys::spawn`] make are held by pidfds. A handle of
+///   one that was reaped is `ESRCH` (`ECHILD` to wait for), whoever has its number by now. A handle
+///   as a *group* goes on to mean the group that the process led while that has members (Linux
+///   6.9).
 /// - [`Children::Any`] and groups find **children that were made here** only; those of
-///   [`std::process::Command`] stay `Command`'s, unless [`Sys::set_subreaper`] is on or the process is
-///   number 1: then whoever comes is reaped. By bare number any child can be waited for. If another thread
-///   takes the last child while one waits for any, and the program has children of others, then the
-///   waiter learns of it when one of those changes.
-/// - [`Sys::fork_boxed`] really forks: the child has the calling thread alone, the parent's memory as it was, and
-///   other threads' locks as they were; in a program of many threads it should do little. It ends with
-///   `_exit`, without flushing what is buffered; by SIGABRT if it panics.
-/// - [`Sys::spawn`] copies nothing. Its path is one; `PATH` is not searched. An ignored signal stays
-///   ignored (the standard library ignores SIGPIPE) unless it is among the defaults.
-/// - **Descriptors** made here are closed by exec; [`Sys::dup2`] and [`Spawn::descriptors`] pass them on.
-/// - [`Sys::sigaction`] installs real handlers: see [`Handler`](crate::Handler) for what they may do.
+///   [`std::process::Command`] stay `Command`'s, unless [`Sys::set_subreaper`] is on or the process
+///   is number 1: then whoever comes is reaped. By bare number any child can be waited for. If
+///   another thread takes the last child while one waits for any, and the program has children of
+///   others, then the waiter learns of it when one of those changes.
+/// - [`Sys::fork_boxed`] really forks: the child has the calling thread alone, the parent's memory
+///   as it was, and other threads' locks as they were; in a program of many threads it should do
+///   little. It ends with `_exit`, without flushing what is buffered; by SIGABRT if it panics.
+/// - [`Sys::spawn`] copies nothing. Its path is one; `PATH` is not searched. An ignored signal
+///   stays ignored (the standard library ignores SIGPIPE) unless it is among the defaults.
+/// - **Descriptors** made here are closed by exec; [`Sys::dup2`] and [`Spawn::descriptors`] pass
+///   them on.
+/// - [`Sys::sigaction`] installs real handlers: see [`Handler`](crate::Handler) for what they may
+///   do. Those calls that allocate are not among it: to make or reap a child or a thread, to wait
+///   for any or a group, to install a handler or a stack. A handler never finds a lock of this type
+///   held by the thread that it interrupts.
 ///
 /// ```
 /// use tontine_unix::{Linux, Status, Sys};

@@ -82,8 +82,8 @@ pub(super) fn queue(process: Pid, signal: Option<Signal>, value: i32) -> Result<
     check_long(sent).map(drop)
 }
 
-/// A fault of this thread: as the kernel does it, a signal that is blocked or ignored first gets its
-/// default back, which ends the process.
+/// A fault of this thread: as the kernel does it, a signal that is blocked or ignored first gets
+/// its default back, which ends the process.
 pub(super) fn fault(signal: Signal) -> Result<()> {
     if !FAULTS.contains(signal) {
         return Err(Errno::EINVAL);
@@ -95,8 +95,8 @@ pub(super) fn fault(signal: Signal) -> Result<()> {
         masks::change(Some((How::Unblock, SigSet::of(&[signal]))))?;
     }
     let fault = Sent::fault(signal.number());
-    // SAFETY: getpid and gettid cannot fail; the third call reads `fault`, which has the layout of a
-    // siginfo_t and lives across it.
+    // SAFETY: getpid and gettid cannot fail; the third call reads `fault`, which has the layout of
+    // a siginfo_t and lives across it.
     let sent = unsafe {
         let (process, thread) = (libc::getpid(), libc::gettid());
         let fault = &raw const fault;
@@ -128,8 +128,8 @@ fn pidfd_send(
     flags: libc::c_uint,
 ) -> Result<()> {
     let call = libc::SYS_pidfd_send_signal;
-    // SAFETY: the descriptor is open; `sent` is null or has the layout of a siginfo_t and lives across
-    // the call.
+    // SAFETY: the descriptor is open; `sent` is null or has the layout of a siginfo_t and lives
+    // across the call.
     check_long(unsafe { libc::syscall(call, pidfd.as_raw_fd(), signal, sent, flags) }).map(drop)
 }
 

@@ -1,9 +1,10 @@
 //! `spawn`: a program in a new process, without a copy of this one.
 //!
 //! The child runs in this process's memory, on this thread's stack below what is in use, while this
-//! thread sleeps (`CLONE_VM`, `CLONE_VFORK`). It therefore costs the same however much memory the process has,
-//! and it can write down why it could not go on: [`Order::error`]. All signals are blocked meanwhile,
-//! and handlers are reset in the child (`CLONE_CLEAR_SIGHAND`): no handler ever runs in the shared memory.
+//! thread sleeps (`CLONE_VM`, `CLONE_VFORK`). It therefore costs the same however much memory the
+//! process has, and it can write down why it could not go on: [`Order::error`]. All signals are
+//! blocked meanwhile, and handlers are reset in the child (`CLONE_CLEAR_SIGHAND`): no handler ever
+//! runs in the shared memory.
 
 #![allow(unsafe_code, reason = "clone3 with shared memory, and what the child calls there")]
 
@@ -124,17 +125,17 @@ fn clone(order: &mut Order) -> Result<(i32, OwnedFd)> {
     Ok((number, unsafe { OwnedFd::from_raw_fd(pidfd) }))
 }
 
-/// clone3, with the child's side of it: the child calls [`carry_out`] on the stack below this frame and
-/// never comes back to it.
+/// clone3, with the child's side of it: the child calls [`carry_out`] on the stack below this frame
+/// and never comes back to it.
 #[cfg(target_arch = "x86_64")]
 fn clone_with(arguments: &CloneArguments, order: &mut Order) -> i32 {
     let result: i64;
-    // SAFETY: the system call reads `arguments`, which lives across it and asks for a child in this memory
-    // on this stack, with the parent asleep until the child executes or ends. In the child rax is 0 and
-    // nothing of this frame is touched: it aligns the stack, calls a function that does not
-    // return and writes below the stack pointer only, where nothing is kept across an asm block
-    // without `nostack`. The child has registers of its own; in the parent the system call changes rax,
-    // rcx and r11.
+    // SAFETY: the system call reads `arguments`, which lives across it and asks for a child in this
+    // memory on this stack, with the parent asleep until the child executes or ends. In the child
+    // rax is 0 and nothing of this frame is touched: it aligns the stack, calls a function that
+    // does not return and writes below the stack pointer only, where nothing is kept across an asm
+    // block without `nostack`. The child has registers of its own; in the parent the system call
+    // changes rax, rcx and r11.
     unsafe {
         asm!(
             "syscall",
@@ -184,9 +185,9 @@ fn prepare(order: &mut Order) -> Result<()> {
     }
     place_descriptors(&mut order.descriptors)?;
     order.placement.apply();
-    let error =
-        // SAFETY: the set lives across the call; the mask is the child's own.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const order.mask, std::ptr::null_mut()) };
+    let mask = &raw const order.mask;
+    // SAFETY: the set lives across the call; the mask is the child's own.
+    let error = unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, mask, std::ptr::null_mut()) };
     if error == 0 { Ok(()) } else { Err(Errno::from_raw(error)) }
 }
 

@@ -1,6 +1,7 @@
 //! The alternate stack of a thread: 4.3BSD's `sigstack` over sigaltstack(2).
 //!
-//! The memory is the thread's, and goes with it or with the next call.
+//! The memory is the thread's until it ends: what a handler changes is undone when it returns, and
+//! the stack before is in use again.
 
 #![allow(unsafe_code, reason = "sigaltstack(2) and the memory under it")]
 
@@ -15,8 +16,8 @@ use crate::errno::Result;
 use crate::process::SigStack;
 
 thread_local! {
-    /// The stack that was made here, if that is the one in use.
-    static OWN: RefCell<Option<Area>> = const { RefCell::new(None) };
+    /// The stacks that were made here.
+    static OWN: RefCell<Vec<Area>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Mapped memory.
@@ -28,17 +29,25 @@ struct Area {
 
 /// `sigstack`.
 pub(super) fn sigstack(new: Option<SigStack>) -> Result<SigStack> {
-    let Some(new) = new else { return exchange(None).map(|old| told(&old)) };
-    if new.size == 0 {
-        let old = exchange(Some(&disabled()))?;
-        OWN.take();
-        return Ok(told(&old));
+    match new {
+        None => exchange(None),
+        Some(SigStack { size: 0, .. }) => exchange(Some(&disabled())),
+        Some(SigStack { size, .. }) => install(size),
     }
-    let area = Area::map(new.size)?;
-    let old =
-        exchange(Some(&libc::stack_t { ss_sp: area.start, ss_flags: 0, ss_size: area.size }))?;
-    OWN.set(Some(area));
-    Ok(told(&old))
+    .map(|old| told(&old))
+}
+
+/// A stack of this size: one that is there and out of use, or a new one.
+fn install(size: usize) -> Result<libc::stack_t> {
+    let current = exchange(None)?;
+    OWN.with_borrow_mut(|own| {
+        let fits = |area: &Area| area.size == size && area.start != current.ss_sp;
+        if !own.iter().any(fits) {
+            own.push(Area::map(size)?);
+        }
+        let area = own.iter().find(|area| fits(area)).expect("it was there or was made");
+        exchange(Some(&libc::stack_t { ss_sp: area.start, ss_flags: 0, ss_size: size }))
+    })
 }
 
 fn told(old: &libc::stack_t) -> SigStack {
@@ -56,7 +65,8 @@ fn disabled() -> libc::stack_t {
 fn exchange(new: Option<&libc::stack_t>) -> Result<libc::stack_t> {
     let mut old = disabled();
     let new = new.map_or(ptr::null(), ptr::from_ref);
-    // SAFETY: both live across the call; the memory of a new stack stays mapped while it is the thread's.
+    // SAFETY: both live across the call; the memory of a new stack stays mapped while it is the
+    // thread's.
     check(unsafe { libc::sigaltstack(new, &raw mut old) })?;
     Ok(old)
 }

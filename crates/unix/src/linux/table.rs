@@ -1,15 +1,16 @@
 //! What this process knows of its own children: [`Table`], and the locks around it.
 //!
-//! A child is its number, its birth and a pidfd. The table says which child a
-//! [`Pid`] means, so that a reaped one is nobody and never another process that got its number. An
-//! entry goes when the child is reaped, under the lock: whoever holds the lock for reading and finds a
-//! child has a number that stays the child's.
+//! A child is its number, its birth and a pidfd. The table says which child a [`Pid`] means, so
+//! that a reaped one is nobody and never another process that got its number. An entry goes when
+//! the child is reaped, under the lock: whoever holds the lock for reading and finds a child has a
+//! number that stays the child's.
 //!
 //! Signals are blocked while a lock is held. A handler may therefore call whatever signal-safety(7)
 //! allows: it never finds the lock held by the thread that it interrupted.
 //!
 //! [`super::fork`] and [`super::spawn`] put children in, [`super::wait`] takes them out, and
-//! [`super::threads`] keeps its threads here, so that one lock makes the whole of it sound in a forked child.
+//! [`super::threads`] keeps its threads here, so that one lock makes the whole of it sound in a
+//! forked child.
 
 #![allow(unsafe_code, reason = "the signal mask is the C library's")]
 
@@ -30,8 +31,8 @@ use crate::signal::SigSet;
 /// The table of this process. Taken after [`BIRTHS`], if both are.
 static TABLE: RwLock<Table> = RwLock::new(Table::new());
 
-/// Read by whoever is making a child that is not in the table yet; written by whoever forks or reaps
-/// children that nobody here made.
+/// Read by whoever is making a child that is not in the table yet; written by whoever forks or
+/// reaps children that nobody here made.
 static BIRTHS: RwLock<()> = RwLock::new(());
 
 /// Entries at which the table is first searched for children that somebody else reaped.

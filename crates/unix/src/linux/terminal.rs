@@ -1,7 +1,7 @@
 //! Terminals: a new one, the controlling one, its groups, how it behaves.
 //!
-//! All descriptors that are made here are closed by exec, and none makes a terminal the session's by being
-//! opened: [`set_controlling`] does.
+//! All descriptors that are made here are closed by exec, and none makes a terminal the session's
+//! by being opened: [`set_controlling`] does.
 
 #![allow(unsafe_code, reason = "termios, whose calls take any descriptor")]
 

@@ -20,8 +20,8 @@ impl Threads {
         Self(BTreeMap::new())
     }
 
-    /// In a forked child, which has none of them. Their handles are leaked: to drop one would detach a
-    /// thread that is not there.
+    /// In a forked child, which has none of them. Their handles are leaked: to drop one would
+    /// detach a thread that is not there.
     pub(super) fn forget(&mut self) {
         std::mem::forget(std::mem::take(&mut self.0));
     }

@@ -1,12 +1,12 @@
 //! `waitid`: first to look, which may sleep, then to take, under the table's lock.
 //!
-//! A look (`WNOWAIT`) leaves the child as it is. To take it goes through its pidfd and removes it from
-//! the table in the same critical section; of several waiters one takes a child, and the others go on
-//! looking or learn that there is none.
+//! A look (`WNOWAIT`) leaves the child as it is. To take it goes through its pidfd and removes it
+//! from the table in the same critical section; of several waiters one takes a child, and the
+//! others go on looking or learn that there is none.
 //!
-//! [`Children::Any`] and the groups mean children that were made here. Those that somebody else in the
-//! program made, with `std::process::Command` or posix_spawn(3), stay theirs to wait for, unless this process
-//! takes orphans in ([`adopts`]): an orphan cannot be told from them.
+//! [`Children::Any`] and the groups mean children that were made here. Those that somebody else in
+//! the program made, with `std::process::Command` or posix_spawn(3), stay theirs to wait for,
+//! unless this process takes orphans in ([`adopts`]): an orphan cannot be told from them.
 
 #![allow(unsafe_code, reason = "waitid(2), whose fifth argument the C library does not pass on")]
 
@@ -25,7 +25,8 @@ use crate::signal::Signal;
 use crate::wait::{Children, Status, Usage, WaitOptions, Waited};
 
 /// While children of others hide ours from a look, each of ours is looked at so often, in
-/// milliseconds. Ends are seen at once; this is for stops, and for children that another thread makes.
+/// milliseconds. Ends are seen at once; this is for stops, and for children that another thread
+/// makes.
 const LOOK_AGAIN_MS: i64 = 5;
 
 /// Whom the kernel is asked about: `idtype_t` and id.
@@ -74,7 +75,7 @@ fn one(pid: Pid, options: WaitOptions) -> Result<Option<Waited>> {
     };
     loop {
         match ask(Whom::Held(&pidfd), options | WaitOptions::NOWAIT) {
-            Ok(Some(_)) if !options.contains(WaitOptions::NOWAIT) => {}
+            Ok(Some(_)) => {}
             // Another thread took it, or nobody can: SIGCHLD is ignored.
             Err(Errno::ECHILD) => {
                 let mut table = table::write();

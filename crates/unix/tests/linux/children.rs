@@ -47,14 +47,16 @@ fn a_reaped_childs_handle_is_nobody() {
 }
 
 /// The numbers of a system come round. With the next one asked for by name (clone3's `set_tid` is
-/// what checkpointing tools use; here /proc/sys/kernel/ns_last_pid), another process gets the number.
+/// what checkpointing tools use; here /proc/sys/kernel/ns_last_pid), another process gets the
+/// number.
 #[test]
 fn a_handle_never_means_the_next_process_with_its_number() {
     play(|sys| {
         let first = sys.fork(|_| 0).unwrap();
         reap(sys, first);
         let Some(second) = reborn(sys, first.number()) else {
-            // Not the administrator, or somebody was faster each time: the number is not ours to choose.
+            // Not the administrator, or somebody was faster each time: the number is not ours to
+            // choose.
             return;
         };
         assert_eq!(second.number(), first.number());

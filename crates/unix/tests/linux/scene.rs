@@ -7,7 +7,7 @@ use std::time::Duration;
 use tontine_unix::{Children, Errno, Fd, Linux, Pid, Status, Sys, WaitOptions, Waited};
 
 /// A test that takes so long hangs; SIGALRM ends its process.
-const PATIENCE_S: u32 = 60;
+const PATIENCE_S: u32 = 30;
 
 /// Runs `test` in a forked process, and fails if an assertion failed there.
 pub(crate) fn play(test: impl FnOnce(&dyn Sys) + Send + 'static) {

@@ -1,8 +1,11 @@
 //! A terminal and who is in its foreground.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
 use tontine_unix::{Errno, Fd, Modes, Pid, SigAction, Signal, Status, Sys, Termios};
 
-use crate::scene::{await_byte, change, end, play, send_byte, sleeper};
+use crate::scene::{await_byte, change, end, play, send_byte, sleeper, until};
 
 const SELF: Pid = Pid::number_only(0);
 
@@ -110,23 +113,38 @@ fn only_a_group_of_the_session_comes_to_the_foreground() {
 }
 
 #[test]
-fn closing_the_controlling_end_hangs_the_foreground_up() {
+fn closing_the_controlling_end_hangs_the_leader_up() {
     with_terminal(|sys, controlling, terminal| {
-        // The leader is signalled too.
-        sys.sigaction(Signal::HUP, Some(SigAction::IGNORE)).unwrap();
-        let (ready, tell) = sys.pipe().unwrap();
-        let member = sys.fork(move |sys| {
-            sys.close(controlling).unwrap();
-            sys.sigaction(Signal::HUP, Some(SigAction::DEFAULT)).unwrap();
-            send_byte(sys, tell);
-            loop {
-                sys.pause();
-            }
-        });
-        await_byte(sys, ready);
-        assert_eq!(sys.tcgetpgrp(terminal), Ok(sys.getpgrp()));
+        let hung_up = Arc::new(AtomicU32::new(0));
+        let handler = {
+            let hung_up = Arc::clone(&hung_up);
+            SigAction::handler(move |_, _| {
+                hung_up.fetch_add(1, Relaxed);
+            })
+        };
+        sys.sigaction(Signal::HUP, Some(handler)).unwrap();
         sys.close(controlling).unwrap();
-        assert_eq!(end(sys, member.unwrap()).signaled(), Some(Signal::HUP));
+        until("SIGHUP came", || hung_up.load(Relaxed) == 1);
         assert_eq!(sys.write(terminal, b"x"), Err(Errno::EIO));
+    });
+}
+
+#[test]
+fn the_leaders_end_hangs_the_foreground_up() {
+    play(|sys| {
+        sys.set_subreaper(true).unwrap();
+        let (from, to) = sys.pipe().unwrap();
+        let leader = sys.fork(move |sys| {
+            sys.setsid().unwrap();
+            let (_, terminal) = sys.openpty().unwrap();
+            sys.set_controlling(terminal).unwrap();
+            let member = sleeper(sys);
+            sys.write(to, &member.number().to_ne_bytes()).map_or(1, |_| 0)
+        });
+        assert_eq!(end(sys, leader.unwrap()), Status::Exited(0));
+        let mut member = [0; 4];
+        assert_eq!(sys.read(from, &mut member), Ok(4));
+        let member = Pid::number_only(i32::from_ne_bytes(member));
+        assert_eq!(end(sys, member).signaled(), Some(Signal::HUP));
     });
 }

@@ -29,7 +29,10 @@ fn of_two_joiners_one_is_refused() {
         let gate = Arc::new(Barrier::new(2));
         let thread = {
             let gate = Arc::clone(&gate);
-            sys.thread(move |_| drop(gate.wait())).unwrap()
+            let body = move |_: &dyn Sys| {
+                gate.wait();
+            };
+            sys.thread(body).unwrap()
         };
         let (done, refused) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
         let joiners = [(); 2].map(|()| {

@@ -1,0 +1,232 @@
+//! A small supervisor: starts services, starts a failed one again, and on SIGTERM stops them all
+//! and whatever they left behind.
+//!
+//! `supervise` is written against `Sys` and knows no backend; `main` picks one.
+//!
+//! `cargo run -p tontine-unix --example supervisor -- linux`, and then `kill -TERM` its number.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tontine_unix::{
+    Children, Errno, How, Linux, Pid, Result, SigAction, SigSet, Signal, Status, Sys, WaitOptions,
+    Waited,
+};
+
+/// How often a service is started again before it is given up.
+const RESTARTS: u32 = 3;
+
+/// What services have, after SIGTERM, before SIGKILL.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// What the supervisor waits for: that a child changed, that it is to stop.
+const WATCHED: SigSet = SigSet::of(&[Signal::CHLD, Signal::TERM, Signal::INT]);
+
+/// A program with a name.
+#[derive(Clone)]
+struct Service {
+    name: &'static str,
+    run: Arc<Run>,
+}
+
+/// What a service does; it returns its exit status.
+type Run = dyn Fn(&dyn Sys) -> i32 + Send + Sync;
+
+impl Service {
+    fn new(name: &'static str, run: impl Fn(&dyn Sys) -> i32 + Send + Sync + 'static) -> Self {
+        Self { name, run: Arc::new(run) }
+    }
+}
+
+fn main() {
+    let backend = std::env::args().nth(1).unwrap_or_default();
+    let status = match backend.as_str() {
+        "linux" => match Linux::new() {
+            Ok(linux) => supervise(&linux, services()),
+            Err(error) => {
+                eprintln!("this kernel does not do: {error}");
+                1
+            }
+        },
+        _ => {
+            eprintln!("usage: supervisor linux");
+            2
+        }
+    };
+    std::process::exit(status);
+}
+
+/// Three of each kind: one that runs, one that fails, one that leaves an orphan and will not hear.
+fn services() -> Vec<Service> {
+    vec![
+        Service::new("steady", |sys| {
+            loop {
+                sys.pause();
+            }
+        }),
+        Service::new("flaky", |sys| {
+            let _ = sys.nanosleep(Duration::from_millis(200));
+            1
+        }),
+        Service::new("deaf", |sys| {
+            let deaf = |sys: &dyn Sys| {
+                let _ = sys.sigaction(Signal::TERM, Some(SigAction::IGNORE));
+                loop {
+                    sys.pause();
+                }
+            };
+            let _ = sys.fork(deaf);
+            deaf(sys)
+        }),
+    ]
+}
+
+/// Runs the services until all have ended or SIGTERM comes. 0 if it was asked to stop, else 1.
+fn supervise(sys: &dyn Sys, services: Vec<Service>) -> i32 {
+    match Supervisor::run(sys, services) {
+        Ok(true) => 0,
+        Ok(false) => 1,
+        Err(error) => {
+            say(sys, &format!("gave up: {error}"));
+            1
+        }
+    }
+}
+
+/// Services that run, by their process.
+struct Supervisor<'a> {
+    sys: &'a dyn Sys,
+    running: BTreeMap<Pid, (Service, u32)>,
+    /// Every group that was made, as its leader's handle: a group may outlive its leader.
+    groups: Vec<Pid>,
+}
+
+impl<'a> Supervisor<'a> {
+    /// Whether it was asked to stop.
+    fn run(sys: &'a dyn Sys, services: Vec<Service>) -> Result<bool> {
+        sys.set_subreaper(true)?;
+        // Taken by sigtimedwait; a signal that is ignored would not wait for it.
+        sys.sigaction(Signal::CHLD, Some(SigAction::handler(|_, _| {})))?;
+        let before = sys.sigprocmask(Some((How::Block, WATCHED)))?;
+        let mut supervisor = Self { sys, running: BTreeMap::new(), groups: Vec::new() };
+        for service in services {
+            supervisor.start(service, 0, before)?;
+        }
+        let asked = supervisor.watch(before)?;
+        supervisor.stop()?;
+        Ok(asked)
+    }
+
+    /// Forks the service into a group of its own.
+    fn start(&mut self, service: Service, restarts: u32, mask: SigSet) -> Result<()> {
+        let run = Arc::clone(&service.run);
+        let child = self.sys.fork(move |sys| {
+            // The parent says the same: whoever is first.
+            let own = Pid::number_only(0);
+            let ready = sys
+                .setpgid(own, own)
+                .and_then(|()| sys.sigaction(Signal::CHLD, Some(SigAction::DEFAULT)).map(drop))
+                .and_then(|()| sys.sigprocmask(Some((How::Set, mask))).map(drop));
+            ready.map_or(1, |()| run(sys))
+        })?;
+        // It may have ended.
+        let _ = self.sys.setpgid(child, child);
+        say(self.sys, &format!("{} started", service.name));
+        self.groups.push(child);
+        self.running.insert(child, (service, restarts));
+        Ok(())
+    }
+
+    /// Until SIGTERM (true), or until nothing runs.
+    fn watch(&mut self, mask: SigSet) -> Result<bool> {
+        while !self.running.is_empty() {
+            match self.sys.sigtimedwait(WATCHED, None) {
+                Ok(info) if info.signal == Signal::CHLD => {
+                    for (service, restarts) in self.reap()? {
+                        self.again(service, restarts, mask)?;
+                    }
+                }
+                Ok(_) => return Ok(true),
+                Err(Errno::EINTR) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(false)
+    }
+
+    fn again(&mut self, service: Service, restarts: u32, mask: SigSet) -> Result<()> {
+        if restarts < RESTARTS {
+            return self.start(service, restarts + 1, mask);
+        }
+        say(self.sys, &format!("{} failed {} times: given up", service.name, restarts + 1));
+        Ok(())
+    }
+
+    /// Reaps all that have ended, orphans too; returns the services that failed.
+    fn reap(&mut self) -> Result<Vec<(Service, u32)>> {
+        let mut failed = Vec::new();
+        loop {
+            match self.sys.waitpid(Children::Any, WaitOptions::NOHANG) {
+                Ok(Some(waited)) => failed.extend(self.ended(&waited)),
+                Ok(None) | Err(Errno::ECHILD) => return Ok(failed),
+                Err(Errno::EINTR) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The service, if it is one and did not end well.
+    fn ended(&mut self, waited: &Waited) -> Option<(Service, u32)> {
+        let Some((service, restarts)) = self.running.remove(&waited.pid) else {
+            say(self.sys, &format!("an orphan {}", waited.status));
+            return None;
+        };
+        say(self.sys, &format!("{} {}", service.name, waited.status));
+        (waited.status != Status::Exited(0)).then_some((service, restarts))
+    }
+
+    /// SIGTERM to every group, SIGKILL after the grace, until nobody is left.
+    fn stop(&mut self) -> Result<()> {
+        say(self.sys, "stopping");
+        self.signal_all(Signal::TERM);
+        self.await_gone()?;
+        if self.anybody() {
+            say(self.sys, "still there after the grace: killing");
+            self.signal_all(Signal::KILL);
+            self.await_gone()?;
+        }
+        say(self.sys, if self.anybody() { "some do not end" } else { "all stopped" });
+        Ok(())
+    }
+
+    /// Reaps until nobody is left, for as long as the grace.
+    fn await_gone(&mut self) -> Result<()> {
+        let end = self.sys.now() + GRACE;
+        loop {
+            self.reap()?;
+            let left = end.saturating_sub(self.sys.now());
+            if left.is_zero() || !self.anybody() {
+                return Ok(());
+            }
+            match self.sys.sigtimedwait(SigSet::of(&[Signal::CHLD]), Some(left)) {
+                Ok(_) | Err(Errno::EAGAIN | Errno::EINTR) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Groups without members answer `ESRCH`, and are no more.
+    fn signal_all(&mut self, signal: Signal) {
+        self.groups.retain(|group| self.sys.killpg(*group, Some(signal)) != Err(Errno::ESRCH));
+    }
+
+    fn anybody(&self) -> bool {
+        self.groups.iter().any(|group| self.sys.killpg(*group, None) != Err(Errno::ESRCH))
+    }
+}
+
+/// Writes a line to standard output.
+fn say(sys: &dyn Sys, text: &str) {
+    let _ = sys.write(tontine_unix::Fd::STDOUT, format!("{text}\n").as_bytes());
+}
