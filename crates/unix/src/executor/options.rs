@@ -18,8 +18,8 @@ pub(crate) struct Start {
 /// What the executor tells its owner. Called on any thread, outside of fibers.
 pub(crate) trait Hooks: Send + Sync {
     /// A fiber with this context has computed for longer than [`Options::busy_limit`] without a
-    /// switch or [`preempt`](super::preempt). It may have ended since: the word must not be taken for an address of
-    /// what goes with the fiber.
+    /// switch or [`preempt`](super::preempt). It may have ended since: the word must not be taken
+    /// for an address of what goes with the fiber.
     fn on_busy(&self, context: usize) {
         let _ = context;
     }
