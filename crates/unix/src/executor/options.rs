@@ -9,7 +9,7 @@ use super::task::Body;
 pub(crate) struct Start {
     /// The processor that it must run on; `None`: the one that starts it, or an idle one.
     pub(crate) processor: Option<usize>,
-    /// What [`context`] says in it; not 0, if the watchdog is to name it.
+    /// What [`context`](super::context) says in it; not 0, if the watchdog is to name it.
     pub(crate) context: usize,
     /// What it does. It must not unwind.
     pub(crate) body: Body,
@@ -18,8 +18,8 @@ pub(crate) struct Start {
 /// What the executor tells its owner. Called on any thread, outside of fibers.
 pub(crate) trait Hooks: Send + Sync {
     /// A fiber with this context has computed for longer than [`Options::busy_limit`] without a
-    /// switch or [`preempt`]. It may have ended since: the word must not be taken for an address of
-    /// what goes with the fiber.
+    /// switch or [`preempt`](super::preempt). It may have ended since: the word must not be taken
+    /// for an address of what goes with the fiber.
     fn on_busy(&self, context: usize) {
         let _ = context;
     }
@@ -80,6 +80,6 @@ pub(crate) enum Outcome {
     Finished,
     /// Nobody can run, no timer is set and nothing outside is attached: everybody waits for ever.
     Stalled,
-    /// [`Executor::stop`] was called, or the last step was reached.
+    /// [`Executor::stop`](super::Executor::stop) was called, or the last step was reached.
     Stopped,
 }

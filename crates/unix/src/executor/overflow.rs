@@ -119,7 +119,9 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
 
 /// Why the fiber cannot be ended alone, if so.
 fn forbidden(task: &Task, context: &libc::ucontext_t) -> Option<&'static str> {
-    let (counter, pointer) = place(context)?;
+    let Some((counter, pointer)) = place(context) else {
+        return Some("on an architecture whose registers are not known here");
+    };
     let code = BEFORE.get().map_or((0, 0), |before| before.code);
     if task.kernel_depth.load(Ordering::Relaxed) > 0 {
         Some("in kernel mode")
@@ -146,7 +148,6 @@ fn end(task: &Task, context: &mut libc::ucontext_t) {
 
 /// The program counter and the stack pointer of the code that faulted.
 #[cfg(target_arch = "x86_64")]
-#[expect(clippy::unnecessary_wraps, reason = "other architectures do not know")]
 fn place(context: &libc::ucontext_t) -> Option<(usize, usize)> {
     let registers = &context.uc_mcontext.gregs;
     let register = |name: c_int| registers[name as usize] as usize;
@@ -170,7 +171,6 @@ fn redirect(context: &mut libc::ucontext_t, registers: TrapHandlerRegs) {
 
 /// The program counter and the stack pointer of the code that faulted.
 #[cfg(target_arch = "aarch64")]
-#[expect(clippy::unnecessary_wraps, reason = "other architectures do not know")]
 fn place(context: &libc::ucontext_t) -> Option<(usize, usize)> {
     Some((context.uc_mcontext.pc as usize, context.uc_mcontext.sp as usize))
 }
@@ -181,6 +181,16 @@ fn redirect(context: &mut libc::ucontext_t, registers: TrapHandlerRegs) {
     let to = &mut context.uc_mcontext;
     (to.pc, to.sp) = (pc, sp);
     (to.regs[0], to.regs[1], to.regs[29], to.regs[30]) = (x0, x1, x29, lr);
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn place(_context: &libc::ucontext_t) -> Option<(usize, usize)> {
+    None
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn redirect(_context: &mut libc::ucontext_t, _registers: TrapHandlerRegs) {
+    unreachable!("without registers nothing is redirected")
 }
 
 /// Says which fiber it was, without memory or locks.

@@ -42,6 +42,7 @@ impl Executor {
     /// See [`Executor::run`].
     pub(super) fn run_parallel(&self) -> Outcome {
         thread::scope(|scope| {
+            let _end = StopOnPanic(self);
             for worker in &self.workers {
                 thread::Builder::new()
                     .name(format!("processor {}", worker.number()))
@@ -56,6 +57,7 @@ impl Executor {
 
     /// A worker's life.
     fn work(&self, worker: &'static Worker) {
+        let _end = StopOnPanic(self);
         let local = Local::new();
         let _signal_stack = SignalStack::new();
         hold_others(tick::signal());
@@ -266,6 +268,17 @@ impl Executor {
             }
         }
         self.pool.give(local.stacks.borrow_mut().drain(..));
+    }
+}
+
+/// Ends the run if the thread that has this panics: the others would wait for it for ever.
+struct StopOnPanic<'a>(&'a Executor);
+
+impl Drop for StopOnPanic<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.stop();
+        }
     }
 }
 

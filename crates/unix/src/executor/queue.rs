@@ -26,10 +26,6 @@ impl Queue {
         Self { head: Cell::new(ptr::null_mut()), tail: Cell::new(ptr::null_mut()) }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.head.get().is_null()
-    }
-
     /// Adds a live task that is in no queue.
     pub(super) fn push(&self, task: *const Task) {
         let task = task.cast_mut();
@@ -129,5 +125,90 @@ impl Inbox {
     pub(super) fn wake_up(&self) {
         let awake = ptr::null_mut();
         let _ = self.0.compare_exchange(ASLEEP, awake, Ordering::Relaxed, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::stack::StackPool;
+    use super::super::task::{Leave, Place};
+    use super::super::worker::Worker;
+    use super::*;
+
+    /// Calls `test` with three fibers that never begin.
+    fn with_tasks(test: impl FnOnce([*const Task; 3])) {
+        let pool = StackPool::new(16 << 10, 16);
+        let home = Worker::acquire(0);
+        let mut stacks = Vec::new();
+        pool.lend(&mut stacks, 3).expect("there is memory");
+        let tasks = [1, 2, 3].map(|id| {
+            let place = Place { home, processor: 0, pinned: false };
+            let stack = stacks.pop().expect("three were lent");
+            Arc::as_ptr(&Task::new(id, 0, place, Box::new(|| {}), stack))
+        });
+        test(tasks);
+        // SAFETY: they have never begun, are in no queue, and are buried once.
+        pool.give(tasks.into_iter().filter_map(|task| unsafe { Task::bury(task, Leave::End) }));
+        home.release();
+    }
+
+    #[test]
+    fn a_queue_hands_out_in_order() {
+        with_tasks(|[a, b, c]| {
+            let queue = Queue::new();
+            assert!(queue.pop().is_none());
+            queue.push(a);
+            queue.push(b);
+            assert_eq!(queue.pop(), Some(a));
+            queue.push(c);
+            assert_eq!((queue.pop(), queue.pop(), queue.pop()), (Some(b), Some(c), None));
+        });
+    }
+
+    #[test]
+    fn an_inbox_hands_out_in_the_order_of_the_posts() {
+        with_tasks(|tasks| {
+            let inbox = Inbox::new();
+            for task in tasks {
+                assert!(!inbox.post(task), "the owner is awake");
+            }
+            let mut seen = Vec::new();
+            inbox.drain(|task| seen.push(task));
+            assert_eq!(seen, tasks);
+            assert!(!inbox.has_mail());
+        });
+    }
+
+    #[test]
+    fn nobody_falls_asleep_over_mail() {
+        with_tasks(|[a, ..]| {
+            let inbox = Inbox::new();
+            assert!(!inbox.post(a));
+            assert!(!inbox.fall_asleep());
+            let mut seen = Vec::new();
+            inbox.drain(|task| seen.push(task));
+            assert_eq!(seen, [a]);
+        });
+    }
+
+    #[test]
+    fn the_first_post_to_a_sleeper_must_wake_it_and_no_other() {
+        with_tasks(|[a, b, _]| {
+            let inbox = Inbox::new();
+            assert!(inbox.fall_asleep());
+            assert!(!inbox.has_mail());
+            assert!(inbox.post(a));
+            assert!(!inbox.post(b));
+            inbox.wake_up();
+            let mut seen = Vec::new();
+            inbox.drain(|task| seen.push(task));
+            assert_eq!(seen, [a, b]);
+            assert!(inbox.fall_asleep());
+            inbox.wake_up();
+            assert!(!inbox.post(a), "it woke by itself");
+            inbox.drain(drop);
+        });
     }
 }

@@ -253,6 +253,10 @@ impl Task {
     /// Suspends the fiber that runs here, which is this one.
     pub(super) fn suspend(&self, leave: Leave) {
         debug_assert!(ptr::eq(HERE.with(|here| here.task.get()), self), "suspends itself");
+        HERE.with(|here| {
+            let low = here.simulated.get() || here.level.get() == 0;
+            debug_assert!(low, "a fiber leaves its processor at base level");
+        });
         // SAFETY: the fiber runs, so its coroutine's base has set the yielder, which lies at the
         // base of the stack that this runs on.
         unsafe { (*(*self.inner.get()).yielder).suspend(leave) };

@@ -546,3 +546,19 @@ fn stacks_are_used_again() {
     assert_eq!((counts.live, counts.abandoned), (0, 0));
     assert!(counts.pooled <= 40);
 }
+
+struct Rude;
+
+impl Hooks for Rude {
+    fn on_stall(&self) -> bool {
+        panic!("on purpose")
+    }
+}
+
+#[test]
+fn a_hook_that_panics_ends_the_run() {
+    let executor = Executor::parallel(2, Options { hooks: Arc::new(Rude), ..Options::default() });
+    start(&executor, park);
+    let run = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| executor.run()));
+    assert!(run.is_err());
+}

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::super::{
-    Executor, Options, Outcome, Seeded, current, park, point, spin, splhigh, splx, yield_now,
+    Chooser, Executor, Options, Outcome, Seeded, abandon, context, current, park, point, processor,
+    spin, splhigh, splx, yield_now,
 };
 use super::start;
 
@@ -100,7 +101,7 @@ fn the_clock_jumps_to_the_next_timer() {
     let executor = Executor::simulated(0, Options::default());
     let day = Duration::from_secs(86_400);
     let seen: Arc<Mutex<Vec<u32>>> = Arc::default();
-    for (days, name) in [(3, 3), (1, 1), (2, 2)] {
+    for (days, name) in [(3, 4), (1, 1), (2, 2), (2, 3)] {
         let seen = Arc::clone(&seen);
         let action = move || seen.lock().expect("no panic").push(name);
         let _timer = executor.at(day * days, Box::new(action));
@@ -115,7 +116,7 @@ fn the_clock_jumps_to_the_next_timer() {
         assert!(inner.now() >= day * 3 && inner.now() < day * 3 + Duration::from_secs(1));
     });
     assert_eq!(executor.run(), Outcome::Finished);
-    assert_eq!(*seen.lock().expect("no panic"), [1, 2, 3]);
+    assert_eq!(*seen.lock().expect("no panic"), [1, 2, 3, 4]);
 }
 
 #[test]
@@ -228,4 +229,51 @@ fn a_level_is_the_fibers_own() {
         });
     }
     assert_eq!(executor.run(), Outcome::Finished);
+}
+
+#[test]
+fn fibers_are_abandoned_and_pinned_here_too() {
+    let executor = Executor::simulated(2, Options { processors: 4, ..Options::default() });
+    for place in 0..4 {
+        super::start_on(&executor, place, place + 1, move || {
+            point();
+            assert_eq!((processor(), context()), (place, place + 1));
+            if place == 3 {
+                abandon();
+            }
+        });
+    }
+    assert_eq!(executor.run(), Outcome::Finished);
+    let counts = executor.stacks();
+    assert_eq!((counts.live, counts.abandoned), (0, 1));
+}
+
+/// Takes the first that can go on, and never another than the running one while that can.
+struct First;
+
+impl Chooser for First {
+    fn stretch(&mut self) -> u32 {
+        1
+    }
+
+    fn choose(&mut self, runnable: &[u32], running: Option<usize>) -> usize {
+        assert!(runnable.len() > 1, "only a choice is asked for");
+        running.unwrap_or(0)
+    }
+}
+
+#[test]
+fn another_chooser_decides_at_each_point() {
+    let executor = Executor::chosen(Box::new(First), Options::default());
+    let order: Arc<Mutex<Vec<u32>>> = Arc::default();
+    for number in 1..=3 {
+        let order = Arc::clone(&order);
+        start(&executor, move || {
+            point();
+            order.lock().expect("no panic").push(number);
+        });
+    }
+    assert_eq!(executor.run(), Outcome::Finished);
+    // The last takes the place of one that ended.
+    assert_eq!(*order.lock().expect("no panic"), [1, 3, 2]);
 }
