@@ -70,13 +70,21 @@ impl Links {
 /// That relations may be looked at: all, or those of one family.
 #[must_use]
 pub(super) enum Reading<'k> {
-    All { _guard: ReadGuard<'k, ProcRelationLock, ()> },
-    Family { _guard: SimpleGuard<'k, PFamilyLock, ()> },
+    /// Nothing: who was asked for has no parent.
+    Nobody,
+    All {
+        _guard: ReadGuard<'k, ProcRelationLock, ()>,
+    },
+    Family {
+        _guard: SimpleGuard<'k, PFamilyLock, ()>,
+    },
 }
 
 /// That relations may be changed: all, or those of one family or two.
 #[must_use]
 pub(super) enum Writing<'k> {
+    /// Nothing: who was asked for has no parent.
+    Nobody,
     All {
         _guard: WriteGuard<'k, ProcRelationLock, ()>,
     },
@@ -127,7 +135,7 @@ impl Kernel {
         loop {
             let before = child.links.p_pptr.get();
             let Some(parent) = before.map(|slot| self.slab.get(slot)) else {
-                return (Reading::All { _guard: self.relations.read(&self.locks) }, None);
+                return (Reading::Nobody, None);
             };
             let guard = self.read_family(parent);
             let now = child.links.p_pptr.get();
@@ -145,7 +153,7 @@ impl Kernel {
         loop {
             let before = child.links.p_pptr.get();
             let Some(parent) = before.map(|slot| self.slab.get(slot)) else {
-                return (Writing::All { _guard: self.relations.write(&self.locks) }, None);
+                return (Writing::Nobody, None);
             };
             let guard = self.write_family(parent);
             let now = child.links.p_pptr.get();
