@@ -110,7 +110,8 @@ fn a_fiber_that_has_begun_stays_on_its_processor() {
 fn a_pinned_fiber_runs_where_it_must() {
     let executor = Executor::parallel(3, Options::default());
     for place in 0..30 {
-        start_on(&executor, place % 3, 0, move || assert_eq!(processor(), place % 3));
+        let fiber = start_on(&executor, place % 3, 0, move || assert_eq!(processor(), place % 3));
+        assert_eq!(fiber.processor(), place % 3);
     }
     assert_eq!(executor.run(), Outcome::Finished);
 }
@@ -561,4 +562,58 @@ fn a_hook_that_panics_ends_the_run() {
     start(&executor, park);
     let run = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| executor.run()));
     assert!(run.is_err());
+}
+
+/// One of many that do everything to each other, in an order that `state` decides.
+fn mingle(executor: &Arc<Executor>, others: &Mutex<Vec<Fiber>>, mut state: u64) {
+    for _ in 0..100 {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        let me = current();
+        match state % 5 {
+            0 => {
+                let when = executor.now() + Duration::from_micros(state % 300);
+                let _timer = executor.at(when, Box::new(move || me.unpark()));
+                park();
+            }
+            1 => {
+                start(executor, move || me.unpark());
+                park();
+            }
+            2 => {
+                let before = splhigh();
+                let others = others.lock().expect("no panic");
+                let other = others.get((state >> 8) as usize % others.len().max(1)).cloned();
+                drop(others);
+                splx(before);
+                if let Some(other) = other {
+                    other.unpark();
+                }
+            }
+            3 => preempt(),
+            _ => yield_now(),
+        }
+    }
+}
+
+#[test]
+fn whatever_fibers_do_to_each_other_all_come_to_their_end() {
+    for round in 0..8 {
+        let executor = Executor::parallel(3, Options::default());
+        executor.ticks(2000, |_| {});
+        let all: Arc<Mutex<Vec<Fiber>>> = Arc::default();
+        let ends = Arc::new(AtomicUsize::new(0));
+        for number in 0..60 {
+            let (inner, others, ends) =
+                (Arc::clone(&executor), Arc::clone(&all), Arc::clone(&ends));
+            let fiber = start(&executor, move || {
+                mingle(&inner, &others, round * 60 + number + 1);
+                ends.fetch_add(1, Ordering::Relaxed);
+            });
+            all.lock().expect("no panic").push(fiber);
+        }
+        assert_eq!(executor.run(), Outcome::Finished);
+        assert_eq!((ends.load(Ordering::Relaxed), executor.stacks().live), (60, 0));
+    }
 }
