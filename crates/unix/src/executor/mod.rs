@@ -44,11 +44,10 @@ pub(crate) use fiber::{
     Fiber, abandon, context, current, current_id, park, point, preempt, processor, spin, yield_now,
 };
 use here::HERE;
-pub(crate) use options::{Hooks, NoHooks, Options, Outcome, Start};
+pub(crate) use options::{Hooks, Options, Outcome, Start};
 pub(crate) use overflow::{enter_kernel, leave_kernel};
 use stack::{Stack, StackPool};
 pub(crate) use stack::{StackCounts, StackError};
-pub(crate) use task::Body;
 use task::{Leave, Place, Task};
 use tick::Ticks;
 pub(crate) use tick::{TickFn, splhigh, splx};

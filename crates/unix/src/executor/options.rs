@@ -38,8 +38,7 @@ pub(crate) trait Hooks: Send + Sync {
 }
 
 /// Hooks that do nothing.
-#[derive(Debug)]
-pub(crate) struct NoHooks;
+struct NoHooks;
 
 impl Hooks for NoHooks {}
 

@@ -1,5 +1,6 @@
 //! The rules of both executors.
 
+mod interrupt;
 mod parallel;
 mod simulated;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::super::{
     Executor, Fiber, Hooks, Options, Outcome, StackError, Start, abandon, context, current,
-    current_id, enter_kernel, leave_kernel, park, preempt, processor, splhigh, splx, yield_now,
+    current_id, park, preempt, processor, splhigh, splx, yield_now,
 };
 use super::{start, start_on};
 
@@ -110,7 +110,8 @@ fn a_fiber_that_has_begun_stays_on_its_processor() {
 fn a_pinned_fiber_runs_where_it_must() {
     let executor = Executor::parallel(3, Options::default());
     for place in 0..30 {
-        start_on(&executor, place % 3, 0, move || assert_eq!(processor(), place % 3));
+        let fiber = start_on(&executor, place % 3, 0, move || assert_eq!(processor(), place % 3));
+        assert_eq!(fiber.processor(), place % 3);
     }
     assert_eq!(executor.run(), Outcome::Finished);
 }
@@ -354,164 +355,6 @@ fn an_unpark_after_the_end_does_nothing() {
     fiber.unpark();
 }
 
-#[derive(Default)]
-struct Overflows(Mutex<Vec<usize>>);
-
-impl Hooks for Overflows {
-    fn on_overflow(&self, context: usize) {
-        self.0.lock().expect("no panic").push(context);
-    }
-}
-
-/// Uses all the stack that there is.
-fn descend(depth: u64) -> u64 {
-    let frame = std::hint::black_box([depth; 64]);
-    if depth == u64::MAX { 0 } else { descend(depth + 1) + frame[depth as usize % 64] }
-}
-
-#[test]
-fn running_out_of_stack_in_user_mode_ends_that_fiber_only() {
-    let hooks = Arc::new(Overflows::default());
-    let executor = Executor::parallel(2, Options { hooks: hooks.clone(), ..Options::default() });
-    for context in 1..=3 {
-        start_on(&executor, context % 2, context, || {
-            leave_kernel();
-            std::hint::black_box(descend(0));
-            enter_kernel();
-        });
-    }
-    let done = Arc::new(AtomicBool::new(false));
-    let after = Arc::clone(&done);
-    start(&executor, move || {
-        yield_now();
-        after.store(true, Ordering::Relaxed);
-    });
-    assert_eq!(executor.run(), Outcome::Finished);
-    assert!(done.load(Ordering::Relaxed));
-    let mut told = hooks.0.lock().expect("no panic").clone();
-    told.sort_unstable();
-    assert_eq!(told, [1, 2, 3]);
-    let counts = executor.stacks();
-    assert_eq!((counts.live, counts.abandoned), (0, 3));
-}
-
-/// Runs one test of this binary in a process of its own, with `VARIABLE` set; what it said, if it
-/// was killed by a signal.
-fn killed_in_child(test: &str) -> Option<(i32, String)> {
-    use std::os::unix::process::ExitStatusExt;
-    let output = std::process::Command::new(std::env::current_exe().expect("a test has a file"))
-        .args(["--exact", test, "--nocapture"])
-        .env(VARIABLE, "1")
-        .output()
-        .expect("a test can be run");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    output.status.signal().map(|signal| (signal, said))
-}
-
-const VARIABLE: &str = "TONTINE_UNIX_CHILD";
-
-#[test]
-fn running_out_of_stack_in_kernel_mode_aborts_and_says_who() {
-    if std::env::var_os(VARIABLE).is_none() {
-        let name = "executor::tests::parallel::\
-                    running_out_of_stack_in_kernel_mode_aborts_and_says_who";
-        let (signal, said) = killed_in_child(name).expect("it was killed");
-        assert_eq!(signal, libc::SIGABRT);
-        assert!(said.contains("fiber 1 ran out of stack in kernel mode"), "{said}");
-        return;
-    }
-    let executor = Executor::parallel(1, Options::default());
-    start(&executor, || {
-        std::hint::black_box(descend(0));
-    });
-    executor.run();
-}
-
-#[test]
-fn a_panic_that_leaves_a_body_aborts_and_says_whose() {
-    if std::env::var_os(VARIABLE).is_none() {
-        let name = "executor::tests::parallel::a_panic_that_leaves_a_body_aborts_and_says_whose";
-        let (signal, said) = killed_in_child(name).expect("it was killed");
-        assert_eq!(signal, libc::SIGABRT);
-        assert!(said.contains("a panic left the body of fiber 1"), "{said}");
-        return;
-    }
-    let executor = Executor::parallel(1, Options::default());
-    start(&executor, || panic!("on purpose"));
-    executor.run();
-}
-
-/// What ticks count: a tick function has no state of its own.
-static TICKS: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
-
-#[test]
-fn a_tick_interrupts_a_fiber_and_knows_its_context() {
-    let executor = Executor::parallel(2, Options::default());
-    executor.ticks(1000, |context| {
-        if let Some(ticks) = TICKS.get(context.wrapping_sub(1)) {
-            ticks.fetch_add(1, Ordering::Relaxed);
-        }
-    });
-    for context in 1..=2 {
-        start_on(&executor, context - 1, context, move || {
-            while TICKS[context - 1].load(Ordering::Relaxed) < 5 {
-                std::hint::spin_loop();
-            }
-        });
-    }
-    assert_eq!(executor.run(), Outcome::Finished);
-}
-
-#[test]
-fn a_tick_at_high_level_waits_until_the_level_falls() {
-    static COUNT: AtomicUsize = AtomicUsize::new(0);
-    let executor = Executor::parallel(1, Options::default());
-    executor.ticks(1000, |_| {
-        COUNT.fetch_add(1, Ordering::Relaxed);
-    });
-    start(&executor, || {
-        for _ in 0..5 {
-            let before = splhigh();
-            let count = COUNT.load(Ordering::Relaxed);
-            // Ticks are held and counted; none comes through.
-            while super::super::tick::held() == 0 {
-                std::hint::spin_loop();
-            }
-            assert_eq!(COUNT.load(Ordering::Relaxed), count);
-            splx(before);
-            assert!(COUNT.load(Ordering::Relaxed) > count);
-        }
-    });
-    assert_eq!(executor.run(), Outcome::Finished);
-}
-
-#[test]
-fn a_tick_may_wake_a_fiber_of_its_own_processor() {
-    static SLEEPER: OnceLock<Fiber> = OnceLock::new();
-    let executor = Executor::parallel(1, Options::default());
-    executor.ticks(1000, |_| {
-        if let Some(sleeper) = SLEEPER.get() {
-            sleeper.unpark();
-        }
-    });
-    let outside = executor.external();
-    let woken = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&woken);
-    let sleeper = start(&executor, move || {
-        while count.fetch_add(1, Ordering::Relaxed) < 20 {
-            park();
-        }
-    });
-    SLEEPER.set(sleeper).expect("set once");
-    start(&executor, move || {
-        while woken.load(Ordering::Relaxed) < 10 {
-            yield_now();
-        }
-    });
-    assert_eq!(executor.run(), Outcome::Finished);
-    drop(outside);
-}
-
 #[test]
 fn a_parked_fiber_takes_little_memory() {
     const FIBERS: usize = 10_000;
@@ -561,4 +404,58 @@ fn a_hook_that_panics_ends_the_run() {
     start(&executor, park);
     let run = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| executor.run()));
     assert!(run.is_err());
+}
+
+/// One of many that do everything to each other, in an order that `state` decides.
+fn mingle(executor: &Arc<Executor>, others: &Mutex<Vec<Fiber>>, mut state: u64) {
+    for _ in 0..100 {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        let me = current();
+        match state % 5 {
+            0 => {
+                let when = executor.now() + Duration::from_micros(state % 300);
+                let _timer = executor.at(when, Box::new(move || me.unpark()));
+                park();
+            }
+            1 => {
+                start(executor, move || me.unpark());
+                park();
+            }
+            2 => {
+                let before = splhigh();
+                let others = others.lock().expect("no panic");
+                let other = others.get((state >> 8) as usize % others.len().max(1)).cloned();
+                drop(others);
+                splx(before);
+                if let Some(other) = other {
+                    other.unpark();
+                }
+            }
+            3 => preempt(),
+            _ => yield_now(),
+        }
+    }
+}
+
+#[test]
+fn whatever_fibers_do_to_each_other_all_come_to_their_end() {
+    for round in 0..8 {
+        let executor = Executor::parallel(3, Options::default());
+        executor.ticks(2000, |_| {});
+        let all: Arc<Mutex<Vec<Fiber>>> = Arc::default();
+        let ends = Arc::new(AtomicUsize::new(0));
+        for number in 0..60 {
+            let (inner, others, ends) =
+                (Arc::clone(&executor), Arc::clone(&all), Arc::clone(&ends));
+            let fiber = start(&executor, move || {
+                mingle(&inner, &others, round * 60 + number + 1);
+                ends.fetch_add(1, Ordering::Relaxed);
+            });
+            all.lock().expect("no panic").push(fiber);
+        }
+        assert_eq!(executor.run(), Outcome::Finished);
+        assert_eq!((ends.load(Ordering::Relaxed), executor.stacks().live), (60, 0));
+    }
 }
