@@ -30,7 +30,7 @@ pub use kernel::{ProcessState, State};
 pub use limit::{Limit, Resource};
 pub use linux::Linux;
 pub use lock::{LockRow, LockStatistics, lock_order_page};
-pub use machine::{BuildError, Builder, Delivery, Ending, Executor, Report, Virtual};
+pub use machine::{BuildError, Builder, Busy, Delivery, Ending, Executor, Report, Virtual};
 pub use mode::Mode;
 pub use process::{Body, FAULTS, Pid, Program, SigStack, SigVec, Spawn, Target, Tid, Whose};
 pub use ptrace::Ptrace;

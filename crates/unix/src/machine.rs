@@ -4,11 +4,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::executor;
-use crate::kernel::{Kernel, State};
+use crate::kernel::{self, Kernel, KernelHandle, State};
 use crate::limit::{Limit, Resource};
 use crate::lock::{LockStatistics, Locks, Options};
 use crate::mode::Mode;
@@ -80,6 +80,52 @@ pub(crate) struct Config {
     stop_at: Option<u64>,
     statistics: bool,
     keep_locks: bool,
+    busy_limit: Duration,
+    on_busy: Arc<dyn Fn(Busy) + Send + Sync>,
+}
+
+/// How often the clock ticks in a second.
+pub(crate) const TICKS_A_SECOND: u32 = 100;
+
+/// A thread that has not made a system call for long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Busy {
+    /// The number of its process.
+    pub pid: i32,
+    /// Its own.
+    pub tid: i32,
+    /// For at least so long.
+    pub limit: Duration,
+}
+
+impl fmt::Display for Busy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { pid, tid, limit } = self;
+        write!(
+            f,
+            "thread {tid} of process {pid} has made no system call for {limit:?}: it cannot be \
+                   interrupted; let it call `Sys::poll` now and then"
+        )
+    }
+}
+
+/// What the executor tells, passed on.
+struct Watch {
+    config: Arc<Config>,
+    kernel: OnceLock<KernelHandle>,
+}
+
+impl executor::Hooks for Watch {
+    fn on_busy(&self, name: usize) {
+        let (pid, tid) = kernel::named_by(name);
+        (self.config.on_busy)(Busy { pid, tid, limit: self.config.busy_limit });
+    }
+
+    fn on_overflow(&self, context: usize) {
+        if let Some(kernel) = self.kernel.get() {
+            kernel.get().overflowed(context);
+        }
+    }
 }
 
 impl fmt::Debug for Config {
@@ -131,6 +177,8 @@ impl Virtual {
             stop_at: None,
             statistics: false,
             keep_locks: false,
+            busy_limit: Duration::from_secs(2),
+            on_busy: Arc::new(|busy| eprintln!("tontine-unix: {busy}")),
         })
     }
 
@@ -141,9 +189,12 @@ impl Virtual {
     /// Within a virtual program: a system cannot run inside of another.
     pub fn run(&self, program: impl FnOnce(&dyn Sys) -> i32 + Send + 'static) -> Report {
         let config = Arc::clone(&self.config);
+        let watch = Arc::new(Watch { config: Arc::clone(&config), kernel: OnceLock::new() });
         let options = executor::Options {
             processors: config.processors,
             stop_at: config.stop_at,
+            busy_limit: config.busy_limit,
+            hooks: Arc::clone(&watch) as Arc<dyn executor::Hooks>,
             ..executor::Options::default()
         };
         let executor = match config.executor {
@@ -157,6 +208,8 @@ impl Virtual {
         // `Coarse` the classes that the lock replaces are taken under `Kernel::coarse` alone.
         let locks = unsafe { Locks::new(config.mode, locks) };
         let kernel = Kernel::boot(config, locks, executor, Box::new(program));
+        let _ = watch.kernel.set(kernel.handle());
+        kernel.executor.ticks(TICKS_A_SECOND, Kernel::on_tick);
         let outcome = kernel.run();
         let ending = match outcome {
             executor::Outcome::Finished => Ending::Finished,
@@ -241,6 +294,18 @@ impl Builder {
     /// Counts acquisitions of locks, for [`Report::locks`].
     pub fn statistics(mut self, on: bool) -> Self {
         self.0.statistics = on;
+        self
+    }
+
+    /// Whom to tell, on another thread of this process, of a virtual thread that computes for longer than
+    /// `limit` without a system call (parallel executor). Two seconds and a line to standard error,
+    /// if nothing is said.
+    pub fn watchdog(
+        mut self,
+        limit: Duration,
+        tell: impl Fn(Busy) + Send + Sync + 'static,
+    ) -> Self {
+        (self.0.busy_limit, self.0.on_busy) = (limit, Arc::new(tell));
         self
     }
 

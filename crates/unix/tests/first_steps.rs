@@ -81,3 +81,43 @@ fn signals_go_back_and_forth() {
         );
     }
 }
+
+#[test]
+fn a_program_that_computes_meets_its_time_limit() {
+    for unix in all() {
+        if format!("{unix:?}").contains("Simulated") {
+            continue;
+        }
+        let report = unix.run(|sys| {
+            let child = sys.fork(|sys| {
+                sys.setrlimit(Resource::Cpu, Limit { soft: 1, hard: u64::MAX }).unwrap();
+                loop { sys.poll(); }
+            }).unwrap();
+            let waited = sys.waitpid(child.into(), WaitOptions::empty()).unwrap().unwrap();
+            assert_eq!(waited.status, Status::Signaled(Signal::XCPU, true));
+            assert!(waited.usage.user + waited.usage.system >= std::time::Duration::from_millis(900));
+            0
+        });
+        assert_eq!(report.status, Some(Status::Exited(0)), "{unix:?}");
+    }
+}
+
+#[inline(never)]
+fn deep(n: u64) -> u64 {
+    let a = [n; 64];
+    std::hint::black_box(&a);
+    if n == u64::MAX { 0 } else { deep(n + 1) + a[(n % 64) as usize] }
+}
+
+#[test]
+fn a_stack_that_overflows_is_its_processs_segmentation_fault() {
+    for unix in all() {
+        let report = unix.run(|sys| {
+            let child = sys.fork(|_| { std::hint::black_box(deep(0)); 0 }).unwrap();
+            let waited = sys.waitpid(child.into(), WaitOptions::empty()).unwrap().unwrap();
+            assert_eq!(waited.status, Status::Signaled(Signal::SEGV, true));
+            0
+        });
+        assert_eq!(report.status, Some(Status::Exited(0)), "{unix:?} {report:?}");
+    }
+}

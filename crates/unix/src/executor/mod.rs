@@ -45,7 +45,7 @@ pub(crate) use fiber::{
 };
 use here::HERE;
 pub(crate) use options::{Hooks, Options, Outcome, Start};
-pub(crate) use overflow::{enter_kernel, leave_kernel};
+pub(crate) use overflow::{back_in_kernel, enter_kernel, in_kernel, leave_kernel};
 use stack::{Stack, StackPool};
 pub(crate) use stack::{StackCounts, StackError};
 use task::{Leave, Place, Task};
@@ -165,7 +165,7 @@ impl Executor {
             };
             let home = self.workers[if self.simulation.is_some() { 0 } else { processor }];
             let place = Place { home, processor, pinned: start.processor.is_some() };
-            let task = Task::new(id, start.context, place, start.body, stack);
+            let task = Task::new(id, start, place, stack);
             let raw = Arc::as_ptr(&task);
             match mine {
                 Some((worker, local)) if std::ptr::eq(worker, home) => {

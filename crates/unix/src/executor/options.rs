@@ -9,19 +9,20 @@ use super::task::Body;
 pub(crate) struct Start {
     /// The processor that it must run on; `None`: the one that starts it, or an idle one.
     pub(crate) processor: Option<usize>,
-    /// What [`context`](super::context) says in it; not 0, if the watchdog is to name it.
+    /// What [`context`](super::context) says in it.
     pub(crate) context: usize,
+    /// What the watchdog calls it; 0 if it is not to watch it.
+    pub(crate) name: usize,
     /// What it does. It must not unwind.
     pub(crate) body: Body,
 }
 
 /// What the executor tells its owner. Called on any thread, outside of fibers.
 pub(crate) trait Hooks: Send + Sync {
-    /// A fiber with this context has computed for longer than [`Options::busy_limit`] without a
-    /// switch or [`preempt`](super::preempt). It may have ended since: the word must not be taken
-    /// for an address of what goes with the fiber.
-    fn on_busy(&self, context: usize) {
-        let _ = context;
+    /// The fiber of this name has computed for longer than [`Options::busy_limit`] without a switch
+    /// or [`preempt`](super::preempt). It may have ended since.
+    fn on_busy(&self, name: usize) {
+        let _ = name;
     }
 
     /// Everybody waits for ever. True: fibers were woken, go on; false: the run ends as

@@ -42,6 +42,18 @@ pub(crate) fn leave_kernel() {
     }
 }
 
+/// Whether the running fiber is in kernel mode. Async-signal-safe.
+pub(crate) fn in_kernel() -> bool {
+    running().is_some_and(|task| task.kernel_depth.load(Ordering::Relaxed) > 0)
+}
+
+/// The fiber is in kernel mode, entered once, however often it was: its program's stack was unwound.
+pub(crate) fn back_in_kernel() {
+    if let Some(task) = running() {
+        task.kernel_depth.store(1, Ordering::Relaxed);
+    }
+}
+
 /// The handlers that were there before, and the addresses of this code's object.
 struct Before {
     segv: libc::sigaction,

@@ -146,7 +146,7 @@ impl Executor {
     fn run_one(&self, task: *const Task, worker: &Worker, local: &Local) {
         // SAFETY: a queued task is alive until it has been buried, below.
         let this = unsafe { &*task };
-        worker.begin_run(this.context);
+        worker.begin_run(this.name);
         HERE.with(|here| {
             here.context.set(this.context);
             here.task.set(task);
@@ -309,19 +309,19 @@ impl Watchdog {
     fn look(&mut self, executor: &Executor) {
         let now = Instant::now();
         for (seen, worker) in self.0.iter_mut().zip(&executor.workers) {
-            let context = worker.running.load(Ordering::Relaxed);
+            let name = worker.running.load(Ordering::Relaxed);
             let (runs, beat) = (worker.runs.load(Ordering::Relaxed), worker.beat());
             if runs == seen.runs {
                 worker.make_way.store(true, Ordering::Relaxed);
             }
             seen.runs = runs;
-            if beat != seen.beat || context == 0 {
+            if beat != seen.beat || name == 0 {
                 *seen = Seen { runs, beat, since: now, named: false };
                 continue;
             }
             if !seen.named && now.duration_since(seen.since) >= executor.options.busy_limit {
                 seen.named = true;
-                executor.options.hooks.on_busy(context);
+                executor.options.hooks.on_busy(name);
             }
         }
         if executor.has_fresh() {

@@ -132,6 +132,7 @@ impl Inbox {
 mod tests {
     use std::sync::Arc;
 
+    use super::super::options::Start;
     use super::super::stack::StackPool;
     use super::super::task::{Leave, Place};
     use super::super::worker::Worker;
@@ -146,7 +147,9 @@ mod tests {
         let tasks = [1, 2, 3].map(|id| {
             let place = Place { home, processor: 0, pinned: false };
             let stack = stacks.pop().expect("three were lent");
-            Arc::as_ptr(&Task::new(id, 0, place, Box::new(|| {}), stack))
+            let body = Box::new(|| {});
+            let start = Start { processor: None, context: 0, name: 0, body };
+            Arc::as_ptr(&Task::new(id, start, place, stack))
         });
         test(tasks);
         // SAFETY: they have never begun, are in no queue, and are buried once.

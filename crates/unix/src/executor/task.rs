@@ -25,6 +25,7 @@ use corosensei::trap::CoroutineTrapHandler;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 use super::here::HERE;
+use super::options::Start;
 use super::stack::Stack;
 use super::worker::Worker;
 use crate::lock::PerFiber;
@@ -65,6 +66,8 @@ pub(super) struct Task {
     pub(super) id: u32,
     /// The word given at the start.
     pub(super) context: usize,
+    /// What the watchdog calls it, or 0.
+    pub(super) name: usize,
     /// The queue's link.
     pub(super) next: AtomicPtr<Task>,
     /// Whether it must run where it was started.
@@ -125,16 +128,12 @@ unsafe impl Sync for Task {}
 impl Task {
     /// A task that has not begun. The reference that its executor owns is leaked until
     /// [`Task::bury`].
-    pub(super) fn new(
-        id: u32,
-        context: usize,
-        place: Place,
-        body: Body,
-        stack: Stack,
-    ) -> Arc<Self> {
+    pub(super) fn new(id: u32, start: Start, place: Place, stack: Stack) -> Arc<Self> {
+        let Start { context, name, body, .. } = start;
         let task = Arc::new(Self {
             id,
             context,
+            name,
             pinned: place.pinned,
             next: AtomicPtr::new(ptr::null_mut()),
             kernel_depth: AtomicU32::new(1),

@@ -10,7 +10,7 @@ use super::{Executor, Fiber, Start};
 
 /// Starts a fiber anywhere.
 fn start(executor: &Arc<Executor>, body: impl FnOnce() + Send + 'static) -> Fiber {
-    let start = Start { processor: None, context: 0, body: Box::new(body) };
+    let start = Start { processor: None, context: 0, name: 0, body: Box::new(body) };
     executor.start(start).expect("there is a stack")
 }
 
@@ -21,6 +21,6 @@ fn start_on(
     context: usize,
     body: impl FnOnce() + Send + 'static,
 ) -> Fiber {
-    let start = Start { processor: Some(processor), context, body: Box::new(body) };
+    let start = Start { processor: Some(processor), context, name: context, body: Box::new(body) };
     executor.start(start).expect("there is a stack")
 }

@@ -35,7 +35,7 @@ pub(super) struct Worker {
     pub(super) runs: AtomicU64,
     /// Counts returns to user mode. Written by the owner alone.
     returns: AtomicU64,
-    /// The running fiber's context, or 0. Written by the owner alone.
+    /// The running fiber's name, or 0. Written by the owner alone.
     pub(super) running: AtomicUsize,
     /// Fibers that ended here. Written by the owner alone.
     pub(super) ended: AtomicUsize,
@@ -149,10 +149,10 @@ impl Worker {
         self.fresh_count.load(Ordering::Relaxed)
     }
 
-    /// Notes that `context` is resumed. For the owner.
-    pub(super) fn begin_run(&self, context: usize) {
+    /// Notes that the fiber `name` is resumed. For the owner.
+    pub(super) fn begin_run(&self, name: usize) {
         self.runs.store(self.runs.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        self.running.store(context, Ordering::Relaxed);
+        self.running.store(name, Ordering::Relaxed);
         self.make_way.store(false, Ordering::Relaxed);
     }
 

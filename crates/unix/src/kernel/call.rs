@@ -190,6 +190,7 @@ impl<'k> Call<'k> {
         if self.leaving.get().is_some() || std::thread::panicking() {
             return self.refuse();
         }
+        executor::enter_kernel();
         executor::point();
         Ok(())
     }

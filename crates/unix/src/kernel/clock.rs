@@ -3,6 +3,9 @@
 //! A tick runs at high spl in the middle of whatever it interrupted: it writes a word of the thread's
 //! own, takes `u_time_lock`, which is never held at base spl, and defers what has to be signalled.
 
+#![allow(unsafe_code, reason = "a tick finds the thread that it interrupted by its address")]
+
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -12,23 +15,38 @@ use super::call::Call;
 use super::proc::{Proc, ProcState};
 use super::thread::{Attention, Thread};
 use crate::action::SignalInfo;
+use crate::executor;
 use crate::lock::spl;
+use crate::machine::TICKS_A_SECOND;
 use crate::signal::Signal;
 use crate::wait::Usage;
 
 /// What [`Sys::profil`](crate::Sys::profil) counts into.
 pub(super) type Profile = Arc<[AtomicU32]>;
 
+/// What one tick charges.
+const TICK: Duration = Duration::from_nanos(1_000_000_000 / TICKS_A_SECOND as u64);
+
 impl Kernel {
-    /// One tick, which took `length` from a process.
-    pub(super) fn tick(&self, proc: &Proc, thread: &Thread, length: Duration, user: bool) {
+    /// The clock ticks on a processor that runs the thread of this context, or nobody.
+    pub(crate) fn on_tick(context: usize) {
+        let Some(thread) = NonNull::new(context as *mut Thread) else { return };
+        // SAFETY: the context of a fiber that runs is its thread, which it keeps.
+        let thread = unsafe { thread.as_ref() };
+        thread.kernel.get().tick(thread);
+    }
+
+    /// A tick that a thread is charged for.
+    fn tick(&self, thread: &Thread) {
         let _spl = spl::tick();
+        let proc = self.slab.get(thread.slot);
+        let user = !executor::in_kernel();
         thread.ticks.fetch_add(1, Ordering::Relaxed);
         thread.demand(Attention::TICK);
         let exceeded = {
             let mut times = proc.times.lock(&self.locks);
             let used = &mut times.used;
-            *(if user { &mut used.user } else { &mut used.system }) += length;
+            *(if user { &mut used.user } else { &mut used.system }) += TICK;
             let total = used.user + used.system;
             match times.cpu_limit {
                 Some(limit) if total >= limit => {

@@ -47,6 +47,12 @@ impl Call<'_> {
     /// Sees to everything that the thread was marked for, runs the handlers that are due, and lets others
     /// run whom the call woke.
     pub(super) fn return_to_user(&self) -> Delivered {
+        let delivered = self.see_to_attention();
+        executor::leave_kernel();
+        delivered
+    }
+
+    fn see_to_attention(&self) -> Delivered {
         if self.thread.attention().is_empty() {
             executor::preempt();
             if self.thread.attention().is_empty() {
@@ -67,7 +73,9 @@ impl Call<'_> {
                 self.leave_now();
             }
             let Some(frame) = frames.pop() else { break };
+            executor::leave_kernel();
             frame.handler.call(self, &frame.info);
+            executor::enter_kernel();
             self.kernel.on_master(|| self.change_mask(frame.mask));
         }
         self.frames.set(frames);

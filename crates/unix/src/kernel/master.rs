@@ -87,7 +87,7 @@ impl Kernel {
             None => {
                 let kernel = self.handle();
                 let body = Box::new(move || kernel.get().serve());
-                let start = Start { processor: Some(0), context: 0, body };
+                let start = Start { processor: Some(0), context: 0, name: 0, body };
                 self.executor.start(start).expect("the master has a stack for each that waits");
             }
         }

@@ -52,6 +52,7 @@ use slab::Slab;
 pub use state::{ProcessState, State};
 use thread::Thread;
 use threads::First;
+pub(crate) use threads::named_by;
 use users::{Credentials, User, Users};
 
 use crate::action::SignalInfo;
@@ -117,7 +118,7 @@ unsafe impl Send for KernelHandle {}
 unsafe impl Sync for KernelHandle {}
 
 impl KernelHandle {
-    fn get<'k>(self) -> &'k Kernel {
+    pub(crate) fn get<'k>(self) -> &'k Kernel {
         // SAFETY: handles are held by fibers and timers, which run only inside of `Executor::run`, which
         // the kernel outlives, and by what the kernel's own structures contain.
         unsafe { &*self.0 }
@@ -182,13 +183,14 @@ impl Kernel {
     fn make_first(&self, program: Program) {
         let init = self.make_leader("init", None);
         assert_eq!((init.slot, init.number()), (self.init, 1), "the first process comes first");
-        let thread = Arc::new(Thread::new(2, SigSet::EMPTY));
+        let thread = Arc::new(Thread::new(self.handle(), self.init + 1, 2, SigSet::EMPTY));
         let proc = self.make_leader("program", Some(Arc::clone(&thread)));
+        assert_eq!((proc.slot, proc.number()), (thread.slot, thread.tid), "the program is second");
         self.link(init, proc);
         self.population.store(1, Ordering::Relaxed);
         let kernel = self.handle();
         let body = Box::new(move || kernel.get().generate_deferred());
-        let start = Start { processor: Some(0), context: 0, body };
+        let start = Start { processor: Some(0), context: 0, name: 0, body };
         self.executor.start(start).expect("there is a stack for the signal thread");
         self.begin(proc, thread, self.config.first_on, First::Program(program))
             .expect("there is a stack for the program");
@@ -230,7 +232,7 @@ impl Kernel {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn handle(&self) -> KernelHandle {
+    pub(crate) fn handle(&self) -> KernelHandle {
         KernelHandle(self)
     }
 

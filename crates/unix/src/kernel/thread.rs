@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use bitflags::bitflags;
 
+use super::KernelHandle;
 use crate::signal::SigSet;
 
 bitflags! {
@@ -32,6 +33,10 @@ bitflags! {
 #[derive(Debug)]
 pub(super) struct Thread {
     pub(super) tid: i32,
+    /// Where its process is.
+    pub(super) slot: u32,
+    /// For the clock, which knows nothing but the thread.
+    pub(super) kernel: KernelHandle,
     attention: AtomicU32,
     /// Blocked signals; written by the thread itself, under its `p_lock`.
     mask: AtomicU64,
@@ -46,9 +51,11 @@ pub(super) struct Thread {
 }
 
 impl Thread {
-    pub(super) fn new(tid: i32, mask: SigSet) -> Self {
+    pub(super) fn new(kernel: KernelHandle, slot: u32, tid: i32, mask: SigSet) -> Self {
         Self {
             tid,
+            slot,
+            kernel,
             attention: AtomicU32::new(0),
             mask: AtomicU64::new(mask.bits()),
             sleeping: AtomicBool::new(false),

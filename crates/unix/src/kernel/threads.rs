@@ -48,23 +48,52 @@ impl Kernel {
         first: First,
     ) -> Result<()> {
         let context = Arc::as_ptr(&thread) as usize;
+        let thread_number = thread.tid;
         let (kernel, slot) = (self.handle(), proc.slot);
         let body = move || {
             let kernel = kernel.get();
             Call::new(kernel, kernel.slab.get(slot), thread).run(first);
         };
-        let start = Start { processor: place, context, body: Box::new(body) };
+        let name = busy_name(proc.number(), thread_number);
+        let start = Start { processor: place, context, name, body: Box::new(body) };
         self.executor.start(start).map(|_| ()).map_err(|_| Errno::EAGAIN)
     }
 }
 
+impl Kernel {
+    /// A thread ran out of stack in its program, and its fiber is gone with all that lay on it: another
+    /// fiber ends its process, as by SIGSEGV.
+    pub(crate) fn overflowed(&self, context: usize) {
+        let found = self.slab.iter().find_map(|proc| {
+            let state = proc.lock(&self.locks);
+            let member =
+                state.threads.iter().find(|one| Arc::as_ptr(&one.thread) as usize == context);
+            member.map(|member| (proc.slot, Arc::clone(&member.thread)))
+        });
+        let Some((slot, thread)) = found else { return };
+        let kernel = self.handle();
+        let body = move || {
+            let kernel = kernel.get();
+            let call = Call::new(kernel, kernel.slab.get(slot), thread);
+            call.begins();
+            kernel.on_master(|| call.end_with(Status::Signaled(Signal::SEGV, true)));
+            call.end();
+        };
+        let start = Start { processor: None, context: 0, name: 0, body: Box::new(body) };
+        self.executor.start(start).expect("there is a stack to end a process on");
+    }
+}
+
 impl Call<'_> {
+    /// Says on which fiber the thread runs.
+    fn begins(&self) {
+        let mut state = self.state();
+        self.member(&mut state).fiber = Some(executor::current());
+    }
+
     /// A thread's whole life.
     fn run(&self, first: First) {
-        {
-            let mut state = self.state();
-            self.member(&mut state).fiber = Some(executor::current());
-        }
+        self.begins();
         if self.kernel.closing.load(std::sync::atomic::Ordering::Relaxed) {
             self.kernel.psignal(self.proc, SignalInfo::kernel(Signal::KILL));
         }
@@ -106,7 +135,9 @@ impl Call<'_> {
 
     /// Runs a program until it returns, or its stack has been unwound.
     fn attempt(&self, program: impl FnOnce(&Self) -> i32) -> Ended {
-        match panic::catch_unwind(AssertUnwindSafe(|| program(self))) {
+        let ended = panic::catch_unwind(AssertUnwindSafe(|| program(self)));
+        executor::back_in_kernel();
+        match ended {
             Ok(_) if self.leaving.get().is_some() => self.left(),
             Ok(status) => Ended::Returned(status),
             Err(payload) if is_unwind(&*payload) => self.left(),
@@ -189,7 +220,8 @@ impl Call<'_> {
                     return Err(errno);
                 }
             };
-            let thread = Arc::new(Thread::new(tid, self.thread.mask()));
+            let thread =
+                Arc::new(Thread::new(kernel.handle(), self.proc.slot, tid, self.thread.mask()));
             let halted = {
                 let mut state = self.state();
                 state.threads.push(Member::new(thread.clone()));
@@ -229,6 +261,16 @@ impl Call<'_> {
             found.expect("no deadline").map_err(Stop::Errno)
         })
     }
+}
+
+/// What the watchdog calls a thread: its process's number and its own.
+fn busy_name(pid: i32, tid: i32) -> usize {
+    (pid as usize) << 32 | tid as usize
+}
+
+/// The numbers in such a name: process and thread.
+pub(crate) fn named_by(name: usize) -> (i32, i32) {
+    ((name >> 32) as i32, name as u32 as i32)
 }
 
 fn is_unwind(payload: &(dyn Any + Send)) -> bool {

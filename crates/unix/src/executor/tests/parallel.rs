@@ -339,7 +339,7 @@ fn a_stall_is_told_and_may_be_mended_once() {
 #[test]
 fn a_stack_that_cannot_be_had_is_an_error() {
     let executor = Executor::parallel(1, Options { stacks: 3, ..Options::default() });
-    let fill = || Start { processor: None, context: 0, body: Box::new(|| {}) };
+    let fill = || Start { processor: None, context: 0, name: 0, body: Box::new(|| {}) };
     let fibers: Vec<_> = (0..4).map(|_| executor.start(fill())).collect();
     assert!(fibers[..3].iter().all(Result::is_ok));
     assert_eq!(fibers[3].as_ref().err(), Some(&StackError::Limit { limit: 3 }));
