@@ -89,13 +89,19 @@ fn a_program_that_computes_meets_its_time_limit() {
             continue;
         }
         let report = unix.run(|sys| {
-            let child = sys.fork(|sys| {
-                sys.setrlimit(Resource::Cpu, Limit { soft: 1, hard: u64::MAX }).unwrap();
-                loop { sys.poll(); }
-            }).unwrap();
+            let child = sys
+                .fork(|sys| {
+                    sys.setrlimit(Resource::Cpu, Limit { soft: 1, hard: u64::MAX }).unwrap();
+                    loop {
+                        sys.poll();
+                    }
+                })
+                .unwrap();
             let waited = sys.waitpid(child.into(), WaitOptions::empty()).unwrap().unwrap();
             assert_eq!(waited.status, Status::Signaled(Signal::XCPU, true));
-            assert!(waited.usage.user + waited.usage.system >= std::time::Duration::from_millis(900));
+            assert!(
+                waited.usage.user + waited.usage.system >= std::time::Duration::from_millis(900)
+            );
             0
         });
         assert_eq!(report.status, Some(Status::Exited(0)), "{unix:?}");
@@ -113,7 +119,12 @@ fn deep(n: u64) -> u64 {
 fn a_stack_that_overflows_is_its_processs_segmentation_fault() {
     for unix in all() {
         let report = unix.run(|sys| {
-            let child = sys.fork(|_| { std::hint::black_box(deep(0)); 0 }).unwrap();
+            let child = sys
+                .fork(|_| {
+                    std::hint::black_box(deep(0));
+                    0
+                })
+                .unwrap();
             let waited = sys.waitpid(child.into(), WaitOptions::empty()).unwrap().unwrap();
             assert_eq!(waited.status, Status::Signaled(Signal::SEGV, true));
             0

@@ -247,7 +247,7 @@ impl<'k> Call<'k> {
     pub(super) fn nap(&self) -> std::result::Result<(), Stop> {
         {
             let mut state = self.state();
-            if !self.thread.attention().difference(Attention::TICK).is_empty() {
+            if self.is_wanted() {
                 return Err(Stop::Interrupted);
             }
             self.sleeps(&mut state);
@@ -256,6 +256,33 @@ impl<'k> Call<'k> {
         let _state = self.state();
         self.thread.set_sleeping(false);
         Ok(())
+    }
+
+    /// Sleeps until there is something to see to. `prepare` is done under the process's `p_lock`, so that
+    /// nothing comes between it and the sleep.
+    pub(super) fn sleep_for_handler(
+        &self,
+        prepare: impl FnOnce(&mut ProcState),
+    ) -> std::result::Result<(), Stop> {
+        {
+            let mut state = self.state();
+            prepare(&mut state);
+            if self.is_wanted() {
+                return Err(Stop::Interrupted);
+            }
+            self.sleeps(&mut state);
+        }
+        while !self.is_wanted() {
+            executor::park();
+        }
+        // Whoever still believes that it sleeps wakes it for nothing.
+        self.thread.set_sleeping(false);
+        Err(Stop::Interrupted)
+    }
+
+    /// Whether something is to be seen to before the thread goes on.
+    fn is_wanted(&self) -> bool {
+        !self.thread.attention().difference(Attention::TICK).is_empty()
     }
 
     /// Sleeps until `ready` says what it waited for, something is to be seen to, or the deadline

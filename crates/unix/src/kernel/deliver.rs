@@ -121,17 +121,18 @@ impl Call<'_> {
         let locks = &self.kernel.locks;
         // Whoever finds another thread delivering carries a mark now, and comes again.
         let waiting = self.proc.siglock.sig_wait_lock(locks, &self.thread).ok()?;
-        let Some(info) = self.issig() else {
-            waiting.sig_wait_unlock();
-            return None;
+        let mut state = self.state();
+        let (waiting, act) = match self.issig(&mut state) {
+            None => (waiting, Act::Nothing),
+            Some(info) if state.tracer.is_some() && info.signal != Signal::KILL => {
+                drop(state);
+                let (waiting, info) = self.stop_for_tracer(waiting, info);
+                state = self.state();
+                (waiting, info.map_or(Act::Nothing, |info| self.psig(&mut state, info)))
+            }
+            Some(info) => (waiting, self.psig(&mut state, info)),
         };
-        let traced = self.state().tracer.is_some();
-        let (waiting, info) = if traced && info.signal != Signal::KILL {
-            self.stop_for_tracer(waiting, info)
-        } else {
-            (waiting, Some(info))
-        };
-        let act = info.map_or(Act::Nothing, |info| self.psig(info));
+        drop(state);
         waiting.sig_wait_unlock();
         match act {
             Act::Nothing => None,
@@ -149,20 +150,19 @@ impl Call<'_> {
 
     /// Takes a signal that the mask lets in: the thread's own first, then, if it is this thread that
     /// delivers them, the process's.
-    fn issig(&self) -> Option<SignalInfo> {
-        let mut state = self.state();
+    fn issig(&self, state: &mut ProcState) -> Option<SignalInfo> {
         if state.phase != Phase::Live {
             self.thread.settle(Attention::SIGNAL);
             return None;
         }
         let wanted = SigSet::ALL.difference(self.thread.mask());
-        let shares = self.shares(&state);
-        let taken = self.member(&mut state).pending.take(wanted);
+        let shares = self.shares(state);
+        let taken = self.member(state).pending.take(wanted);
         let taken = taken.or_else(|| if shares { state.pending.take(wanted) } else { None });
         if let Some(info) = taken {
-            self.kernel.unadmit(&state, info);
+            self.kernel.unadmit(state, info);
         }
-        self.look_again(&mut state);
+        self.look_again(state);
         taken
     }
 
@@ -192,8 +192,7 @@ impl Call<'_> {
     }
 
     /// What a signal does.
-    fn psig(&self, info: SignalInfo) -> Act {
-        let mut state = self.state();
+    fn psig(&self, state: &mut ProcState, info: SignalInfo) -> Act {
         let action = state.actions.of(info.signal).clone();
         match action.disposition {
             Disposition::Ignore => Act::Nothing,
@@ -202,7 +201,7 @@ impl Call<'_> {
                     let reset = SigAction { disposition: Disposition::Default, ..action };
                     Arc::make_mut(&mut state.actions).set(info.signal, reset);
                 }
-                let frame = self.sendsig(&mut state, handler, info, action.mask, action.flags);
+                let frame = self.sendsig(state, handler, info, action.mask, action.flags);
                 Act::Handle(frame, action.flags)
             }
             Disposition::Default => match info.signal.by_default() {

@@ -60,8 +60,10 @@ impl Call<'_> {
             if self.saved_mask.get().is_none() {
                 self.saved_mask.set(Some(self.thread.mask()));
             }
-            self.change_mask(mask);
-            self.sleep(None, |_| None::<()>).map(|_| ())
+            self.sleep_for_handler(|state| {
+                self.thread.set_mask(mask.difference(SigSet::UNBLOCKABLE));
+                self.look_again(state);
+            })
         });
         slept.err().unwrap_or(Errno::EINTR)
     }
@@ -69,7 +71,7 @@ impl Call<'_> {
     pub(super) fn wait_for_handler(&self) -> Errno {
         let slept: Result<()> = self.interruptible(After::Interrupt, || {
             self.sig_lock_or_return()?.unlock();
-            self.sleep(None, |_| None::<()>).map(|_| ())
+            self.sleep_for_handler(|_| {})
         });
         slept.err().unwrap_or(Errno::EINTR)
     }
@@ -159,10 +161,5 @@ impl Call<'_> {
             self.sleep(Some(deadline), |_| None::<()>).map(|_| ())
         });
         slept.map_err(|errno| (errno, deadline.saturating_sub(self.kernel.executor.now())))
-    }
-
-    /// Whether something is to be seen to before the thread goes on.
-    pub(super) fn is_wanted(&self) -> bool {
-        !self.thread.attention().difference(Attention::TICK).is_empty()
     }
 }
