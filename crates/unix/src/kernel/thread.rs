@@ -81,14 +81,18 @@ impl Thread {
         Attention::from_bits_retain(self.attention.load(Ordering::Acquire))
     }
 
-    /// Makes the thread look before it goes back to user mode.
+    /// Makes the thread look before it goes back to user mode. Under its `p_lock`, or by itself, or by
+    /// the clock.
     pub(super) fn demand(&self, what: Attention) {
         // SYNC attention: pairs with `Thread::attention`.
         self.attention.fetch_or(what.bits(), Ordering::Release);
     }
 
+    /// What was seen to. Most often there is nothing to take away, and so nothing is written.
     pub(super) fn settle(&self, what: Attention) {
-        self.attention.fetch_and(!what.bits(), Ordering::Relaxed);
+        if self.attention.load(Ordering::Relaxed) & what.bits() != 0 {
+            self.attention.fetch_and(!what.bits(), Ordering::Relaxed);
+        }
     }
 
     pub(super) fn mask(&self) -> SigSet {
