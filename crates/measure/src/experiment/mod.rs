@@ -16,6 +16,7 @@ pub(crate) mod levels;
 pub mod liveness_check;
 pub mod lost_signals;
 pub mod many_senders;
+mod modes;
 pub mod queue_with_check;
 pub mod reentrancy;
 pub mod round_trip;

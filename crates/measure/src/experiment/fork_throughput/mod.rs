@@ -2,7 +2,8 @@
 //! same time: [`ForkThroughput`].
 //!
 //! The protocol is source 001's: each process forks fifty times as fast as it can, and its children
-//! sleep until all forks of all processes are done. [`round`] does that once.
+//! sleep until all forks of all processes are done. [`round`] does that once; [`virtually`] does it in
+//! each mode of the virtual Unix.
 //!
 //! Nobody is pinned: the scheduler puts each child where it wants, as it did for the source.
 //!
@@ -11,10 +12,13 @@
 
 mod explained;
 mod round;
+mod virtually;
+
+use tontine_unix::Mode;
 
 use super::explanation::{Explanation, Topic};
 use super::levels::{asked, crowd, levels};
-use super::{Experiment, Params, Task, Variant};
+use super::{Experiment, Params, Task, Variant, modes};
 use crate::clock::Clock;
 use crate::machine::topology::Topology;
 use crate::observe::{Observed, Series};
@@ -69,7 +73,10 @@ impl Experiment for ForkThroughput {
         let processes = asked(task, "processes", MOST_PROCESSES)?;
         match task.variant.as_str() {
             "linux" => measure(processes, task.size.forks()),
-            other => Err(Trouble::fail(format!("fork-throughput has no variant {other}"))),
+            other => match modes::mode(other) {
+                Some(mode) => measure_virtually(mode, processes, task.size.forks()),
+                None => Err(Trouble::fail(format!("fork-throughput has no variant {other}"))),
+            },
         }
     }
 }
@@ -92,10 +99,33 @@ fn measure(processes: usize, forks: usize) -> Result<Observed> {
     Ok(Observed { series, notes, ..Observed::default() })
 }
 
-const VARIANTS: &[Variant] = &[Variant {
-    name: "linux",
-    summary: "50 times fork, whose children sleep until all are made; by this machine's kernel",
-}];
+/// The same in a virtual Unix of this mode.
+fn measure_virtually(mode: Mode, processes: usize, forks: usize) -> Result<Observed> {
+    let processors = modes::processors(mode, &pin::allowed()?, MOST_PROCESSES);
+    let clock = Clock::calibrated();
+    // Not counted: it finds the memory cold.
+    virtually::run(mode, processors, processes, forks, clock)?;
+    let mut rates = Vec::with_capacity(ROUNDS * processes);
+    for _ in 0..ROUNDS {
+        let seconds = virtually::run(mode, processors, processes, forks, clock)?;
+        rates.extend(seconds.into_iter().map(|seconds| forks as f64 / seconds));
+    }
+    let series = vec![Series::ns("forked", rates).in_unit("forks/s").by_mean()];
+    let notes = vec![modes::FORK_NOTE.to_owned()];
+    Ok(Observed { series, notes, ..Observed::default() })
+}
+
+const VARIANTS: &[Variant] = &[
+    Variant {
+        name: "linux",
+        summary: "50 times fork, whose children sleep until all are made; by this machine's kernel",
+    },
+    modes::VARIANTS[0],
+    modes::VARIANTS[1],
+    modes::VARIANTS[2],
+    modes::VARIANTS[3],
+    modes::VARIANTS[4],
+];
 
 #[cfg(test)]
 mod tests {

@@ -2,7 +2,8 @@
 //! processes that send and receive at the same time: [`SignalThroughput`].
 //!
 //! The protocol is source 001's: [`pair`] has both ends, [`round`] starts all pairs at once and
-//! collects each receiver the moment it ends. [`seats`] says who runs where.
+//! collects each receiver the moment it ends. [`seats`] says who runs where. [`virtually`] does the same
+//! in each mode of the virtual Unix.
 //!
 //! Standard signals do not queue: one that comes while another is pending is merged with it. What
 //! is counted is what the handler saw; how many were sent for it is a metric of its own.
@@ -14,12 +15,15 @@ mod explained;
 mod pair;
 mod round;
 mod seats;
+mod virtually;
 
 use std::time::Instant;
 
+use tontine_unix::Mode;
+
 use super::explanation::{Explanation, Topic};
 use super::levels::{asked, crowd, levels};
-use super::{Experiment, Params, Task, Variant};
+use super::{Experiment, Params, Task, Variant, modes};
 use crate::clock::Clock;
 use crate::machine::topology::Topology;
 use crate::observe::{Observed, Series};
@@ -33,6 +37,8 @@ const MOST_PAIRS: usize = 10;
 const RECEIVERS: usize = 10;
 /// No round begins later: where many processes take turns, one is long.
 const ROUNDS_MS: u128 = 200;
+/// So many times as many signals in a virtual Unix, where one takes so much less.
+const VIRTUAL: usize = 20;
 /// Memory of a forked process that does little.
 const BYTES_EACH: u64 = 256 << 10;
 
@@ -61,7 +67,7 @@ impl Experiment for SignalThroughput {
         VARIANTS
     }
 
-    fn params(&self, _: &str, _: &Topology, size: Size) -> Vec<Params> {
+    fn params(&self, variant: &str, topology: &Topology, size: Size) -> Vec<Params> {
         let processors = pin::allowed().map_or(1, |allowed| allowed.len());
         let cell = |pairs: usize, placement: &str| {
             Params::from([
@@ -69,9 +75,19 @@ impl Experiment for SignalThroughput {
                 ("placement".to_owned(), placement.to_owned()),
             ])
         };
+        let mode = modes::mode(variant);
         let of = |pairs: usize| -> Vec<Params> {
-            let placements: &[&str] =
-                if pairs == 1 { &["cross-core", "same-core"] } else { &["spread"] };
+            let placements: &[&str] = match (mode, pairs) {
+                (Some(Mode::Uniprocessor), 1) => &["same-core"],
+                (Some(Mode::Uniprocessor), _) => &[],
+                // Two pairs that share nothing, each on a processor of its own.
+                (Some(_), 2) => &["apart", "spread"],
+                (Some(_), 1) if modes::two_processors(topology) => {
+                    &["cross-core", "off-master", "same-core"]
+                }
+                (_, 1) => &["cross-core", "same-core"],
+                _ => &["spread"],
+            };
             placements.iter().map(|placement| cell(pairs, placement)).collect()
         };
         levels(size, processors, MOST_PAIRS).into_iter().flat_map(of).collect()
@@ -86,7 +102,12 @@ impl Experiment for SignalThroughput {
         let placement = task.params.get("placement").map_or("", String::as_str);
         match task.variant.as_str() {
             "linux" => measure(pairs, placement, task.size.signals()),
-            other => Err(Trouble::fail(format!("signal-throughput has no variant {other}"))),
+            other => match modes::mode(other) {
+                Some(mode) => {
+                    measure_virtually(mode, pairs, placement, VIRTUAL * task.size.signals())
+                }
+                None => Err(Trouble::fail(format!("signal-throughput has no variant {other}"))),
+            },
         }
     }
 }
@@ -118,10 +139,45 @@ fn measure(pairs: usize, placement: &str, signals: usize) -> Result<Observed> {
     Ok(Observed { series, notes, ..Observed::default() })
 }
 
-const VARIANTS: &[Variant] = &[Variant {
-    name: "linux",
-    summary: "SIGUSR1 by kill to a handler, in a loop over sigsuspend; by this machine's kernel",
-}];
+/// The same in a virtual Unix of this mode.
+fn measure_virtually(
+    mode: Mode,
+    pairs: usize,
+    placement: &str,
+    signals: usize,
+) -> Result<Observed> {
+    let allowed = pin::allowed()?;
+    let places =
+        virtually::places(placement, pairs, modes::processors(mode, &allowed, MOST_PAIRS))?;
+    let clock = Clock::calibrated();
+    // Not counted: it finds the memory cold.
+    virtually::run(mode, &places, clock, signals.div_ceil(10))?;
+    let (mut rates, mut kills) = (Vec::new(), Vec::new());
+    for _ in 0..RECEIVERS.div_ceil(pairs) {
+        for receiver in virtually::run(mode, &places, clock, signals)? {
+            rates.push(receiver.received as f64 / receiver.seconds);
+            kills.push(receiver.sent as f64 / receiver.received as f64);
+        }
+    }
+    let series = vec![
+        Series::ns("received", rates).in_unit("signals/s").by_mean(),
+        Series::ns("sent_per_signal", kills).in_unit("signals/signal").by_mean(),
+    ];
+    let notes = vec![modes::CALLS_NOTE.to_owned()];
+    Ok(Observed { series, notes, ..Observed::default() })
+}
+
+const VARIANTS: &[Variant] = &[
+    Variant {
+        name: "linux",
+        summary: "SIGUSR1 by kill to a handler, in a loop over sigsuspend; by this machine's kernel",
+    },
+    modes::VARIANTS[0],
+    modes::VARIANTS[1],
+    modes::VARIANTS[2],
+    modes::VARIANTS[3],
+    modes::VARIANTS[4],
+];
 
 #[cfg(test)]
 mod tests {
@@ -174,6 +230,20 @@ mod tests {
         let (one, more) = shown.split_at(2);
         assert_eq!(one, ["1 cross-core", "1 same-core"]);
         assert_eq!(more, ["2 spread", "4 spread", "8 spread", "10 spread"]);
+    }
+
+    #[test]
+    fn a_uniprocessor_has_one_cell_and_the_other_modes_a_pair_off_the_master() {
+        let topology = Topology::of_this_machine();
+        let shown = |variant| -> Vec<String> {
+            let cells = SignalThroughput.params(variant, &topology, Size::Default);
+            cells.iter().map(|cell| format!("{} {}", cell["pairs"], cell["placement"])).collect()
+        };
+        assert_eq!(shown("uniprocessor"), ["1 same-core"]);
+        if modes::two_processors(&topology) {
+            assert!(shown("master").contains(&"1 off-master".to_owned()));
+            assert!(shown("per-process").contains(&"2 apart".to_owned()));
+        }
     }
 
     #[test]

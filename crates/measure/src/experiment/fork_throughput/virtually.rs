@@ -1,0 +1,109 @@
+//! The same protocol in a virtual Unix: [`run`].
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tontine_unix::{Fd, Mode, Sys, Virtual};
+
+use crate::clock::Clock;
+use crate::experiment::modes;
+use crate::trouble::{Result, Trouble};
+
+/// Each of `processes` forks `forks` times; returns the seconds that each took.
+///
+/// # Errors
+/// Failed, where the system does not end as it should.
+pub(super) fn run(
+    mode: Mode,
+    processors: usize,
+    processes: usize,
+    forks: usize,
+    clock: Clock,
+) -> Result<Vec<f64>> {
+    let unix = Virtual::builder()
+        .mode(mode)
+        .processors(processors)
+        .build()
+        .map_err(|error| Trouble::fail(error.to_string()))?;
+    let all = Arc::new(Mutex::new(Vec::with_capacity(processes)));
+    let seen = Arc::clone(&all);
+    let report = unix
+        .run(move |sys| round(sys, processors, processes, forks, clock, &seen).map_or(1, |()| 0));
+    modes::ran(&report)?;
+    let seconds = std::mem::take(&mut *all.lock().unwrap_or_else(PoisonError::into_inner));
+    Ok(seconds)
+}
+
+fn round(
+    sys: &dyn Sys,
+    processors: usize,
+    processes: usize,
+    forks: usize,
+    clock: Clock,
+    all: &Arc<Mutex<Vec<f64>>>,
+) -> tontine_unix::Result<()> {
+    // Two gates, each open when nobody holds its other end any more: all begin; all forks are made.
+    let (start, started) = sys.pipe()?;
+    let (made, making) = sys.pipe()?;
+    for number in 0..processes {
+        let all = Arc::clone(all);
+        sys.place(Some(number % processors))?;
+        sys.fork(move |sys| {
+            let waited = sys.close(started).is_ok() && pass(sys, start);
+            let forked = waited.then(|| fork_all(sys, forks, clock, made, making)).flatten();
+            let Some(seconds) = forked else { return 1 };
+            all.lock().unwrap_or_else(PoisonError::into_inner).push(seconds);
+            i32::from((0..forks).any(|_| sys.wait().is_err()))
+        })?;
+    }
+    sys.close(making)?;
+    sys.close(started)?;
+    let mut failed = false;
+    for _ in 0..processes {
+        failed |= sys.wait()?.status.exited() != Some(0);
+    }
+    if failed { Err(tontine_unix::Errno::EAGAIN) } else { Ok(()) }
+}
+
+/// Forks as fast as it can; the seconds from the first fork to the last.
+fn fork_all(sys: &dyn Sys, forks: usize, clock: Clock, made: Fd, making: Fd) -> Option<f64> {
+    let begun = clock.start();
+    for _ in 0..forks {
+        let child = move |sys: &dyn Sys| {
+            let closed = sys.close(making).is_ok();
+            i32::from(!(closed && pass(sys, made)))
+        };
+        sys.fork(child).ok()?;
+    }
+    let seconds = clock.ns_between(begun, clock.stop()) / 1e9;
+    sys.close(making).ok()?;
+    Some(seconds)
+}
+
+/// Waits until a gate is open.
+fn pass(sys: &dyn Sys, gate: Fd) -> bool {
+    loop {
+        match sys.read(gate, &mut [0]) {
+            Ok(0) => return true,
+            Ok(_) => {}
+            Err(_) => return false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_process_yields_a_time_in_every_mode() {
+        for mode in Mode::ALL {
+            let processors = if mode == Mode::Uniprocessor { 1 } else { 2 };
+            for processes in [1, 3] {
+                let seconds =
+                    run(mode, processors, processes, 50, Clock::calibrated()).expect("a round");
+                assert_eq!(seconds.len(), processes, "{mode}");
+                assert!(seconds.iter().all(|&seconds| seconds > 0.0), "{mode}: {seconds:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! The same protocol in a virtual Unix: [`run`].
+//!
+//! Receivers and senders are virtual processes. All wait at a pipe until all are made; when the
+//! program closes it, all begin.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tontine_unix::{Fd, How, Mode, Pid, SigAction, SigSet, Signal, Sys, Virtual};
+
+use super::round::Received;
+use crate::clock::Clock;
+use crate::experiment::modes;
+use crate::trouble::{Result, Trouble};
+
+/// On which of the system's processors a pair runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) receiver: usize,
+    pub(super) sender: usize,
+}
+
+/// Where `pairs` run by the rule of that name, and how many processors the system has for it.
+///
+/// # Errors
+/// Skipped, where there are too few processors; failed, where nobody knows the rule.
+pub(super) fn places(
+    placement: &str,
+    pairs: usize,
+    processors: usize,
+) -> Result<(Vec<Place>, usize)> {
+    let same = |processor| Place { receiver: processor, sender: processor };
+    let places = match placement {
+        "same-core" => (vec![same(0); pairs], 1),
+        _ if processors < 2 => return Err(Trouble::skip("needs two processors")),
+        "cross-core" => (vec![Place { receiver: 0, sender: 1 }; pairs], 2),
+        // The master is processor 0: here everybody has to go there.
+        "off-master" => (vec![same(1); pairs], 2),
+        "apart" => ((0..pairs).map(|pair| same(pair % processors)).collect(), processors),
+        "spread" => {
+            let seat = |process: usize| (process + process / processors) % processors;
+            let place = |pair| Place { receiver: seat(2 * pair), sender: seat(2 * pair + 1) };
+            ((0..pairs).map(place).collect(), processors)
+        }
+        other => return Err(Trouble::fail(format!("a virtual Unix has no placement `{other}`"))),
+    };
+    Ok(places)
+}
+
+/// Runs one round, in which each receiver takes `signals`.
+///
+/// # Errors
+/// Failed, where the system does not end as it should.
+pub(super) fn run(
+    mode: Mode,
+    (places, processors): &(Vec<Place>, usize),
+    clock: Clock,
+    signals: usize,
+) -> Result<Vec<Received>> {
+    let unix = Virtual::builder()
+        .mode(mode)
+        .processors(*processors)
+        .build()
+        .map_err(|error| Trouble::fail(error.to_string()))?;
+    let all = Arc::new(Mutex::new(Vec::with_capacity(places.len())));
+    let (places, seen) = (places.clone(), Arc::clone(&all));
+    let report = unix.run(move |sys| round(sys, &places, clock, signals, &seen).map_or(1, |()| 0));
+    modes::ran(&report)?;
+    let received = std::mem::take(&mut *all.lock().unwrap_or_else(PoisonError::into_inner));
+    Ok(received)
+}
+
+type All = Arc<Mutex<Vec<Received>>>;
+
+fn round(
+    sys: &dyn Sys,
+    places: &[Place],
+    clock: Clock,
+    signals: usize,
+    all: &All,
+) -> tontine_unix::Result<()> {
+    // Whoever is there before the handlers are would die of the first signal.
+    sys.sigprocmask(Some((How::Block, SigSet::of(&[Signal::USR1]))))?;
+    let (start, started) = sys.pipe()?;
+    for place in places {
+        let sent = Arc::new(AtomicU64::new(0));
+        sys.place(Some(place.receiver))?;
+        let (counted, all) = (Arc::clone(&sent), Arc::clone(all));
+        let receiver = sys.fork(move |sys| {
+            wait_for_start(sys, start, started);
+            let received = receive(sys, clock, signals as u64, &counted);
+            all.lock().unwrap_or_else(PoisonError::into_inner).push(received);
+            0
+        })?;
+        sys.place(Some(place.sender))?;
+        sys.fork(move |sys| {
+            wait_for_start(sys, start, started);
+            send(sys, receiver, &sent);
+            0
+        })?;
+    }
+    sys.close(started)?;
+    for _ in 0..2 * places.len() {
+        sys.wait()?;
+    }
+    Ok(())
+}
+
+/// Returns when nobody holds the pipe open any more.
+fn wait_for_start(sys: &dyn Sys, start: Fd, started: Fd) {
+    let closed = sys.close(started).is_ok();
+    while closed && !matches!(sys.read(start, &mut [0]), Ok(0) | Err(_)) {}
+}
+
+fn receive(sys: &dyn Sys, clock: Clock, signals: u64, sent: &AtomicU64) -> Received {
+    let seen = Arc::new(AtomicU64::new(0));
+    let counter = Arc::clone(&seen);
+    let count = SigAction::handler(move |_, _| {
+        counter.fetch_add(1, Ordering::Relaxed);
+    });
+    // What was sent before this is pending: it is blocked.
+    let _ = sys.sigaction(Signal::USR1, Some(count));
+    let begun = clock.start();
+    while seen.load(Ordering::Relaxed) < signals {
+        sys.sigsuspend(SigSet::EMPTY);
+    }
+    let seconds = clock.ns_between(begun, clock.stop()) / 1e9;
+    let received = seen.load(Ordering::Relaxed);
+    Received { seconds, received, sent: sent.load(Ordering::Relaxed).max(received) }
+}
+
+fn send(sys: &dyn Sys, receiver: Pid, sent: &AtomicU64) {
+    while sys.kill(receiver.into(), Some(Signal::USR1)).is_ok() {
+        sent.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_mode_and_placement_yields_a_rate_for_each_receiver() {
+        for mode in Mode::ALL {
+            for (placement, pairs) in [
+                ("same-core", 1),
+                ("cross-core", 1),
+                ("off-master", 1),
+                ("apart", 2),
+                ("spread", 3),
+            ] {
+                let processors = if mode == Mode::Uniprocessor { 1 } else { 2 };
+                let Ok(places) = places(placement, pairs, processors) else { continue };
+                let received = run(mode, &places, Clock::calibrated(), 200).expect("a round");
+                assert_eq!(received.len(), pairs, "{mode} {placement}");
+                for one in received {
+                    assert!(one.received >= 200 && one.seconds > 0.0 && one.sent >= one.received);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn one_processor_has_one_placement() {
+        assert!(places("same-core", 1, 1).is_ok());
+        assert!(matches!(places("apart", 2, 1), Err(Trouble::Skipped(_))));
+        let unknown = places("on-the-moon", 1, 2).expect_err("no such placement");
+        assert!(unknown.why().contains("on-the-moon"), "{unknown}");
+    }
+}
