@@ -185,7 +185,8 @@ fn descriptors_arrive_under_their_new_numbers_and_no_others_do() {
         sys.write(into_b, b"from b\n").unwrap();
         // Exchanged: each stands where the other was.
         let spawn = Spawn { descriptors: vec![(a, b), (b, a)], ..Spawn::default() };
-        let script = format!("read x <&{}; read y <&{}; echo $x, $y", b.0, a.0);
+        let script =
+            format!("read x </proc/self/fd/{}; read y </proc/self/fd/{}; echo $x, $y", b.0, a.0);
         assert_eq!(output(sys, spawn_of(&spawn, &script)), "from a, from b\n");
 
         let spawn = Spawn { descriptors: vec![(a, a)], ..Spawn::default() };
