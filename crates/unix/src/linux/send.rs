@@ -59,11 +59,11 @@ fn kill_group(group: Pid, signal: i32) -> Result<()> {
 
 /// `tgkill`.
 pub(super) fn tgkill(process: Pid, thread: Tid, signal: Option<Signal>) -> Result<()> {
-    let table = table::read();
-    let process = table.number(process)?;
-    // SAFETY: the call takes three integers.
-    let sent = unsafe { libc::syscall(libc::SYS_tgkill, process, thread.0, number(signal)) };
-    check_long(sent).map(drop)
+    with_number(process, |process| {
+        // SAFETY: the call takes three integers.
+        let sent = unsafe { libc::syscall(libc::SYS_tgkill, process, thread.0, number(signal)) };
+        check_long(sent).map(drop)
+    })
 }
 
 /// `sigqueue`.

@@ -1,7 +1,7 @@
 //! Handlers: what they learn, when they run, what is told of them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::Relaxed};
 
 use tontine_unix::{
     ActionFlags, Code, Disposition, Errno, Fd, How, SigAction, SigSet, SigStack, SigVec, Signal,
@@ -242,18 +242,25 @@ fn a_handler_may_signal_and_wait_while_the_thread_it_interrupts_does() {
         sys.sigaction(Signal::USR1, Some(action)).unwrap();
         let me = sys.getpid();
         let busy = sys.gettid();
-        let sender = sys.thread(move |sys| {
-            for _ in 0..500 {
-                sys.tgkill(me, busy, Some(Signal::USR1)).unwrap();
-                sys.sched_yield();
-            }
-        });
-        while calls.load(Relaxed) < 20 {
-            sys.kill(child.into(), None).unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let sender = {
+            let stop = Arc::clone(&stop);
+            sys.thread(move |sys| {
+                while !stop.load(Relaxed) {
+                    sys.tgkill(me, busy, Some(Signal::USR1)).unwrap();
+                    sys.sched_yield();
+                }
+            })
+        };
+        // The locks are held for most of the time that a fork takes.
+        for _ in 0..100 {
             let forked = sys.fork(|_| 0).unwrap();
             end(sys, forked);
+            sys.kill(child.into(), None).unwrap();
         }
+        stop.store(true, Relaxed);
         sys.join(sender.unwrap()).unwrap();
+        assert!(calls.load(Relaxed) > 0);
         sys.kill(child.into(), Some(Signal::KILL)).unwrap();
         end(sys, child);
     });

@@ -4,8 +4,10 @@ use tontine_unix::{Errno, Limit, Pid, Resource, Signal, Status, Sys, Whose};
 
 use crate::scene::{end, play, reap, sleeper};
 
-/// A user without privilege, whom nobody else is likely to be.
-const NOBODY: u32 = 61_234;
+/// A user without privilege, whom no other test is at the same time: limits are a user's.
+fn nobody(sys: &dyn Sys) -> u32 {
+    1_000_000 + sys.getpid().number().unsigned_abs()
+}
 
 /// Whether this process may become somebody else; what needs it is shown only then.
 fn privileged(sys: &dyn Sys) -> bool {
@@ -32,8 +34,9 @@ fn a_user_at_the_limit_of_processes_forks_no_more() {
         if !privileged(sys) {
             return;
         }
-        sys.setuid(NOBODY).unwrap();
-        assert_eq!((sys.getuid(), sys.geteuid()), (NOBODY, NOBODY));
+        let nobody = nobody(sys);
+        sys.setuid(nobody).unwrap();
+        assert_eq!((sys.getuid(), sys.geteuid()), (nobody, nobody));
         sys.setrlimit(Resource::Processes, Limit::of(2)).unwrap();
         let child = sleeper(sys);
         assert_eq!(sys.fork(|_| 0), Err(Errno::EAGAIN));
@@ -57,7 +60,7 @@ fn a_user_signals_and_becomes_nobody_else() {
         }
         let roots = sleeper(sys);
         let child = sys.fork(move |sys| {
-            sys.setuid(NOBODY).unwrap();
+            sys.setuid(nobody(sys)).unwrap();
             assert_eq!(sys.setuid(0), Err(Errno::EPERM));
             let other = Pid::number_only(roots.number());
             assert_eq!(sys.kill(other.into(), Some(Signal::KILL)), Err(Errno::EPERM));
@@ -76,7 +79,7 @@ fn signals_queue_up_to_the_limit() {
         let set = tontine_unix::SigSet::of(&[signal]);
         sys.sigprocmask(Some((tontine_unix::How::Block, set))).unwrap();
         if privileged(sys) {
-            sys.setuid(NOBODY + 1).unwrap();
+            sys.setuid(nobody(sys)).unwrap();
         }
         sys.setrlimit(Resource::PendingSignals, Limit::of(3)).unwrap();
         let me = sys.getpid();
@@ -117,7 +120,7 @@ fn nice_values_are_brought_into_their_range_and_never_go_down_without_privilege(
         if privileged(sys) {
             sys.setpriority(me, -3).unwrap();
             assert_eq!(sys.getpriority(me), Ok(-3));
-            sys.setuid(NOBODY).unwrap();
+            sys.setuid(nobody(sys)).unwrap();
             assert_eq!(sys.setpriority(me, -4), Err(Errno::EACCES));
             let another = Whose::Process(sys.getppid());
             assert_eq!(sys.setpriority(another, 10), Err(Errno::EPERM));

@@ -4,7 +4,10 @@ use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use tontine_unix::{Children, Errno, Fd, Linux, Pid, Status, Sys, WaitOptions, Waited};
+use tontine_unix::{
+    Children, Disposition, Errno, Fd, How, Linux, Pid, SigAction, SigSet, Signal, Status, Sys,
+    WaitOptions, Waited,
+};
 
 /// A test that takes so long hangs; SIGALRM ends its process.
 const PATIENCE_S: u32 = 30;
@@ -15,6 +18,7 @@ pub(crate) fn play(test: impl FnOnce(&dyn Sys) + Send + 'static) {
     let sys: &dyn Sys = &linux;
     let child = sys.fork(move |sys| {
         sys.alarm(PATIENCE_S);
+        as_after_login(sys);
         match catch_unwind(AssertUnwindSafe(|| test(sys))) {
             Ok(()) => 0,
             Err(panic) => {
@@ -28,6 +32,17 @@ pub(crate) fn play(test: impl FnOnce(&dyn Sys) + Send + 'static) {
         }
     });
     assert_eq!(end(sys, child.expect("fork")), Status::Exited(0));
+}
+
+/// Whoever ran the tests may have had signals ignored or blocked.
+fn as_after_login(sys: &dyn Sys) {
+    for signal in Signal::all() {
+        let action = sys.sigaction(signal, None).expect("to read it");
+        if action.disposition == Disposition::Ignore {
+            sys.sigaction(signal, Some(SigAction::DEFAULT)).expect("not one of the two");
+        }
+    }
+    sys.sigprocmask(Some((How::Set, SigSet::EMPTY))).expect("a mask");
 }
 
 /// How a child ends.
