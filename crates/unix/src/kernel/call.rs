@@ -16,6 +16,7 @@ use crate::executor;
 use crate::lock::SimpleGuard;
 use crate::lock::lock_order::PLock;
 use crate::mode::Mode;
+use crate::mutation::Mutation;
 use crate::process::Pid;
 use crate::signal::SigSet;
 use crate::wait::Status;
@@ -279,6 +280,10 @@ impl<'k> Call<'k> {
                 if deadline.is_some_and(|deadline| self.kernel.executor.now() >= deadline) {
                     self.thread.set_sleeping(false);
                     break Ok(None);
+                }
+                if self.kernel.mutates(Mutation::LooksBeforeSleep) {
+                    drop(state);
+                    state = self.state();
                 }
                 self.sleeps(&mut state);
             }

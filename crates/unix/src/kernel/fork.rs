@@ -11,6 +11,7 @@ use super::thread::{Attention, Thread};
 use super::threads::First;
 use crate::errno::{Errno, Result};
 use crate::limit::Resource;
+use crate::mutation::Mutation;
 use crate::process::{Pid, Program};
 
 impl Call<'_> {
@@ -91,7 +92,8 @@ impl Call<'_> {
         loop {
             let Some(group) = self.state().pgrp.clone() else { return false };
             let mut members = group.members.write(&kernel.locks);
-            if self.thread.attention().contains(Attention::SIGNAL) {
+            let signalled = self.thread.attention().contains(Attention::SIGNAL);
+            if signalled && !kernel.mutates(Mutation::ForkAfterWalk) {
                 return false;
             }
             let (parent, mut state) = self.proc.lock_both(child, &kernel.locks);
