@@ -15,6 +15,7 @@ mod linux;
 mod lock;
 mod machine;
 mod mode;
+mod mutation;
 mod process;
 mod ptrace;
 pub mod scenario;
@@ -32,6 +33,9 @@ pub use linux::Linux;
 pub use lock::{LockRow, LockStatistics, lock_order_page};
 pub use machine::{BuildError, Builder, Busy, Delivery, Ending, Executor, Report, Virtual};
 pub use mode::Mode;
+#[doc(hidden)]
+#[cfg(any(debug_assertions, feature = "mutations"))]
+pub use mutation::Mutation;
 pub use process::{Body, FAULTS, Pid, Program, SigStack, SigVec, Spawn, Target, Tid, Whose};
 pub use ptrace::Ptrace;
 pub use signal::{DefaultAction, NoSignal, SigSet, Signal};

@@ -77,6 +77,8 @@ pub(crate) struct Config {
     /// The highest process number.
     pub(crate) pids: usize,
     pub(crate) first_on: Option<usize>,
+    #[cfg(any(debug_assertions, feature = "mutations"))]
+    pub(crate) mutation: Option<crate::mutation::Mutation>,
     stop_at: Option<u64>,
     statistics: bool,
     keep_locks: bool,
@@ -174,6 +176,8 @@ impl Virtual {
             programs: BTreeMap::new(),
             pids: 4_194_304,
             first_on: None,
+            #[cfg(any(debug_assertions, feature = "mutations"))]
+            mutation: None,
             stop_at: None,
             statistics: false,
             keep_locks: false,
@@ -312,6 +316,14 @@ impl Builder {
     /// Builds in the locks that the mode could do without, as one does to debug (§2.2).
     pub fn keep_locks(mut self, on: bool) -> Self {
         self.0.keep_locks = on;
+        self
+    }
+
+    /// Takes a protection out of the kernel, for a test that is to notice.
+    #[doc(hidden)]
+    #[cfg(any(debug_assertions, feature = "mutations"))]
+    pub fn mutate(mut self, mutation: crate::mutation::Mutation) -> Self {
+        self.0.mutation = Some(mutation);
         self
     }
 

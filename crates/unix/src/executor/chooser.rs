@@ -42,6 +42,14 @@ impl Seeded {
         Self { state: seed, odds: Self::ODDS, preemptions: u64::MAX }
     }
 
+    /// As [`Seeded::new`], but the seed also says how often it decides: some races want somebody to stand
+    /// still for long, others want many turns in a short time.
+    pub(crate) fn varied(seed: u64) -> Self {
+        let mut chooser = Self::new(seed);
+        let odds = [2, Self::ODDS, 32, 128][chooser.below(4) as usize];
+        chooser.odds(odds)
+    }
+
     /// With a decision at 1 of `odds` points on average; 1: at each.
     pub(crate) fn odds(self, odds: u32) -> Self {
         Self { odds: odds.max(1), ..self }

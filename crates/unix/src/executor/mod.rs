@@ -99,7 +99,7 @@ impl Executor {
 
     /// An executor on the thread that calls [`Executor::run`], scheduled by `seed`.
     pub(crate) fn simulated(seed: u64, options: Options) -> Arc<Self> {
-        Self::chosen(Box::new(Seeded::new(seed)), options)
+        Self::chosen(Box::new(Seeded::varied(seed)), options)
     }
 
     /// A simulated executor scheduled by `chooser`.

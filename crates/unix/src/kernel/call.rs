@@ -16,6 +16,7 @@ use crate::executor;
 use crate::lock::SimpleGuard;
 use crate::lock::lock_order::PLock;
 use crate::mode::Mode;
+use crate::mutation::Mutation;
 use crate::process::Pid;
 use crate::signal::SigSet;
 use crate::wait::Status;
@@ -81,6 +82,8 @@ impl From<Marked> for Stop {
 pub(super) enum After {
     /// It starts again, if each handler was installed with `SA_RESTART`.
     Restart,
+    /// It starts again.
+    Always,
     /// It returns `EINTR`.
     Interrupt,
 }
@@ -175,7 +178,9 @@ impl<'k> Call<'k> {
                 Ok(value) => return Ok(value),
                 Err(Stop::Errno(errno)) => return Err(errno),
                 Err(Stop::Interrupted) => match (delivered, after) {
-                    (Delivered::Nothing, _) | (Delivered::Restart, After::Restart) => {}
+                    (Delivered::Nothing, _)
+                    | (Delivered::Restart, After::Restart)
+                    | (_, After::Always) => {}
                     _ => return Err(Errno::EINTR),
                 },
             }
@@ -307,6 +312,10 @@ impl<'k> Call<'k> {
                 if deadline.is_some_and(|deadline| self.kernel.executor.now() >= deadline) {
                     self.thread.set_sleeping(false);
                     break Ok(None);
+                }
+                if self.kernel.mutates(Mutation::LooksBeforeSleep) {
+                    drop(state);
+                    state = self.state();
                 }
                 self.sleeps(&mut state);
             }

@@ -70,6 +70,7 @@ impl Call<'_> {
         state.name = image.name.clone();
         state.executed = true;
         state.ender = None;
+        state.ended.clear();
         state.image = Some(image);
         drop(state);
         self.alternate.take();

@@ -9,6 +9,7 @@ use super::proc::{Phase, Proc};
 use super::thread::Attention;
 use crate::action::{ActionFlags, Code, SignalInfo};
 use crate::executor;
+use crate::mutation::Mutation;
 use crate::process::Pid;
 use crate::signal::Signal;
 use crate::wait::Status;
@@ -56,7 +57,9 @@ impl Call<'_> {
         loop {
             {
                 let mut state = self.state();
-                if state.threads.len() == 1 && state.forks == 0 {
+                let mutated = self.kernel.mutates(Mutation::ForksUnawaited);
+                let unawaited = if mutated { state.forks } else { 0 };
+                if state.threads.len() == 1 + unawaited as usize && state.forks == unawaited {
                     state.ender = None;
                     return;
                 }
@@ -90,6 +93,9 @@ impl Call<'_> {
             state.alarm = None;
         }
         while self.proc.end_references() {
+            if self.kernel.mutates(Mutation::ReferencesUnawaited) {
+                break;
+            }
             executor::park();
         }
         self.state().ender = None;
@@ -127,12 +133,14 @@ impl Kernel {
         if proc.number() == FIRST_PROGRAM {
             self.close(status);
         }
+        let told = self.mutates(Mutation::ToldBeforeZombie).then(|| {
+            let (_writing, parent) = self.write_parent(proc);
+            parent.is_none_or(|parent| self.tell_end(parent, proc, status))
+        });
         let (writing, parent) = self.write_parent(proc);
         proc.lock(&self.locks).phase = Phase::Zombie;
-        let vanishes = match parent {
-            Some(parent) => self.tell_end(parent, proc, status),
-            None => true,
-        };
+        let tell = || parent.is_none_or(|parent| self.tell_end(parent, proc, status));
+        let vanishes = told.unwrap_or_else(tell);
         if vanishes {
             if let Some(parent) = parent {
                 self.unlink(parent, proc);

@@ -11,6 +11,7 @@ use super::thread::{Attention, Thread};
 use super::threads::First;
 use crate::errno::{Errno, Result};
 use crate::limit::Resource;
+use crate::mutation::Mutation;
 use crate::process::{Pid, Program};
 
 impl Call<'_> {
@@ -65,6 +66,7 @@ impl Call<'_> {
         }
         kernel.start_time(child, self.state().limits.of(Resource::Cpu).soft);
         kernel.clear_links(child);
+        child.siglock.reset(&kernel.locks);
         child.move_in(number, kernel.births.fetch_add(1, Ordering::Relaxed).max(1));
         {
             let _writing = kernel.write_family(self.proc);
@@ -91,7 +93,8 @@ impl Call<'_> {
         loop {
             let Some(group) = self.state().pgrp.clone() else { return false };
             let mut members = group.members.write(&kernel.locks);
-            if self.thread.attention().contains(Attention::SIGNAL) {
+            let signalled = self.thread.attention().contains(Attention::SIGNAL);
+            if signalled && !kernel.mutates(Mutation::ForkAfterWalk) {
                 return false;
             }
             let (parent, mut state) = self.proc.lock_both(child, &kernel.locks);

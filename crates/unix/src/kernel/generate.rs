@@ -86,6 +86,7 @@ impl Kernel {
     /// Signals each member of a group, and `this` if it is no member. `pg_lock` is held for the whole
     /// walk: nobody joins or leaves meanwhile (§5.1).
     pub(super) fn pgsignal_internal(&self, group: &Pgrp, info: SignalInfo, this: Option<&Proc>) {
+        let coarse = self.coarse();
         let members = group.members.read(&self.locks);
         let mut met = false;
         for &slot in &members.slots {
@@ -94,6 +95,7 @@ impl Kernel {
             self.psignal_inthread(member, info);
         }
         drop(members);
+        drop(coarse);
         if let Some(this) = this.filter(|_| !met) {
             self.psignal_inthread(this, info);
         }

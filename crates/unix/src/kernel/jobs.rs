@@ -14,6 +14,7 @@ use super::proc::{Phase, Proc};
 use crate::action::SignalInfo;
 use crate::errno::{Errno, Result};
 use crate::lock::write_both;
+use crate::mutation::Mutation;
 use crate::process::Pid;
 use crate::signal::Signal;
 
@@ -59,6 +60,10 @@ impl Call<'_> {
         let kernel = self.kernel;
         let target = kernel.find(process).ok_or(Errno::ESRCH)?;
         let group = if group.number() == 0 { target.pid() } else { group };
+        let early = kernel.mutates(Mutation::GroupLookedUpEarly).then(|| {
+            let groups = kernel.pgrphash.read(&kernel.locks);
+            groups.get(&group.number()).cloned()
+        });
         let mut groups = kernel.pgrphash.write(&kernel.locks);
         let (writing, parent) = kernel.write_parent_and_own(&target);
         let own_session = self.state().pgrp.as_ref().map(|group| group.session.clone());
@@ -80,9 +85,9 @@ impl Call<'_> {
         if from.session.id.number() == target.number() {
             return Err(Errno::EPERM);
         }
-        let to = match groups.get(&group.number()) {
+        let to = match early.unwrap_or_else(|| groups.get(&group.number()).cloned()) {
             Some(found) if !Arc::ptr_eq(&found.session, &own_session) => return Err(Errno::EPERM),
-            Some(found) => Arc::clone(found),
+            Some(found) => found,
             None if group.number() == target.number() => {
                 kernel.make_group(&mut groups, target.pid(), own_session)
             }
@@ -210,6 +215,7 @@ impl Kernel {
     /// An orphaned group with a stopped member is told: nobody would continue it (POSIX, `_exit`).
     pub(super) fn hang_up_if_stopped(&self, group: &Arc<Pgrp>) {
         let stopped = {
+            let _coarse = self.coarse();
             let members = group.members.read(&self.locks);
             members.slots.iter().any(|&slot| {
                 let state = self.slab.get(slot).lock(&self.locks);

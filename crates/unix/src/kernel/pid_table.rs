@@ -4,6 +4,8 @@
 //! session, a thread. Words change under `pid_lock`; a lookup reads one without it, and its result
 //! is a claim until the slot has been asked (see [`Slab`](super::slab::Slab)).
 
+#![allow(unsafe_code, reason = "atomic words are made of zeroed memory")]
+
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::errno::{Errno, Result};
@@ -49,7 +51,10 @@ const RESERVED: usize = 300;
 impl PidTable {
     /// For the numbers 1 to `most`.
     pub(super) fn new(most: usize) -> Self {
-        let words = std::iter::repeat_with(AtomicU32::default).take(most + 1).collect();
+        let words = Box::into_raw(vec![0_u32; most + 1].into_boxed_slice());
+        // SAFETY: an atomic word has the size, the alignment and the values of a plain one, and the
+        // box was just let go of. Made so, pages of numbers that nobody takes are never touched.
+        let words = unsafe { Box::from_raw(words as *mut [AtomicU32]) };
         let allocation = Allocation { next: 1, used: 0, free: Vec::new(), slots: 0 };
         Self { words, allocation: SimpleLock::new(0, allocation) }
     }

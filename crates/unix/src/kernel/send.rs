@@ -9,6 +9,7 @@ use super::proc::{Phase, ProcRef, ProcState};
 use super::users::Ids;
 use crate::action::{Code, SignalInfo};
 use crate::errno::{Errno, Result};
+use crate::mutation::Mutation;
 use crate::process::{Pid, Target, Tid};
 use crate::signal::Signal;
 
@@ -88,10 +89,19 @@ impl Call<'_> {
 
     /// Each member that may be signalled.
     fn send_to_group(&self, group: &Arc<Pgrp>, info: Option<SignalInfo>) -> Result<()> {
-        let mine = self.proc.ids();
         let members = group.members.read(&self.kernel.locks);
+        if self.kernel.mutates(Mutation::WalkUnlocked) {
+            let slots = members.slots.clone();
+            drop(members);
+            return self.send_to_each(&slots, info);
+        }
+        self.send_to_each(&members.slots, info)
+    }
+
+    fn send_to_each(&self, slots: &[u32], info: Option<SignalInfo>) -> Result<()> {
+        let mine = self.proc.ids();
         let mut result = Err(Errno::ESRCH);
-        for &slot in &members.slots {
+        for &slot in slots {
             let member = self.kernel.slab.get(slot);
             let mut state = member.lock(&self.kernel.locks);
             result = tally(result, self.send_if_permitted(mine, &mut state, info));

@@ -5,7 +5,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 
 use super::Kernel;
-use super::call::{Call, Leave, Stop, Unwind};
+use super::call::{After, Call, Leave, Stop, Unwind};
 use super::pid_table::Keeper;
 use super::proc::{Member, Proc};
 use super::thread::{Attention, Thread};
@@ -183,8 +183,9 @@ impl Call<'_> {
         {
             ender.unpark();
         }
-        if let Some(Some(joiner)) = member.joiner {
-            joiner.unpark();
+        match member.joiner {
+            Some(Some(joiner)) => joiner.unpark(),
+            _ => drop(state.ended.insert(self.thread.tid)),
         }
         // What only this thread would have delivered is the next one's.
         for other in &state.threads {
@@ -224,6 +225,7 @@ impl Call<'_> {
                 Arc::new(Thread::new(kernel.handle(), self.proc.slot, tid, self.thread.mask()));
             let halted = {
                 let mut state = self.state();
+                state.ended.remove(&tid);
                 state.threads.push(Member::new(thread.clone()));
                 state.end.is_some()
             };
@@ -246,16 +248,19 @@ impl Call<'_> {
             return Err(Errno::EDEADLK);
         }
         let mut claimed = false;
-        self.interruptible(super::call::After::Restart, || {
+        self.interruptible(After::Always, || {
             let fiber = executor::current();
-            let found = self.sleep(None, |state| match state.member(thread.0) {
-                None if claimed => Some(Ok(())),
-                None => Some(Err(Errno::ESRCH)),
-                Some(member) if !claimed && member.joiner.is_some() => Some(Err(Errno::EINVAL)),
-                Some(member) => {
-                    claimed = true;
-                    member.joiner = Some(Some(fiber.clone()));
-                    None
+            let found = self.sleep(None, |state| {
+                let ended = state.ended.remove(&thread.0);
+                match state.member(thread.0) {
+                    None if claimed || ended => Some(Ok(())),
+                    None => Some(Err(Errno::ESRCH)),
+                    Some(member) if !claimed && member.joiner.is_some() => Some(Err(Errno::EINVAL)),
+                    Some(member) => {
+                        claimed = true;
+                        member.joiner = Some(Some(fiber.clone()));
+                        None
+                    }
                 }
             })?;
             found.expect("no deadline").map_err(Stop::Errno)

@@ -6,6 +6,7 @@ use super::Kernel;
 use super::call::{After, Call, Stop};
 use super::proc::{News, Phase, Proc, ProcState};
 use crate::errno::{Errno, Result};
+use crate::mutation::Mutation;
 use crate::process::Pid;
 use crate::wait::{Children, Status, Usage, WaitOptions, Waited};
 
@@ -52,7 +53,9 @@ impl Call<'_> {
     ) -> std::result::Result<Option<Waited>, Stop> {
         let kernel = self.kernel;
         loop {
-            self.set_waiting(true);
+            if !kernel.mutates(Mutation::WaitLooksFirst) {
+                self.set_waiting(true);
+            }
             let found = {
                 let _coarse = kernel.coarse();
                 self.look(children, options)
@@ -72,6 +75,9 @@ impl Call<'_> {
                     return Ok(None);
                 }
                 Found::Later => {}
+            }
+            if kernel.mutates(Mutation::WaitLooksFirst) {
+                self.set_waiting(true);
             }
             let changed = self.sleep(None, |state| {
                 let member = state.member(self.thread.tid)?;
@@ -132,7 +138,8 @@ impl Call<'_> {
     fn look_at(&self, child: &Proc, options: WaitOptions) -> Look {
         let kernel = self.kernel;
         let mut state = child.lock(&kernel.locks);
-        if child.owner.load(Ordering::Relaxed) != 0 {
+        let owned = child.owner.load(Ordering::Relaxed) != 0;
+        if owned && !kernel.mutates(Mutation::ChildOfTwo) {
             return Look::Never;
         }
         let Some((status, ended)) = wanted(&state, options) else {

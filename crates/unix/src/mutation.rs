@@ -1,0 +1,45 @@
+//! Protections that a test takes out to see that it would notice: [`Mutation`].
+//!
+//! The kernel asks [`Kernel::mutates`] where the protection stands. Builds without debug assertions
+//! and without the feature `mutations` answer no when they are compiled, and nothing of it is left.
+//! docs/races.md says what each protects from.
+
+use crate::kernel::Kernel;
+
+/// A protection that is taken out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mutation {
+    /// `wait` says that it sleeps only after it has looked at the children.
+    WaitLooksFirst,
+    /// `wait` does not ask whether another thread owns the child (§6.2).
+    ChildOfTwo,
+    /// `fork` does not look whether its group was signalled before the child joined.
+    ForkAfterWalk,
+    /// `killpg` signals the members that there were, and lets `pg_lock` go before (§5.1).
+    WalkUnlocked,
+    /// `exit` and `exec` do not wait for forks under way (§6.2).
+    ForksUnawaited,
+    /// `setpgid` looks the group up before it locks the table.
+    GroupLookedUpEarly,
+    /// A parent is told of the end of a child that is no zombie yet.
+    ToldBeforeZombie,
+    /// A thread looks for signals and falls asleep in two critical sections.
+    LooksBeforeSleep,
+    /// `exit` completes though somebody refers to the process (§5.2).
+    ReferencesUnawaited,
+}
+
+impl Kernel {
+    /// Whether a protection is to be left out.
+    #[inline(always)]
+    pub(crate) fn mutates(&self, mutation: Mutation) -> bool {
+        #[cfg(any(debug_assertions, feature = "mutations"))]
+        let mutated = self.config.mutation == Some(mutation);
+        #[cfg(not(any(debug_assertions, feature = "mutations")))]
+        let mutated = {
+            let _ = mutation;
+            false
+        };
+        mutated
+    }
+}

@@ -1,0 +1,96 @@
+//! `exec` and `exit` against `fork` by another thread (§6.2).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+#[cfg(any(debug_assertions, feature = "mutations"))]
+use tontine_unix::Mutation;
+use tontine_unix::{Children, Errno, Sys, WaitOptions};
+
+use crate::explore::{CONCURRENT, Race};
+
+/// A program that was executed has those children that its process had, and gets no others unasked.
+const EXEC_AGAINST_FORK: Race = Race {
+    scene: || {
+        Arc::new(|sys| {
+            let forker = |sys: &dyn Sys| {
+                let _ = sys.fork(|_| 0);
+            };
+            let process = sys
+                .fork(move |sys| {
+                    sys.thread(forker).expect("there is room");
+                    match sys.exec("counts", &[]) {
+                        Err(_) => 2,
+                        Ok(never) => match never {},
+                    }
+                })
+                .expect("there is room");
+            let waited = sys.waitpid(process.into(), Default::default());
+            waited.expect("it is my child").expect("it ended").status.exited().unwrap_or(3)
+        })
+    },
+    with: |builder| {
+        builder.program("counts", |sys, _| {
+            let none = |sys: &dyn Sys| sys.waitpid(Children::Any, WaitOptions::NOHANG);
+            if none(sys) != Err(Errno::ECHILD) {
+                return 0;
+            }
+            (0..50).for_each(|_| sys.sched_yield());
+            i32::from(none(sys) != Err(Errno::ECHILD))
+        })
+    },
+    modes: CONCURRENT,
+};
+
+/// A child that is forked as its process ends has a parent all the same, and is waited for.
+const EXIT_AGAINST_FORK: Race = Race {
+    scene: || {
+        let born = Arc::new(AtomicI32::new(0));
+        Arc::new(move |sys| {
+            sys.set_subreaper(true).expect("it may");
+            let (born, counts) = (born.clone(), born.clone());
+            sys.fork(move |sys| {
+                let forks = move |sys: &dyn Sys| {
+                    let counts = counts.clone();
+                    let _ = sys.fork(move |_| {
+                        counts.fetch_add(1, Ordering::Relaxed);
+                        0
+                    });
+                };
+                sys.thread(forks).expect("there is room");
+                0
+            })
+            .expect("there is room");
+            let mut waited = 0;
+            while sys.wait().is_ok() {
+                waited += 1;
+            }
+            (0..50).for_each(|_| sys.sched_yield());
+            i32::from(waited != 1 + born.load(Ordering::Relaxed))
+        })
+    },
+    with: |builder| builder,
+    modes: CONCURRENT,
+};
+
+#[test]
+fn exec_waits_for_forks_under_way() {
+    EXEC_AGAINST_FORK.holds();
+}
+
+#[test]
+fn exit_waits_for_forks_under_way() {
+    EXIT_AGAINST_FORK.holds();
+}
+
+#[cfg(any(debug_assertions, feature = "mutations"))]
+#[test]
+fn a_program_gets_a_child_that_it_did_not_make() {
+    EXEC_AGAINST_FORK.fails_with(Mutation::ForksUnawaited);
+}
+
+#[cfg(any(debug_assertions, feature = "mutations"))]
+#[test]
+fn a_child_is_forked_that_nobody_waits_for() {
+    EXIT_AGAINST_FORK.fails_with(Mutation::ForksUnawaited);
+}

@@ -1,0 +1,92 @@
+//! Runs a scene over many seeds: [`Race`].
+
+use std::sync::Arc;
+
+use tontine_unix::{Builder, Ending, Executor, Mode, Report, Status, Sys, Virtual};
+
+/// A program whose exit status is 0 if what the race endangers has held.
+pub type Scene = Arc<dyn Fn(&dyn Sys) -> i32 + Send + Sync>;
+
+/// A race, and what keeps it right.
+pub struct Race {
+    /// Makes the scene anew for each run.
+    pub scene: fn() -> Scene,
+    /// What the system has beside: programs, limits.
+    pub with: fn(Builder) -> Builder,
+    /// Modes in which the race can happen; in the others nothing comes between the steps.
+    pub modes: &'static [Mode],
+}
+
+/// Modes in which several processors are in the kernel at once.
+pub const PREEMPTED: &[Mode] = &[Mode::Coarse, Mode::Parallel, Mode::PerProcess];
+/// Modes in which two calls that manipulate processes are in the kernel at once.
+pub const CONCURRENT: &[Mode] = &[Mode::Parallel, Mode::PerProcess];
+
+/// Seeds that are tried for each mode.
+fn seeds() -> u64 {
+    let asked = std::env::var("RACE_SEEDS").ok().and_then(|seeds| seeds.parse().ok());
+    asked.unwrap_or(if cfg!(debug_assertions) { 300 } else { 2000 })
+}
+
+/// A scene that takes longer goes round in circles.
+const MOST_STEPS: u64 = 200_000;
+
+impl Race {
+    fn system(&self, mode: Mode, seed: u64) -> Builder {
+        let processors = if mode == Mode::Uniprocessor { 1 } else { 4 };
+        let builder = Virtual::builder()
+            .mode(mode)
+            .processors(processors)
+            .executor(Executor::Simulated { seed })
+            .pids(300)
+            .stop_at(MOST_STEPS);
+        (self.with)(builder)
+    }
+
+    fn run(&self, builder: Builder) -> Report {
+        let scene = (self.scene)();
+        builder.build().expect("it goes together").run(move |sys| scene(sys))
+    }
+
+    /// The invariant holds at every seed, in every mode.
+    pub fn holds(&self) {
+        for mode in Mode::ALL {
+            for seed in 0..seeds() {
+                let report = self.run(self.system(mode, seed));
+                assert!(held(&report), "{mode}, seed {seed}: {}", told(&report));
+            }
+        }
+    }
+
+    /// Without the protection a seed shows it, and shows it again.
+    #[cfg(any(debug_assertions, feature = "mutations"))]
+    pub fn fails_with(&self, mutation: tontine_unix::Mutation) {
+        for &mode in self.modes {
+            let run = |seed| self.run(self.system(mode, seed).mutate(mutation));
+            let found = (0..seeds().max(2000)).map(|seed| (seed, run(seed)));
+            let found = found.into_iter().find(|(_, report)| !held(report));
+            let (seed, report) =
+                found.unwrap_or_else(|| panic!("{mode}: nothing notices {mutation:?}"));
+            println!("{mutation:?}, {mode}: seed {seed}: {}", told(&report));
+            let again = run(seed);
+            assert_eq!(
+                (again.digest, again.steps, again.ending, again.status),
+                (report.digest, report.steps, report.ending, report.status),
+                "{mode}, seed {seed}: the same run"
+            );
+        }
+    }
+}
+
+fn held(report: &Report) -> bool {
+    report.ending == Ending::Finished
+        && report.status == Some(Status::Exited(0))
+        && report.panicked.is_empty()
+        && report.abandoned == 0
+}
+
+fn told(report: &Report) -> String {
+    let Report { ending, status, panicked, steps, state, .. } = report;
+    let state = state.as_ref().map(ToString::to_string).unwrap_or_default();
+    format!("{ending:?} with {status:?}, panicked {panicked:?}, {steps} steps\n{state}")
+}

@@ -1,0 +1,143 @@
+//! `killpg` against `fork` and `setpgid` (§5.1), and two `setpgid` against each other.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+#[cfg(any(debug_assertions, feature = "mutations"))]
+use tontine_unix::Mutation;
+use tontine_unix::{Errno, How, Mode, Pid, SigSet, Signal, Sys, Target};
+
+use crate::explore::{CONCURRENT, Race};
+
+const OWN: Pid = Pid::number_only(0);
+
+/// Somebody forks while its group is signalled: the child is a member before the walk, or is made after
+/// the signal was delivered, which is never. A point lies before the kernel too, so that the race
+/// is there in every mode.
+const KILLPG_AGAINST_FORK: Race = Race {
+    scene: || {
+        Arc::new(|sys| {
+            sys.set_subreaper(true).expect("it may");
+            let forker = sys
+                .fork(|sys| {
+                    sys.setpgid(OWN, OWN).expect("it may");
+                    loop {
+                        let child = sys.fork(|sys| {
+                            sys.pause();
+                            0
+                        });
+                        if child == Err(Errno::EAGAIN) {
+                            sys.pause();
+                        }
+                    }
+                })
+                .expect("there is room");
+            while sys.kill(Target::Group(forker), Some(Signal::TERM)) == Err(Errno::ESRCH) {
+                sys.sched_yield();
+            }
+            loop {
+                match sys.wait() {
+                    Ok(waited) if waited.status.signaled() == Some(Signal::TERM) => {}
+                    Ok(_) => return 1,
+                    Err(errno) => return i32::from(errno != Errno::ECHILD),
+                }
+            }
+        })
+    },
+    with: |builder| builder,
+    modes: &Mode::ALL,
+};
+
+/// What is sent to the old group does not come any more once `setpgid` has returned.
+const KILLPG_AGAINST_SETPGID: Race = Race {
+    scene: || {
+        Arc::new(|sys| {
+            let term = SigSet::of(&[Signal::TERM]);
+            sys.sigprocmask(Some((How::Block, term))).expect("it is allowed");
+            let sent = Arc::new(AtomicBool::new(false));
+            let seen = sent.clone();
+            let mover = sys
+                .fork(move |sys| {
+                    sys.setpgid(OWN, OWN).expect("it may");
+                    let before = sys.sigpending().contains(Signal::TERM);
+                    while !seen.load(Ordering::Relaxed) {
+                        sys.sched_yield();
+                    }
+                    let after = sys.sigpending().contains(Signal::TERM);
+                    i32::from(after && !before)
+                })
+                .expect("there is room");
+            sys.kill(Target::OwnGroup, Some(Signal::TERM)).expect("I am there");
+            sent.store(true, Ordering::Relaxed);
+            let waited = sys.waitpid(mover.into(), Default::default());
+            waited.expect("it is my child").expect("it ended").status.exited().unwrap_or(1)
+        })
+    },
+    with: |builder| builder,
+    modes: CONCURRENT,
+};
+
+/// A shell's pipeline of two: the first leads a group, which it and the shell both see to, and the
+/// second is put into it. There is one such group, and it has both.
+const TWO_SETPGID: Race = Race {
+    scene: || {
+        Arc::new(|sys| {
+            let sleeps = |sys: &dyn Sys| {
+                sys.pause();
+                0
+            };
+            let leads = move |sys: &dyn Sys| {
+                sys.setpgid(OWN, OWN).expect("it may");
+                sleeps(sys)
+            };
+            let first = sys.fork(leads).expect("there is room");
+            let second = sys.fork(sleeps).expect("there is room");
+            sys.setpgid(first, first).expect("it is my child");
+            sys.setpgid(second, first).expect("it is my child");
+            sys.kill(Target::Group(first), Some(Signal::TERM)).expect("both are there");
+            for child in [first, second] {
+                let waited = sys.waitpid(child.into(), Default::default());
+                let status = waited.expect("it is my child").expect("it ended").status;
+                if status.signaled() != Some(Signal::TERM) {
+                    return 1;
+                }
+            }
+            0
+        })
+    },
+    with: |builder| builder,
+    modes: CONCURRENT,
+};
+
+#[test]
+fn a_forked_child_is_in_the_walk_or_comes_after_the_signal() {
+    KILLPG_AGAINST_FORK.holds();
+}
+
+#[test]
+fn nothing_comes_from_a_group_that_was_left() {
+    KILLPG_AGAINST_SETPGID.holds();
+}
+
+#[test]
+fn parent_and_child_make_one_group() {
+    TWO_SETPGID.holds();
+}
+
+#[cfg(any(debug_assertions, feature = "mutations"))]
+#[test]
+fn a_fork_that_does_not_look_again_saves_a_child_from_killpg() {
+    KILLPG_AGAINST_FORK.fails_with(Mutation::ForkAfterWalk);
+}
+
+#[cfg(any(debug_assertions, feature = "mutations"))]
+#[test]
+fn without_its_lock_a_walk_reaches_who_has_left() {
+    KILLPG_AGAINST_SETPGID.fails_with(Mutation::WalkUnlocked);
+}
+
+#[cfg(any(debug_assertions, feature = "mutations"))]
+#[test]
+fn a_group_that_is_looked_up_too_early_is_made_twice() {
+    TWO_SETPGID.fails_with(Mutation::GroupLookedUpEarly);
+}

@@ -1,0 +1,141 @@
+//! A signal against whoever is about to sleep, and against whoever is about to end.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+
+#[cfg(any(debug_assertions, feature = "mutations"))]
+use tontine_unix::Mutation;
+use tontine_unix::{How, SigAction, SigSet, Signal, Target};
+
+use crate::explore::{CONCURRENT, PREEMPTED, Race};
+
+/// `sigsuspend` lets a signal in that comes as it falls asleep.
+const SIGNAL_AGAINST_SIGSUSPEND: Race = Race {
+    scene: || {
+        Arc::new(|sys| {
+            let user = SigSet::of(&[Signal::USR1]);
+            sys.sigprocmask(Some((How::Block, user))).expect("it is allowed");
+            sys.sigaction(Signal::USR1, Some(SigAction::handler(|_, _| {}))).expect("allowed");
+            let me = sys.getpid();
+            let child = sys.fork(move |sys| i32::from(sys.kill(me.into(), Some(Signal::USR1)).is_err()));
+            sys.sigsuspend(SigSet::EMPTY);
+            let unchanged = sys.sigprocmask(None) == Ok(user);
+            let waited = sys.waitpid(child.expect("there is room").into(), Default::default());
+            i32::from(!unchanged || waited.is_err())
+        })
+    },
+    with: |builder| builder,
+    modes: PREEMPTED,
+};
+
+/// A process ends, is waited for, and another one gets its slot, while somebody signals the first.
+const REFERENCE_AGAINST_EXIT: Race = Race {
+    scene: || {
+        Arc::new(|sys| {
+            let over = Arc::new(AtomicBool::new(false));
+            let victim = sys.fork(|_| 0).expect("there is room");
+            let seen = over.clone();
+            let killer = sys
+                .fork(move |sys| {
+                    while !seen.load(Ordering::Relaxed) {
+                        let _ = sys.kill(victim.into(), Some(Signal::TERM));
+                    }
+                    0
+                })
+                .expect("there is room");
+            sys.waitpid(victim.into(), Default::default()).expect("it is my child");
+            let stranger = sys
+                .fork(|sys| {
+                    (0..30).for_each(|_| sys.sched_yield());
+                    0
+                })
+                .expect("there is room");
+            let stranger = sys.waitpid(stranger.into(), Default::default());
+            over.store(true, Ordering::Relaxed);
+            sys.waitpid(killer.into(), Default::default()).expect("it is my child");
+            let status = stranger.expect("it is my child").expect("it ended").status;
+            i32::from(status.exited() != Some(0))
+        })
+    },
+    with: |builder| builder,
+    modes: CONCURRENT,
+};
+
+/// As above, but the group of the first is signalled.
+const GROUP_AGAINST_EXIT: Race = Race {
+    scene: || {
+        Arc::new(|sys| {
+            let over = Arc::new(AtomicBool::new(false));
+            let own = tontine_unix::Pid::number_only(0);
+            let ready = Arc::new(AtomicI32::new(0));
+            let leads = ready.clone();
+            let victim = sys
+                .fork(move |sys| {
+                    sys.setpgid(own, own).expect("it may");
+                    leads.store(1, Ordering::Relaxed);
+                    (0..5).for_each(|_| sys.sched_yield());
+                    0
+                })
+                .expect("there is room");
+            while ready.load(Ordering::Relaxed) == 0 {
+                sys.sched_yield();
+            }
+            let seen = over.clone();
+            let killer = sys
+                .fork(move |sys| {
+                    while !seen.load(Ordering::Relaxed) {
+                        let _ = sys.kill(Target::Group(victim), Some(Signal::TERM));
+                    }
+                    0
+                })
+                .expect("there is room");
+            sys.waitpid(victim.into(), Default::default()).expect("it is my child");
+            let stranger = sys
+                .fork(|sys| {
+                    (0..30).for_each(|_| sys.sched_yield());
+                    0
+                })
+                .expect("there is room");
+            let stranger = sys.waitpid(stranger.into(), Default::default());
+            over.store(true, Ordering::Relaxed);
+            sys.waitpid(killer.into(), Default::default()).expect("it is my child");
+            let status = stranger.expect("it is my child").expect("it ended").status;
+            i32::from(status.exited() != Some(0))
+        })
+    },
+    with: |builder| builder,
+    modes: CONCURRENT,
+};
+
+#[test]
+fn a_signal_that_comes_as_sigsuspend_falls_asleep_wakes_it() {
+    SIGNAL_AGAINST_SIGSUSPEND.holds();
+}
+
+#[test]
+fn a_signal_never_reaches_who_has_the_slot_afterwards() {
+    REFERENCE_AGAINST_EXIT.holds();
+}
+
+#[test]
+fn a_signal_to_a_group_never_reaches_who_has_the_slot_afterwards() {
+    GROUP_AGAINST_EXIT.holds();
+}
+
+#[cfg(any(debug_assertions, feature = "mutations"))]
+#[test]
+fn a_thread_that_looks_before_it_says_that_it_sleeps_misses_a_signal() {
+    SIGNAL_AGAINST_SIGSUSPEND.fails_with(Mutation::LooksBeforeSleep);
+}
+
+#[cfg(any(debug_assertions, feature = "mutations"))]
+#[test]
+fn without_references_a_signal_reaches_a_stranger() {
+    REFERENCE_AGAINST_EXIT.fails_with(Mutation::ReferencesUnawaited);
+}
+
+#[cfg(any(debug_assertions, feature = "mutations"))]
+#[test]
+fn without_its_lock_a_walk_of_a_group_reaches_a_stranger() {
+    GROUP_AGAINST_EXIT.fails_with(Mutation::WalkUnlocked);
+}

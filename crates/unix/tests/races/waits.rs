@@ -1,0 +1,114 @@
+//! `wait` against `exit`, and against another `wait` (§6.2).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+#[cfg(any(debug_assertions, feature = "mutations"))]
+use tontine_unix::Mutation;
+use tontine_unix::{Errno, How, SigAction, SigSet, Signal, WaitOptions};
+
+use crate::explore::{CONCURRENT, PREEMPTED, Race, Scene};
+
+/// A parent that looks, finds nothing and falls asleep, while its child ends.
+const WAIT_AGAINST_EXIT: Race = Race {
+    scene: || {
+        Arc::new(|sys| {
+            for status in 1..4 {
+                let child = sys.fork(move |_| status).expect("there is room");
+                let waited = sys.wait().expect("there is a child");
+                if waited.pid != child || waited.status.exited() != Some(status) {
+                    return 1;
+                }
+            }
+            i32::from(sys.wait() != Err(Errno::ECHILD))
+        })
+    },
+    with: |builder| builder,
+    modes: PREEMPTED,
+};
+
+/// Two threads wait for the one child that there is: one gets it, the other is told that there is none.
+const TWO_WAITERS: Race = Race {
+    scene: || {
+        let won = Arc::new(AtomicI32::new(0));
+        let lost = Arc::new(AtomicI32::new(0));
+        Arc::new(move |sys| {
+            sys.fork(|_| 7).expect("there is room");
+            let wait = |won: Arc<AtomicI32>, lost: Arc<AtomicI32>| {
+                move |sys: &dyn tontine_unix::Sys| {
+                    match sys.wait() {
+                        Ok(_) => won.fetch_add(1, Ordering::Relaxed),
+                        Err(_) => lost.fetch_add(1, Ordering::Relaxed),
+                    };
+                }
+            };
+            let other = sys.thread(wait(won.clone(), lost.clone())).expect("there is room");
+            wait(won.clone(), lost.clone())(sys);
+            sys.join(other).expect("it is mine");
+            let results = (won.load(Ordering::Relaxed), lost.load(Ordering::Relaxed));
+            i32::from(results != (1, 1))
+        })
+    },
+    with: |builder| builder,
+    modes: CONCURRENT,
+};
+
+/// A parent that sleeps until SIGCHLD comes and then waits, `most` times for each signal.
+fn reaps_by_signal(most: usize) -> Scene {
+    Arc::new(move |sys| {
+        let blocked = SigSet::of(&[Signal::CHLD]);
+        sys.sigprocmask(Some((How::Block, blocked))).expect("it is allowed");
+        sys.sigaction(Signal::CHLD, Some(SigAction::handler(|_, _| {}))).expect("it is allowed");
+        for _ in 0..3 {
+            sys.fork(|_| 0).expect("there is room");
+        }
+        let mut left = 3;
+        while left > 0 {
+            sys.sigsuspend(SigSet::EMPTY);
+            for _ in 0..most {
+                match sys.waitpid(tontine_unix::Children::Any, WaitOptions::NOHANG) {
+                    Ok(Some(_)) => left -= 1,
+                    _ => break,
+                }
+            }
+        }
+        i32::from(sys.wait() != Err(Errno::ECHILD))
+    })
+}
+
+/// SIGCHLD coalesces: after one of them as many children may be waited for as have ended.
+const CHILDREN_COALESCE: Race =
+    Race { scene: || reaps_by_signal(usize::MAX), with: |builder| builder, modes: CONCURRENT };
+
+#[test]
+fn a_child_that_ends_wakes_its_parent_whenever_that_falls_asleep() {
+    WAIT_AGAINST_EXIT.holds();
+}
+
+#[test]
+fn one_of_two_waiters_gets_a_child() {
+    TWO_WAITERS.holds();
+}
+
+#[test]
+fn who_waits_until_there_is_none_loses_no_child_to_coalescing() {
+    CHILDREN_COALESCE.holds();
+}
+
+#[cfg(any(debug_assertions, feature = "mutations"))]
+#[test]
+fn a_parent_that_looks_before_it_says_that_it_sleeps_sleeps_for_ever() {
+    WAIT_AGAINST_EXIT.fails_with(Mutation::WaitLooksFirst);
+}
+
+#[cfg(any(debug_assertions, feature = "mutations"))]
+#[test]
+fn without_an_owner_two_waiters_get_one_child() {
+    TWO_WAITERS.fails_with(Mutation::ChildOfTwo);
+}
+
+#[cfg(any(debug_assertions, feature = "mutations"))]
+#[test]
+fn a_parent_that_is_told_too_early_finds_no_zombie() {
+    CHILDREN_COALESCE.fails_with(Mutation::ToldBeforeZombie);
+}
