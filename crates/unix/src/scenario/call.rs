@@ -100,6 +100,15 @@ pub enum Path {
     Other(String),
 }
 
+impl Path {
+    /// The process's name, or the path.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Process(name) | Self::Other(name) => name,
+        }
+    }
+}
+
 /// What `spawn` is told.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Spawning {

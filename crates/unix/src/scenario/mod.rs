@@ -24,12 +24,20 @@
 
 mod ast;
 mod call;
+mod context;
 mod error;
 mod expected;
 mod flags;
+mod log;
+mod outcome;
 mod parse;
+mod perform;
 mod print;
+mod program;
+mod timeline;
 mod token;
+mod verdict;
+mod wire;
 mod word;
 
 pub use ast::{
@@ -39,6 +47,11 @@ pub use ast::{
 pub use call::{Aim, Bounds, Call, Owner, Path, Spawning, Tracing, Whom};
 pub use error::SyntaxError;
 pub use expected::{Expected, Pattern, StatusPattern, TakenPattern};
+pub use log::{About, Event, EventKind, Log, Memory, Record};
+pub use program::{executed, program, root};
+pub use timeline::{Columns, Timeline};
+pub use verdict::{Failure, Verdict};
+pub use wire::{PipeLog, read_log};
 pub use word::{
     Cause, Done, Info, Limited, OnSet, OnSignal, OnValue, OnValues, Own, Plain, Relation, Simple,
     WaitCall,

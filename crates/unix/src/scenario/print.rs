@@ -70,11 +70,7 @@ impl Display for Step {
                 arrow(f, step.expected.as_ref())
             }
             Self::Handler(step) => {
-                write!(f, "{} {}", if step.bsd { "sigvec" } else { "on" }, Name(step.signal))?;
-                action_flags(f, step.flags)?;
-                if !step.mask.is_empty() {
-                    write!(f, " mask {}", Set(step.mask))?;
-                }
+                write!(f, "{step}")?;
                 arrow(f, step.expected.as_ref())
             }
             Self::Note(parts) => {
@@ -92,6 +88,15 @@ impl Display for Step {
             Self::Repeat(times, _) => write!(f, "repeat {times}"),
             Self::While(condition, _) => write!(f, "while {condition}"),
         }
+    }
+}
+
+/// Without what is expected, and without the body.
+impl Display for HandlerStep {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", if self.bsd { "sigvec" } else { "on" }, Name(self.signal))?;
+        action_flags(f, self.flags)?;
+        if self.mask.is_empty() { Ok(()) } else { write!(f, " mask {}", Set(self.mask)) }
     }
 }
 

@@ -98,6 +98,7 @@ words! {
         Setmask "setmask" "blocks these and no others",
         Sigsuspend "sigsuspend" "waits for a handler with this mask",
         Sigwait "sigwait" "takes one of these without a handler",
+        Sigwaitinfo "sigwaitinfo" "the same, and tells what is known of it",
         Sigblock "sigblock" "4.3BSD's `block`",
         Sigsetmask "sigsetmask" "4.3BSD's `setmask`",
         Sigpause "sigpause" "4.3BSD's `sigsuspend`",
