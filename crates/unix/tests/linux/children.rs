@@ -1,0 +1,307 @@
+//! Fork, exit, wait, handles.
+
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Barrier};
+
+use tontine_unix::{
+    ActionFlags, Children, Errno, Limit, Pid, Resource, SigAction, Signal, Spawn, Status, Sys,
+    Target, WaitOptions,
+};
+
+use crate::scene::{
+    await_byte, end, open_descriptors, play, reap, send_byte, sleeper, state, until,
+};
+
+const NOHANG: WaitOptions = WaitOptions::NOHANG;
+
+#[test]
+fn what_a_program_returns_is_its_exit_status_modulo_256() {
+    play(|sys| {
+        let child = sys.fork(|_| 0x1ff).unwrap();
+        assert_eq!(end(sys, child), Status::Exited(0xff));
+        let child = sys.fork(|sys| sys.exit(-2)).unwrap();
+        assert_eq!(end(sys, child), Status::Exited(254));
+    });
+}
+
+#[test]
+fn a_panic_ends_the_child_by_sigabrt() {
+    play(|sys| {
+        std::panic::set_hook(Box::new(|_| {}));
+        let child = sys.fork(|_| panic!("on purpose")).unwrap();
+        assert_eq!(end(sys, child).signaled(), Some(Signal::ABRT));
+    });
+}
+
+#[test]
+fn a_reaped_childs_handle_is_nobody() {
+    play(|sys| {
+        let child = sys.fork(|_| 0).unwrap();
+        assert_eq!(reap(sys, child).pid, child);
+        assert_eq!(sys.kill(child.into(), None), Err(Errno::ESRCH));
+        assert_eq!(sys.sigqueue(child, Some(Signal::USR1), 1), Err(Errno::ESRCH));
+        assert_eq!(sys.getpgid(child), Err(Errno::ESRCH));
+        assert_eq!(sys.waitpid(child.into(), NOHANG), Err(Errno::ECHILD));
+    });
+}
+
+/// The numbers of a system come round. With the next one asked for by name (clone3's `set_tid` is
+/// what checkpointing tools use; here /proc/sys/kernel/ns_last_pid), another process gets the number.
+#[test]
+fn a_handle_never_means_the_next_process_with_its_number() {
+    play(|sys| {
+        let first = sys.fork(|_| 0).unwrap();
+        reap(sys, first);
+        let Some(second) = reborn(sys, first.number()) else {
+            // Not the administrator, or somebody was faster each time: the number is not ours to choose.
+            return;
+        };
+        assert_eq!(second.number(), first.number());
+        assert_ne!(second, first);
+        assert_eq!(sys.kill(first.into(), Some(Signal::KILL)), Err(Errno::ESRCH));
+        assert_eq!(sys.tgkill(first, sys.gettid(), Some(Signal::KILL)), Err(Errno::ESRCH));
+        assert_eq!(sys.waitpid(first.into(), NOHANG), Err(Errno::ECHILD));
+        assert_eq!(sys.waitpid(second.into(), NOHANG), Ok(None), "it lives");
+        sys.kill(second.into(), Some(Signal::TERM)).unwrap();
+        assert_eq!(end(sys, second).signaled(), Some(Signal::TERM));
+    });
+}
+
+/// A sleeper with this number.
+fn reborn(sys: &dyn Sys, number: i32) -> Option<Pid> {
+    for _ in 0..200 {
+        std::fs::write("/proc/sys/kernel/ns_last_pid", (number - 1).to_string()).ok()?;
+        let child = sleeper(sys);
+        if child.number() == number {
+            return Some(child);
+        }
+        sys.kill(child.into(), Some(Signal::KILL)).unwrap();
+        reap(sys, child);
+    }
+    None
+}
+
+#[test]
+fn of_two_waiters_for_one_child_one_gets_it_and_one_learns_that_there_is_none() {
+    play(|sys| {
+        for _ in 0..50 {
+            let (from, to) = sys.pipe().unwrap();
+            let child = sys.fork(move |sys| {
+                await_byte(sys, from);
+                3
+            });
+            let child = child.unwrap();
+            let found = Arc::new([AtomicU32::new(0), AtomicU32::new(0)]);
+            let wait = |children: Children| {
+                let found = Arc::clone(&found);
+                sys.thread(move |sys| {
+                    let slot = match sys.waitpid(children, WaitOptions::empty()) {
+                        Ok(Some(waited)) if waited.status == Status::Exited(3) => 0,
+                        Err(Errno::ECHILD) => 1,
+                        other => panic!("{other:?}"),
+                    };
+                    found[slot].fetch_add(1, Relaxed);
+                })
+                .unwrap()
+            };
+            let waiters = [wait(child.into()), wait(Children::Any), wait(child.into())];
+            send_byte(sys, to);
+            for waiter in waiters {
+                sys.join(waiter).unwrap();
+            }
+            assert_eq!((found[0].load(Relaxed), found[1].load(Relaxed)), (1, 2));
+            sys.close(from).unwrap();
+            sys.close(to).unwrap();
+        }
+    });
+}
+
+#[test]
+fn many_children_and_many_waiters_pair_up() {
+    play(|sys| {
+        const CHILDREN: u32 = 200;
+        const WAITERS: usize = 4;
+        let reaped = Arc::new(AtomicU32::new(0));
+        let children: Vec<_> = (0..CHILDREN).map(|_| sys.fork(|_| 0).unwrap()).collect();
+        let start = Arc::new(Barrier::new(WAITERS));
+        let waiters = [(); WAITERS].map(|()| {
+            let (reaped, start) = (Arc::clone(&reaped), Arc::clone(&start));
+            sys.thread(move |sys| {
+                start.wait();
+                while sys.wait().is_ok() {
+                    reaped.fetch_add(1, Relaxed);
+                }
+            })
+            .unwrap()
+        });
+        for waiter in waiters {
+            sys.join(waiter).unwrap();
+        }
+        assert_eq!(reaped.load(Relaxed), CHILDREN);
+        assert!(children.iter().all(|&child| sys.kill(child.into(), None) == Err(Errno::ESRCH)));
+    });
+}
+
+#[test]
+fn waiting_for_any_leaves_a_commands_child_to_the_command() {
+    play(|sys| {
+        let mut theirs = Command::new("/bin/sh").args(["-c", "exit 5"]).spawn().unwrap();
+        let number = theirs.id() as i32;
+        until("it ended", || state(number) == 'Z');
+        assert_eq!(sys.wait(), Err(Errno::ECHILD), "there is none of ours");
+        let ours = sys.fork(|_| 6).unwrap();
+        let found = sys.wait().unwrap();
+        assert_eq!((found.pid, found.status), (ours, Status::Exited(6)));
+        let options = WaitOptions::EXITED | WaitOptions::NOWAIT | NOHANG;
+        let found = sys.waitid(Children::of(number), options).unwrap().unwrap();
+        assert_eq!(found.status, Status::Exited(5), "by its number it is found");
+        assert_eq!(theirs.wait().unwrap().code(), Some(5));
+    });
+}
+
+#[test]
+fn a_stop_of_ours_is_seen_beside_an_end_of_others() {
+    play(|sys| {
+        let mut theirs = Command::new("/bin/sh").args(["-c", "exit 5"]).spawn().unwrap();
+        until("it ended", || state(theirs.id() as i32) == 'Z');
+        let ours = sleeper(sys);
+        let killer = sys.thread(move |sys| {
+            sys.kill(ours.into(), Some(Signal::STOP)).unwrap();
+        });
+        let options = WaitOptions::EXITED | WaitOptions::STOPPED;
+        let found = sys.waitid(Children::Any, options).unwrap().unwrap();
+        assert_eq!((found.pid, found.status), (ours, Status::Stopped(Signal::STOP)));
+        sys.join(killer.unwrap()).unwrap();
+        sys.kill(ours.into(), Some(Signal::KILL)).unwrap();
+        reap(sys, ours);
+        theirs.wait().unwrap();
+    });
+}
+
+#[test]
+fn a_look_leaves_the_child_to_the_next_one() {
+    play(|sys| {
+        let child = sys.fork(|_| 4).unwrap();
+        for children in [Children::Any, Children::One(child), Children::OwnGroup] {
+            let looked = sys.waitid(children, WaitOptions::EXITED | WaitOptions::NOWAIT).unwrap();
+            assert_eq!(
+                looked.map(|found| (found.pid, found.status)),
+                Some((child, Status::Exited(4)))
+            );
+        }
+        assert_eq!(end(sys, child), Status::Exited(4));
+    });
+}
+
+#[test]
+fn no_events_to_wait_for_is_einval() {
+    play(|sys| {
+        assert_eq!(sys.waitid(Children::Any, NOHANG), Err(Errno::EINVAL));
+        assert_eq!(sys.wait(), Err(Errno::ECHILD));
+    });
+}
+
+#[test]
+fn stop_and_continue_are_seen_by_who_asks_for_them() {
+    play(|sys| {
+        let child = sleeper(sys);
+        sys.kill(child.into(), Some(Signal::STOP)).unwrap();
+        let stopped = sys.waitid(child.into(), WaitOptions::STOPPED).unwrap().unwrap();
+        assert_eq!(stopped.status, Status::Stopped(Signal::STOP));
+        assert_eq!(sys.waitid(child.into(), WaitOptions::STOPPED | NOHANG), Ok(None), "told once");
+        sys.kill(child.into(), Some(Signal::CONT)).unwrap();
+        let went_on = sys.waitid(child.into(), WaitOptions::CONTINUED).unwrap().unwrap();
+        assert_eq!(went_on.status, Status::Continued);
+        sys.kill(child.into(), Some(Signal::TERM)).unwrap();
+        assert_eq!(end(sys, child), Status::Signaled(Signal::TERM, false));
+    });
+}
+
+#[test]
+fn orphans_come_to_a_subreaper() {
+    play(|sys| {
+        sys.set_subreaper(true).unwrap();
+        let (from, to) = sys.pipe().unwrap();
+        let child = sys.fork(move |sys| {
+            let orphan = sys.fork(move |sys| {
+                await_byte(sys, from);
+                9
+            });
+            orphan.unwrap().number() & 0x7f
+        });
+        let status = end(sys, child.unwrap());
+        assert!(status.exited().is_some());
+        send_byte(sys, to);
+        let orphan = sys.wait().unwrap();
+        assert_eq!(orphan.status, Status::Exited(9));
+        assert_eq!(Some(orphan.pid.number() & 0x7f), status.exited());
+        assert_eq!(sys.wait(), Err(Errno::ECHILD));
+    });
+}
+
+#[test]
+fn ignored_sigchld_leaves_nothing_to_wait_for_and_no_descriptor() {
+    play(|sys| {
+        let ignore = SigAction::DEFAULT.with_flags(ActionFlags::NOCLDWAIT);
+        sys.sigaction(Signal::CHLD, Some(ignore)).unwrap();
+        let before = open_descriptors();
+        let last = (0..300).map(|_| sys.fork(|_| 0).unwrap()).last().unwrap();
+        assert_eq!(sys.waitpid(last.into(), WaitOptions::empty()), Err(Errno::ECHILD));
+        assert_eq!(sys.wait(), Err(Errno::ECHILD));
+        assert_eq!(sys.kill(last.into(), None), Err(Errno::ESRCH));
+        assert_eq!(open_descriptors(), before);
+    });
+}
+
+#[test]
+fn a_forked_child_has_none_of_its_parents_children() {
+    play(|sys| {
+        let sibling = sleeper(sys);
+        let before = open_descriptors();
+        let child = sys.fork(move |sys| {
+            assert_eq!(open_descriptors(), before - 1, "the sibling's descriptor is closed");
+            assert_eq!(sys.wait(), Err(Errno::ECHILD));
+            assert_eq!(sys.waitpid(sibling.into(), NOHANG), Err(Errno::ECHILD));
+            assert_eq!(sys.kill(sibling.into(), None), Err(Errno::ESRCH));
+            0
+        });
+        assert_eq!(end(sys, child.unwrap()), Status::Exited(0));
+        sys.kill(sibling.into(), Some(Signal::KILL)).unwrap();
+        assert_eq!(end(sys, sibling).signaled(), Some(Signal::KILL));
+    });
+}
+
+#[test]
+fn fork_without_a_descriptor_left_makes_no_child() {
+    play(|sys| {
+        // 0, 1 and 2 are open.
+        sys.setrlimit(Resource::Descriptors, Limit::of(3)).unwrap();
+        assert_eq!(sys.fork(|_| 0), Err(Errno::EMFILE));
+        assert_eq!(sys.spawn(&Spawn::new("/bin/true", &["true"])), Err(Errno::EMFILE));
+        assert_eq!(sys.waitpid(Children::Any, NOHANG), Err(Errno::ECHILD));
+    });
+}
+
+#[test]
+fn a_number_that_can_be_no_process_is_none() {
+    play(|sys| {
+        for number in [0, -1, -5] {
+            let target = Target::Process(Pid::number_only(number));
+            assert_eq!(sys.kill(target, None), Err(Errno::ESRCH), "{number}");
+        }
+    });
+}
+
+#[test]
+fn the_time_that_a_child_used_comes_with_its_end() {
+    play(|sys| {
+        let child = sys.fork(|sys| {
+            while sys.getrusage().user.as_millis() < 30 {}
+            0
+        });
+        let waited = reap(sys, child.unwrap());
+        assert!(waited.usage.user.as_millis() >= 30, "{:?}", waited.usage);
+        assert_eq!(waited.uid, sys.getuid());
+    });
+}

@@ -1,0 +1,338 @@
+//! Handlers: what they learn, when they run, what is told of them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering::Relaxed};
+
+use tontine_unix::{
+    ActionFlags, Code, Disposition, Errno, How, SigAction, SigSet, SigStack, SigVec, Signal,
+    SignalInfo, Status, Sys, WaitOptions,
+};
+
+use crate::scene::{await_byte, end, play, send_byte, sleeper, until};
+
+/// What a handler saw last, in words that it may store to.
+#[derive(Debug, Default)]
+struct Seen {
+    times: AtomicU32,
+    pid: AtomicI32,
+    value: AtomicI32,
+    status: AtomicI32,
+    code: AtomicI32,
+}
+
+/// The codes as numbers, to be stored.
+const CODES: [Code; 8] = [
+    Code::User,
+    Code::Queue,
+    Code::Tkill,
+    Code::Kernel,
+    Code::Fault,
+    Code::Exited,
+    Code::Killed,
+    Code::Stopped,
+];
+
+impl Seen {
+    fn store(&self, info: &SignalInfo) {
+        self.pid.store(info.pid, Relaxed);
+        self.value.store(info.value, Relaxed);
+        self.status.store(info.status, Relaxed);
+        let code = CODES.iter().position(|code| *code == info.code).map_or(-1, |at| at as i32);
+        self.code.store(code, Relaxed);
+        self.times.fetch_add(1, Relaxed);
+    }
+
+    fn code(&self) -> Code {
+        CODES[self.code.load(Relaxed) as usize]
+    }
+
+    fn times(&self) -> u32 {
+        self.times.load(Relaxed)
+    }
+}
+
+/// Installs a handler that stores what it sees.
+fn install(sys: &dyn Sys, signal: Signal, flags: ActionFlags) -> Arc<Seen> {
+    let seen = Arc::new(Seen::default());
+    let handler = {
+        let seen = Arc::clone(&seen);
+        SigAction::handler(move |_, info| seen.store(info)).with_flags(flags)
+    };
+    sys.sigaction(signal, Some(handler)).unwrap();
+    seen
+}
+
+#[test]
+fn a_handler_learns_who_sent_what_and_how() {
+    play(|sys| {
+        let me = sys.getpid();
+        let seen = install(sys, Signal::USR1, ActionFlags::empty());
+        sys.kill(me.into(), Some(Signal::USR1)).unwrap();
+        assert_eq!((seen.times(), seen.code()), (1, Code::User));
+        assert_eq!(seen.pid.load(Relaxed), me.number());
+        sys.raise(Signal::USR1).unwrap();
+        assert_eq!((seen.times(), seen.code()), (2, Code::Tkill));
+        for value in [i32::MIN, -1, 0, 77] {
+            sys.sigqueue(me, Some(Signal::USR1), value).unwrap();
+            assert_eq!((seen.code(), seen.value.load(Relaxed)), (Code::Queue, value));
+        }
+    });
+}
+
+#[test]
+fn a_value_goes_to_a_child_through_its_handle() {
+    play(|sys| {
+        let (ready, tell) = sys.pipe().unwrap();
+        let signal = Signal::realtime(1).unwrap();
+        let parent = sys.getpid().number();
+        let child = sys.fork(move |sys| {
+            let set = SigSet::of(&[signal]);
+            sys.sigprocmask(Some((How::Block, set))).unwrap();
+            send_byte(sys, tell);
+            let info = sys.sigtimedwait(set, None).unwrap();
+            assert_eq!((info.code, info.pid), (Code::Queue, parent));
+            info.value
+        });
+        let child = child.unwrap();
+        await_byte(sys, ready);
+        sys.sigqueue(child, None, 0).unwrap();
+        sys.sigqueue(child, Some(signal), 99).unwrap();
+        assert_eq!(end(sys, child), Status::Exited(99));
+    });
+}
+
+#[test]
+fn sigchld_tells_of_the_child() {
+    play(|sys| {
+        let seen = install(sys, Signal::CHLD, ActionFlags::RESTART);
+        let child = sys.fork(|_| 21).unwrap();
+        until("a child ended", || seen.times() == 1);
+        assert_eq!((seen.code(), seen.status.load(Relaxed)), (Code::Exited, 21));
+        assert_eq!(seen.pid.load(Relaxed), child.number());
+        end(sys, child);
+        let child = sleeper(sys);
+        sys.kill(child.into(), Some(Signal::KILL)).unwrap();
+        until("a child was killed", || seen.times() == 2);
+        assert_eq!((seen.code(), seen.status.load(Relaxed)), (Code::Killed, 9));
+        end(sys, child);
+    });
+}
+
+#[test]
+fn the_old_action_is_what_was_installed() {
+    play(|sys| {
+        assert_eq!(sys.sigaction(Signal::USR1, None), Ok(SigAction::DEFAULT));
+        let mask = SigSet::of(&[Signal::USR2]);
+        let flags = ActionFlags::RESTART | ActionFlags::NODEFER;
+        let first = SigAction::handler(|_, _| {}).with_flags(flags).with_mask(mask);
+        let second = SigAction::handler(|_, _| {});
+        assert_eq!(sys.sigaction(Signal::USR1, Some(first.clone())), Ok(SigAction::DEFAULT));
+        assert_eq!(sys.sigaction(Signal::USR1, Some(second.clone())), Ok(first.clone()));
+        assert_eq!(sys.sigaction(Signal::USR1, Some(SigAction::IGNORE)), Ok(second));
+        assert_eq!(sys.sigaction(Signal::USR1, Some(first.clone())), Ok(SigAction::IGNORE));
+        assert_eq!(sys.sigaction(Signal::USR1, None), Ok(first));
+    });
+}
+
+#[test]
+fn kill_and_stop_can_be_read_and_not_changed() {
+    play(|sys| {
+        for signal in SigSet::UNBLOCKABLE.iter() {
+            assert_eq!(sys.sigaction(signal, None), Ok(SigAction::DEFAULT));
+            for new in [SigAction::IGNORE, SigAction::DEFAULT, SigAction::handler(|_, _| {})] {
+                assert_eq!(sys.sigaction(signal, Some(new)), Err(Errno::EINVAL));
+            }
+        }
+    });
+}
+
+/// The standard library catches SIGSEGV, to tell of a stack that overflowed.
+#[test]
+fn a_handler_of_somebody_else_can_be_put_back() {
+    play(|sys| {
+        let caught = || {
+            let status = std::fs::read_to_string("/proc/self/status").unwrap();
+            let line = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+            let set = u64::from_str_radix(line.trim(), 16).unwrap();
+            SigSet::from_bits(set).contains(Signal::SEGV)
+        };
+        assert!(caught());
+        let theirs = sys.sigaction(Signal::SEGV, None).unwrap();
+        assert!(matches!(theirs.disposition, Disposition::Handler(_)));
+        assert_eq!(sys.sigaction(Signal::SEGV, Some(SigAction::DEFAULT)), Ok(theirs.clone()));
+        assert!(!caught());
+        assert_eq!(sys.sigaction(Signal::SEGV, Some(theirs.clone())), Ok(SigAction::DEFAULT));
+        assert!(caught());
+        assert_eq!(sys.sigaction(Signal::SEGV, None), Ok(theirs));
+    });
+}
+
+#[test]
+fn a_handler_blocks_its_signal_and_its_mask_while_it_runs() {
+    play(|sys| {
+        let masks = Arc::new([AtomicU32::new(0), AtomicU32::new(0)]);
+        let install = |signal, at: usize, flags| {
+            let masks = Arc::clone(&masks);
+            let action = SigAction::handler(move |sys, _| {
+                masks[at].store(sys.sigprocmask(None).unwrap_or_default().bits() as u32, Relaxed);
+            });
+            let action = action.with_mask(SigSet::of(&[Signal::HUP])).with_flags(flags);
+            sys.sigaction(signal, Some(action)).unwrap();
+            sys.raise(signal).unwrap();
+        };
+        install(Signal::USR1, 0, ActionFlags::empty());
+        install(Signal::USR2, 1, ActionFlags::NODEFER);
+        let set = |at: usize| SigSet::from_bits(masks[at].load(Relaxed).into());
+        assert_eq!(set(0), SigSet::of(&[Signal::HUP, Signal::USR1]));
+        assert_eq!(set(1), SigSet::of(&[Signal::HUP]));
+        assert_eq!(sys.sigprocmask(None), Ok(SigSet::EMPTY));
+    });
+}
+
+#[test]
+fn resethand_is_once() {
+    play(|sys| {
+        let child = sys.fork(|sys| {
+            let seen = install(sys, Signal::USR1, ActionFlags::RESETHAND);
+            sys.raise(Signal::USR1).unwrap();
+            assert_eq!(seen.times(), 1);
+            let now = sys.sigaction(Signal::USR1, None).unwrap();
+            assert_eq!(now.disposition, Disposition::Default);
+            sys.raise(Signal::USR1).unwrap();
+            0
+        });
+        assert_eq!(end(sys, child.unwrap()).signaled(), Some(Signal::USR1));
+    });
+}
+
+#[test]
+fn a_handler_may_signal_and_wait_while_the_thread_it_interrupts_does() {
+    play(|sys| {
+        let child = sleeper(sys);
+        let calls = Arc::new(AtomicU32::new(0));
+        let action = {
+            let calls = Arc::clone(&calls);
+            SigAction::handler(move |sys, _| {
+                let alive = sys.kill(child.into(), None).is_ok()
+                    && sys.waitpid(child.into(), WaitOptions::NOHANG) == Ok(None);
+                calls.fetch_add(u32::from(alive), Relaxed);
+            })
+            .with_flags(ActionFlags::RESTART)
+        };
+        sys.sigaction(Signal::USR1, Some(action)).unwrap();
+        let me = sys.getpid();
+        let busy = sys.gettid();
+        let sender = sys.thread(move |sys| {
+            for _ in 0..500 {
+                sys.tgkill(me, busy, Some(Signal::USR1)).unwrap();
+                sys.sched_yield();
+            }
+        });
+        while calls.load(Relaxed) < 20 {
+            sys.kill(child.into(), None).unwrap();
+            let forked = sys.fork(|_| 0).unwrap();
+            end(sys, forked);
+        }
+        sys.join(sender.unwrap()).unwrap();
+        sys.kill(child.into(), Some(Signal::KILL)).unwrap();
+        end(sys, child);
+    });
+}
+
+#[test]
+fn a_wait_is_interrupted_only_by_a_handler_that_does_not_restart() {
+    play(|sys| {
+        let child = sleeper(sys);
+        let me = sys.getpid();
+        let (waiter, restarts) = (sys.gettid(), install(sys, Signal::USR1, ActionFlags::RESTART));
+        install(sys, Signal::USR2, ActionFlags::empty());
+        let sleeping = format!("/proc/self/task/{}/stat", waiter.0);
+        let asleep = move || {
+            let stat = std::fs::read_to_string(&sleeping).unwrap();
+            stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('S'))
+        };
+        let sender = {
+            let restarts = Arc::clone(&restarts);
+            sys.thread(move |sys| {
+                until("the waiter sleeps", &asleep);
+                sys.tgkill(me, waiter, Some(Signal::USR1)).unwrap();
+                until("a handler ran", || restarts.times() == 1);
+                until("the waiter sleeps again", &asleep);
+                sys.tgkill(me, waiter, Some(Signal::USR2)).unwrap();
+            })
+        };
+        assert_eq!(sys.wait(), Err(Errno::EINTR));
+        assert_eq!(restarts.times(), 1);
+        sys.join(sender.unwrap()).unwrap();
+        sys.kill(child.into(), Some(Signal::KILL)).unwrap();
+        end(sys, child);
+    });
+}
+
+#[test]
+fn a_fault_runs_its_handler_at_once() {
+    play(|sys| {
+        for signal in tontine_unix::FAULTS.iter() {
+            let seen = install(sys, signal, ActionFlags::empty());
+            sys.fault(signal).unwrap();
+            assert_eq!((seen.times(), seen.code()), (1, Code::Fault), "{signal}");
+        }
+        assert_eq!(sys.fault(Signal::TERM), Err(Errno::EINVAL));
+    });
+}
+
+#[test]
+fn a_fault_that_is_blocked_or_ignored_ends_the_process() {
+    play(|sys| {
+        let blocked = sys.fork(|sys| {
+            install(sys, Signal::FPE, ActionFlags::empty());
+            sys.sigprocmask(Some((How::Block, SigSet::of(&[Signal::FPE])))).unwrap();
+            sys.fault(Signal::FPE).map_or(1, |()| 0)
+        });
+        assert_eq!(end(sys, blocked.unwrap()).signaled(), Some(Signal::FPE));
+        let ignored = sys.fork(|sys| {
+            sys.sigaction(Signal::ILL, Some(SigAction::IGNORE)).unwrap();
+            sys.fault(Signal::ILL).map_or(1, |()| 0)
+        });
+        assert_eq!(end(sys, ignored.unwrap()).signaled(), Some(Signal::ILL));
+    });
+}
+
+#[test]
+fn a_handler_runs_on_the_alternate_stack_if_asked_to() {
+    play(|sys| {
+        let on_it = Arc::new(AtomicU32::new(0));
+        for flags in [ActionFlags::empty(), ActionFlags::ONSTACK] {
+            sys.sigstack(Some(SigStack { size: 1 << 16, on_stack: false })).unwrap();
+            let handler = {
+                let on_it = Arc::clone(&on_it);
+                SigAction::handler(move |sys, _| {
+                    let stack = sys.sigstack(None).unwrap_or_default();
+                    let refused = sys.sigstack(Some(SigStack::default())) == Err(Errno::EPERM);
+                    on_it.fetch_add(u32::from(stack.on_stack && refused), Relaxed);
+                })
+            };
+            sys.sigaction(Signal::USR1, Some(handler.with_flags(flags))).unwrap();
+            sys.raise(Signal::USR1).unwrap();
+            assert_eq!(on_it.load(Relaxed), u32::from(flags == ActionFlags::ONSTACK));
+            if flags.is_empty() {
+                let old = sys.sigstack(None).unwrap();
+                assert_eq!(old, SigStack::default(), "the handler switched it off");
+            }
+        }
+        let small = SigStack { size: 64, on_stack: false };
+        assert_eq!(sys.sigstack(Some(small)), Err(Errno::ENOMEM));
+        assert_eq!(sys.sigstack(Some(SigStack::default())).unwrap().size, 1 << 16);
+    });
+}
+
+#[test]
+fn with_sigvec_calls_start_again() {
+    play(|sys| {
+        let action = SigAction::handler(|_, _| {}).with_flags(ActionFlags::RESETHAND);
+        sys.sigvec(Signal::USR1, Some(SigVec { action: action.clone() })).unwrap();
+        let flags = sys.sigaction(Signal::USR1, None).unwrap().flags;
+        assert_eq!(flags, ActionFlags::RESTART | ActionFlags::RESETHAND);
+        assert_eq!(sys.sigvec(Signal::USR1, None), Ok(SigVec { action }));
+    });
+}

@@ -1,0 +1,125 @@
+//! Users, limits, priorities.
+
+use tontine_unix::{Errno, Limit, Pid, Resource, Signal, Status, Sys, Whose};
+
+use crate::scene::{end, play, reap, sleeper};
+
+/// A user without privilege, whom nobody else is likely to be.
+const NOBODY: u32 = 61_234;
+
+/// Whether this process may become somebody else; what needs it is shown only then.
+fn privileged(sys: &dyn Sys) -> bool {
+    sys.geteuid() == 0
+}
+
+#[test]
+fn a_limit_is_set_and_read_and_refused_above_itself() {
+    play(|sys| {
+        for resource in Resource::ALL {
+            let old = sys.getrlimit(resource);
+            let new = Limit { soft: old.soft.min(50), hard: old.hard };
+            assert_eq!(sys.setrlimit(resource, new), Ok(()));
+            assert_eq!(sys.getrlimit(resource), new);
+            let above = Limit { soft: 60, hard: 59 };
+            assert_eq!(sys.setrlimit(resource, above), Err(Errno::EINVAL));
+        }
+    });
+}
+
+#[test]
+fn a_user_at_the_limit_of_processes_forks_no_more() {
+    play(|sys| {
+        if !privileged(sys) {
+            return;
+        }
+        sys.setuid(NOBODY).unwrap();
+        assert_eq!((sys.getuid(), sys.geteuid()), (NOBODY, NOBODY));
+        sys.setrlimit(Resource::Processes, Limit::of(2)).unwrap();
+        let child = sleeper(sys);
+        assert_eq!(sys.fork(|_| 0), Err(Errno::EAGAIN));
+        assert_eq!(sys.thread(|_| {}), Err(Errno::EAGAIN));
+        let spawn = tontine_unix::Spawn::new("/bin/true", &["true"]);
+        assert_eq!(sys.spawn(&spawn), Err(Errno::EAGAIN));
+        sys.kill(child.into(), Some(Signal::KILL)).unwrap();
+        reap(sys, child);
+        let child = sys.fork(|_| 0).unwrap();
+        assert_eq!(end(sys, child), Status::Exited(0));
+        let hard = Limit::of(3);
+        assert_eq!(sys.setrlimit(Resource::Processes, hard), Err(Errno::EPERM));
+    });
+}
+
+#[test]
+fn a_user_signals_and_becomes_nobody_else() {
+    play(|sys| {
+        if !privileged(sys) {
+            return;
+        }
+        let roots = sleeper(sys);
+        let child = sys.fork(move |sys| {
+            sys.setuid(NOBODY).unwrap();
+            assert_eq!(sys.setuid(0), Err(Errno::EPERM));
+            let other = Pid::number_only(roots.number());
+            assert_eq!(sys.kill(other.into(), Some(Signal::KILL)), Err(Errno::EPERM));
+            0
+        });
+        assert_eq!(end(sys, child.unwrap()), Status::Exited(0));
+        sys.kill(roots.into(), Some(Signal::KILL)).unwrap();
+        reap(sys, roots);
+    });
+}
+
+#[test]
+fn signals_queue_up_to_the_limit() {
+    play(|sys| {
+        let signal = Signal::RTMIN;
+        let set = tontine_unix::SigSet::of(&[signal]);
+        sys.sigprocmask(Some((tontine_unix::How::Block, set))).unwrap();
+        if privileged(sys) {
+            sys.setuid(NOBODY + 1).unwrap();
+        }
+        sys.setrlimit(Resource::PendingSignals, Limit::of(3)).unwrap();
+        let me = sys.getpid();
+        let refused = (0..10).map(|n| sys.sigqueue(me, Some(signal), n)).find(Result::is_err);
+        assert_eq!(refused, Some(Err(Errno::EAGAIN)));
+    });
+}
+
+#[test]
+fn a_process_beyond_its_processor_time_gets_sigxcpu() {
+    play(|sys| {
+        let child = sys.fork(|sys| {
+            sys.setrlimit(Resource::Cpu, Limit { soft: 1, hard: 10 }).unwrap();
+            loop {
+                sys.poll();
+            }
+        });
+        assert_eq!(end(sys, child.unwrap()).signaled(), Some(Signal::XCPU));
+    });
+}
+
+#[test]
+fn nice_values_are_brought_into_their_range_and_never_go_down_without_privilege() {
+    play(|sys| {
+        let me = Whose::Process(Pid::number_only(0));
+        sys.setpriority(me, 5).unwrap();
+        assert_eq!(sys.getpriority(me), Ok(5));
+        let child = sleeper(sys);
+        assert_eq!(sys.getpriority(Whose::Process(child)), Ok(5));
+        sys.setpriority(Whose::Process(child), 1000).unwrap();
+        assert_eq!(sys.getpriority(Whose::Process(child)), Ok(19));
+        sys.setpgid(child, child).unwrap();
+        assert_eq!(sys.getpriority(Whose::Group(child)), Ok(19));
+        sys.kill(child.into(), Some(Signal::KILL)).unwrap();
+        reap(sys, child);
+        assert_eq!(sys.getpriority(Whose::Process(child)), Err(Errno::ESRCH));
+        assert_eq!(sys.getpriority(Whose::Group(child)), Err(Errno::ESRCH));
+        if privileged(sys) {
+            sys.setpriority(me, -3).unwrap();
+            assert_eq!(sys.getpriority(me), Ok(-3));
+            sys.setuid(NOBODY).unwrap();
+            assert_eq!(sys.setpriority(me, -4), Err(Errno::EACCES));
+            assert_eq!(sys.setpriority(Whose::User(0), 10), Err(Errno::EPERM));
+        }
+    });
+}

@@ -1,0 +1,17 @@
+//! `Linux`, on real processes that the tests start themselves.
+//!
+//! A test that waits for any child, changes what the whole process does about a signal, or looks at the
+//! process's descriptors runs in a process of its own: [`scene::play`].
+
+#![cfg(target_os = "linux")]
+
+mod children;
+mod groups;
+mod handlers;
+mod limits;
+mod masks;
+mod scene;
+mod spawning;
+mod terminals;
+mod threads;
+mod tracing;

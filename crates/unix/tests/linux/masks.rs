@@ -1,0 +1,152 @@
+//! Masks, and waiting for signals.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::Duration;
+
+use tontine_unix::{Code, Errno, How, SigAction, SigSet, Signal, Status, Sys};
+
+use crate::scene::{end, play};
+
+const USR1: SigSet = SigSet::of(&[Signal::USR1]);
+
+/// A handler that counts.
+fn count(sys: &dyn Sys, signal: Signal) -> Arc<AtomicU32> {
+    let times = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&times);
+    let action = SigAction::handler(move |_, _| {
+        counted.fetch_add(1, Relaxed);
+    });
+    sys.sigaction(signal, Some(action)).unwrap();
+    times
+}
+
+#[test]
+fn a_blocked_signal_is_pending_until_it_is_unblocked() {
+    play(|sys| {
+        let times = count(sys, Signal::USR1);
+        assert_eq!(sys.sigprocmask(Some((How::Block, USR1))), Ok(SigSet::EMPTY));
+        sys.raise(Signal::USR1).unwrap();
+        assert_eq!((sys.sigpending(), times.load(Relaxed)), (USR1, 0));
+        assert_eq!(sys.sigprocmask(Some((How::Unblock, USR1))), Ok(USR1));
+        assert_eq!((sys.sigpending(), times.load(Relaxed)), (SigSet::EMPTY, 1));
+    });
+}
+
+#[test]
+fn sigsuspend_opens_the_mask_and_closes_it_again() {
+    play(|sys| {
+        let times = count(sys, Signal::USR1);
+        sys.sigprocmask(Some((How::Set, USR1))).unwrap();
+        for round in 1..=10 {
+            sys.raise(Signal::USR1).unwrap();
+            assert_eq!(sys.sigsuspend(SigSet::EMPTY), Errno::EINTR);
+            assert_eq!(times.load(Relaxed), round);
+            assert_eq!(sys.sigprocmask(None), Ok(USR1));
+        }
+    });
+}
+
+#[test]
+fn sigtimedwait_takes_the_lowest_first_and_those_of_one_number_in_order() {
+    play(|sys| {
+        let (low, high) = (Signal::RTMIN, Signal::RTMAX);
+        let set = SigSet::of(&[low, high, Signal::USR1]);
+        sys.sigprocmask(Some((How::Block, set))).unwrap();
+        let me = sys.getpid();
+        for (signal, value) in [(high, 1), (low, 2), (high, 3), (low, 4)] {
+            sys.sigqueue(me, Some(signal), value).unwrap();
+        }
+        sys.raise(Signal::USR1).unwrap();
+        let taken: Vec<_> = (0..5)
+            .map(|_| sys.sigtimedwait(set, None).unwrap())
+            .map(|info| (info.signal, info.value, info.code))
+            .collect();
+        let queued = |signal, value| (signal, value, Code::Queue);
+        let first = (Signal::USR1, 0, Code::Tkill);
+        let rest = [queued(low, 2), queued(low, 4), queued(high, 1), queued(high, 3)];
+        assert_eq!((taken[0], &taken[1..]), (first, &rest[..]));
+        assert_eq!(sys.sigtimedwait(set, Some(Duration::ZERO)), Err(Errno::EAGAIN));
+        let soon = Some(Duration::from_millis(5));
+        assert_eq!(sys.sigtimedwait(set, soon), Err(Errno::EAGAIN));
+        sys.raise(Signal::USR1).unwrap();
+        assert_eq!(
+            sys.sigtimedwait(set, Some(Duration::MAX)).map(|info| info.signal),
+            Ok(Signal::USR1)
+        );
+    });
+}
+
+#[test]
+fn sigtimedwait_is_interrupted_by_a_handler_for_another_signal() {
+    play(|sys| {
+        count(sys, Signal::ALRM);
+        sys.sigprocmask(Some((How::Block, USR1))).unwrap();
+        sys.alarm(1);
+        assert_eq!(sys.sigtimedwait(USR1, None), Err(Errno::EINTR));
+    });
+}
+
+#[test]
+fn an_alarm_says_what_was_left_of_the_one_before() {
+    play(|sys| {
+        sys.alarm(0);
+        assert_eq!(sys.alarm(100), 0);
+        assert!((90..=100).contains(&sys.alarm(50)));
+        assert!((40..=50).contains(&sys.alarm(0)));
+        assert_eq!(sys.alarm(0), 0);
+    });
+}
+
+#[test]
+fn a_sleep_that_a_handler_interrupts_says_what_was_left() {
+    play(|sys| {
+        count(sys, Signal::ALRM);
+        sys.alarm(1);
+        let start = sys.now();
+        let (error, left) = sys.nanosleep(Duration::from_secs(1000)).unwrap_err();
+        let slept = sys.now() - start;
+        assert_eq!(error, Errno::EINTR);
+        assert!(left < Duration::from_secs(1000) && left + slept >= Duration::from_secs(1000));
+        assert_eq!(sys.nanosleep(Duration::from_millis(1)), Ok(()));
+    });
+}
+
+#[test]
+fn pause_returns_after_a_handler() {
+    play(|sys| {
+        let times = count(sys, Signal::ALRM);
+        sys.alarm(1);
+        assert_eq!(sys.pause(), Errno::EINTR);
+        assert_eq!(times.load(Relaxed), 1);
+    });
+}
+
+#[test]
+fn a_mask_is_the_threads_own_and_its_children_inherit_it() {
+    play(|sys| {
+        sys.sigprocmask(Some((How::Set, USR1))).unwrap();
+        let inherited = Arc::new(AtomicU32::new(0));
+        let thread = {
+            let inherited = Arc::clone(&inherited);
+            sys.thread(move |sys| {
+                let before = sys.sigprocmask(Some((How::Set, SigSet::EMPTY))).unwrap_or_default();
+                inherited.store(before.bits() as u32, Relaxed);
+            })
+        };
+        sys.join(thread.unwrap()).unwrap();
+        assert_eq!(u64::from(inherited.load(Relaxed)), USR1.bits());
+        assert_eq!(sys.sigprocmask(None), Ok(USR1));
+        let child = sys.fork(|sys| i32::from(sys.sigprocmask(None) == Ok(USR1)));
+        assert_eq!(end(sys, child.unwrap()), Status::Exited(1));
+    });
+}
+
+#[test]
+fn nobody_blocks_kill_or_stop() {
+    play(|sys| {
+        sys.sigprocmask(Some((How::Set, SigSet::ALL))).unwrap();
+        let mask = sys.sigprocmask(None).unwrap();
+        assert!(mask.intersection(SigSet::UNBLOCKABLE).is_empty() && mask.contains(Signal::TERM));
+    });
+}

@@ -1,0 +1,95 @@
+//! A process of a test's own, and what tests do again and again in it.
+
+use std::io::Write as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use tontine_unix::{Children, Errno, Fd, Linux, Pid, Status, Sys, WaitOptions, Waited};
+
+/// A test that takes so long hangs; SIGALRM ends its process.
+const PATIENCE_S: u32 = 60;
+
+/// Runs `test` in a forked process, and fails if an assertion failed there.
+pub(crate) fn play(test: impl FnOnce(&dyn Sys) + Send + 'static) {
+    let linux = Linux::new().expect("pidfds and clone3");
+    let sys: &dyn Sys = &linux;
+    let child = sys.fork(move |sys| {
+        sys.alarm(PATIENCE_S);
+        match catch_unwind(AssertUnwindSafe(|| test(sys))) {
+            Ok(()) => 0,
+            Err(panic) => {
+                let text = panic.downcast_ref::<String>().map(String::as_str);
+                let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+                // Past the capture of the test's output, which ends with this process.
+                let text = format!("in the scene: {}\n", text.unwrap_or("a panic"));
+                let _ = std::io::stderr().write_all(text.as_bytes());
+                1
+            }
+        }
+    });
+    assert_eq!(end(sys, child.expect("fork")), Status::Exited(0));
+}
+
+/// How a child ends.
+pub(crate) fn end(sys: &dyn Sys, child: Pid) -> Status {
+    reap(sys, child).status
+}
+
+/// Waits for its end.
+pub(crate) fn reap(sys: &dyn Sys, child: Pid) -> Waited {
+    loop {
+        match sys.waitpid(child.into(), WaitOptions::empty()) {
+            Ok(found) => return found.expect("it slept"),
+            Err(error) => assert_eq!(error, Errno::EINTR, "waiting for {child}"),
+        }
+    }
+}
+
+/// Waits for it to stop, go on, or end.
+pub(crate) fn change(sys: &dyn Sys, child: Pid) -> Status {
+    let options = WaitOptions::EXITED | WaitOptions::STOPPED | WaitOptions::CONTINUED;
+    sys.waitid(Children::One(child), options).expect("a child").expect("it slept").status
+}
+
+/// A child that sleeps until a signal ends it.
+pub(crate) fn sleeper(sys: &dyn Sys) -> Pid {
+    sys.fork(|sys| {
+        loop {
+            sys.pause();
+        }
+    })
+    .expect("fork")
+}
+
+/// Writes one byte: the other side of [`await_byte`].
+pub(crate) fn send_byte(sys: &dyn Sys, to: Fd) {
+    assert_eq!(sys.write(to, b"."), Ok(1));
+}
+
+/// Sleeps until somebody wrote one.
+pub(crate) fn await_byte(sys: &dyn Sys, from: Fd) {
+    let mut byte = [0];
+    assert_eq!(sys.read(from, &mut byte), Ok(1));
+}
+
+/// Tries until it holds; for what the kernel says of no change of.
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    for _ in 0..20_000 {
+        if holds() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    panic!("never so: {what}");
+}
+
+/// The state letter of a process in /proc, `?` if it is gone.
+pub(crate) fn state(number: i32) -> char {
+    let stat = std::fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
+    stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next()).unwrap_or('?')
+}
+
+/// How many descriptors this process has open.
+pub(crate) fn open_descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").expect("/proc").count()
+}

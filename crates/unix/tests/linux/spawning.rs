@@ -1,0 +1,236 @@
+//! Programs in new processes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use tontine_unix::{
+    Children, Errno, Fd, How, SigAction, SigSet, Signal, Spawn, Status, Sys, WaitOptions,
+};
+
+use crate::scene::{end, open_descriptors, play};
+
+/// A shell that runs `script`.
+fn shell(script: &str) -> Spawn {
+    Spawn::new("/bin/sh", &["sh", "-c", script])
+}
+
+/// All that comes through the pipe until its end.
+fn read_all(sys: &dyn Sys, from: Fd) -> String {
+    let (mut all, mut buffer) = (Vec::new(), [0; 256]);
+    loop {
+        match sys.read(from, &mut buffer) {
+            Ok(0) => return String::from_utf8(all).unwrap(),
+            Ok(read) => all.extend_from_slice(&buffer[..read]),
+            Err(error) => assert_eq!(error, Errno::EINTR),
+        }
+    }
+}
+
+/// What `spawn` writes to its standard output.
+fn output(sys: &dyn Sys, spawn: Spawn) -> String {
+    let (from, to) = sys.pipe().unwrap();
+    let mut spawn = spawn;
+    spawn.descriptors.push((to, Fd::STDOUT));
+    let child = sys.spawn(&spawn).unwrap();
+    sys.close(to).unwrap();
+    let written = read_all(sys, from);
+    sys.close(from).unwrap();
+    assert_eq!(end(sys, child), Status::Exited(0));
+    written
+}
+
+#[test]
+fn a_program_that_cannot_be_executed_is_an_error_and_leaves_nothing() {
+    play(|sys| {
+        let folder = tempfile::tempdir().unwrap();
+        let text = folder.path().join("text");
+        std::fs::write(&text, "neither a script nor a program").unwrap();
+        let text = text.to_str().unwrap();
+        let long = "x".repeat(5000);
+        let before = open_descriptors();
+        let cases = [
+            ("/nowhere/at/all", Errno::ENOENT),
+            (text, Errno::EACCES),
+            ("/", Errno::EACCES),
+            (long.as_str(), Errno::ENAMETOOLONG),
+            ("nul\0inside", Errno::ENOENT),
+        ];
+        for (path, expected) in cases {
+            for _ in 0..20 {
+                assert_eq!(sys.spawn(&Spawn::new(path, &["x"])), Err(expected), "{path}");
+            }
+        }
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(text, mode).unwrap();
+        assert_eq!(sys.spawn(&Spawn::new(text, &["x"])), Err(Errno::ENOEXEC));
+        let huge = "x".repeat(200_000);
+        assert_eq!(sys.spawn(&Spawn::new("/bin/true", &["true", &huge])), Err(Errno::E2BIG));
+
+        assert_eq!(open_descriptors(), before);
+        assert_eq!(sys.waitpid(Children::Any, WaitOptions::NOHANG), Err(Errno::ECHILD));
+        let zombies = std::fs::read_to_string("/proc/thread-self/children");
+        assert!(zombies.is_ok_and(|children| children.is_empty()), "no process is left");
+    });
+}
+
+#[test]
+fn the_memory_and_the_mask_are_as_before() {
+    play(|sys| {
+        let mask = SigSet::of(&[Signal::USR1, Signal::realtime(3).unwrap()]);
+        sys.sigprocmask(Some((How::Set, mask))).unwrap();
+        let mut values = [0_u64; 64];
+        for round in 0..100 {
+            values.fill(round);
+            let path = if round % 2 == 0 { "/bin/true" } else { "/nowhere" };
+            if let Ok(child) = sys.spawn(&Spawn::new(path, &["true"])) {
+                assert_eq!(end(sys, child), Status::Exited(0));
+            }
+            assert!(values.iter().all(|value| *value == round));
+            assert_eq!(sys.sigprocmask(None), Ok(mask));
+        }
+    });
+}
+
+#[test]
+fn arguments_and_environment_arrive() {
+    play(|sys| {
+        let spawn = Spawn::new("/bin/sh", &["sh", "-c", "echo \"$0 $1 ${PATH:+set}\"", "a b", "c"]);
+        assert_eq!(output(sys, spawn), "a b c set\n");
+    });
+}
+
+#[test]
+fn a_program_starts_in_the_group_it_was_given() {
+    play(|sys| {
+        let mut leader = shell("read line");
+        let (hold, release) = sys.pipe().unwrap();
+        leader.descriptors = vec![(hold, Fd::STDIN)];
+        assert_eq!(sys.spawn(&leader).and_then(|child| sys.getpgid(child)), Ok(sys.getpgrp()));
+        leader.group = Some(None);
+        let first = sys.spawn(&leader).unwrap();
+        assert_eq!(sys.getpgid(first), Ok(first));
+        leader.group = Some(Some(first));
+        let second = sys.spawn(&leader).unwrap();
+        assert_eq!(sys.getpgid(second), Ok(first));
+        sys.close(release).unwrap();
+        for _ in 0..3 {
+            assert!(sys.wait().unwrap().status.is_end());
+        }
+        assert_eq!(sys.spawn(&leader), Err(Errno::EPERM), "that group is gone");
+    });
+}
+
+#[test]
+fn a_program_leads_a_session_if_asked() {
+    play(|sys| {
+        let (hold, release) = sys.pipe().unwrap();
+        let spawn =
+            Spawn { session: true, descriptors: vec![(hold, Fd::STDIN)], ..shell("read line") };
+        let child = sys.spawn(&spawn).unwrap();
+        assert_eq!(sys.getsid(child), Ok(child));
+        sys.close(release).unwrap();
+        assert!(end(sys, child).is_end());
+    });
+}
+
+/// The lines of /proc/self/status about signals, as sets.
+fn signal_sets(sys: &dyn Sys, spawn: &Spawn) -> (SigSet, SigSet, SigSet) {
+    let script = "exec cat /proc/self/status";
+    let status = output(sys, Spawn { path: shell(script).path, ..spawn_of(spawn, script) });
+    let set = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        SigSet::from_bits(u64::from_str_radix(line.trim(), 16).unwrap())
+    };
+    (set("SigBlk:"), set("SigIgn:"), set("SigCgt:"))
+}
+
+fn spawn_of(like: &Spawn, script: &str) -> Spawn {
+    Spawn { path: "/bin/sh".into(), arguments: shell(script).arguments, ..like.clone() }
+}
+
+#[test]
+fn mask_and_dispositions_are_inherited_or_as_asked_and_handlers_never() {
+    play(|sys| {
+        let ignored = SigSet::of(&[Signal::USR2, Signal::PIPE]);
+        for signal in ignored.iter() {
+            sys.sigaction(signal, Some(SigAction::IGNORE)).unwrap();
+        }
+        sys.sigaction(Signal::USR1, Some(SigAction::handler(|_, _| {}))).unwrap();
+        let blocked = SigSet::of(&[Signal::TERM]);
+        sys.sigprocmask(Some((How::Set, blocked))).unwrap();
+
+        let (mask, ignores, catches) = signal_sets(sys, &Spawn::default());
+        assert_eq!(mask, blocked);
+        assert_eq!(ignores, ignored);
+        assert!(!catches.contains(Signal::USR1));
+
+        let asked = Spawn {
+            mask: Some(SigSet::of(&[Signal::HUP])),
+            defaults: SigSet::of(&[Signal::PIPE]),
+            ..Spawn::default()
+        };
+        let (mask, ignores, _) = signal_sets(sys, &asked);
+        assert_eq!(mask, SigSet::of(&[Signal::HUP]));
+        assert_eq!(ignores, SigSet::of(&[Signal::USR2]));
+    });
+}
+
+#[test]
+fn descriptors_arrive_under_their_new_numbers_and_no_others_do() {
+    play(|sys| {
+        let ((a, into_a), (b, into_b)) = (sys.pipe().unwrap(), sys.pipe().unwrap());
+        sys.write(into_a, b"from a\n").unwrap();
+        sys.write(into_b, b"from b\n").unwrap();
+        // Exchanged: each stands where the other was.
+        let spawn = Spawn { descriptors: vec![(a, b), (b, a)], ..Spawn::default() };
+        let script = format!("read x <&{}; read y <&{}; echo $x, $y", b.0, a.0);
+        assert_eq!(output(sys, spawn_of(&spawn, &script)), "from a, from b\n");
+
+        let spawn = Spawn { descriptors: vec![(a, a)], ..Spawn::default() };
+        let script = format!("[ -e /proc/self/fd/{} ] && [ ! -e /proc/self/fd/{} ]", a.0, b.0);
+        let child = sys.spawn(&spawn_of(&spawn, &script)).unwrap();
+        assert_eq!(end(sys, child), Status::Exited(0), "a is open and b is not");
+
+        let closed = Spawn { descriptors: vec![(Fd(999), Fd(3))], ..shell("true") };
+        assert_eq!(sys.spawn(&closed), Err(Errno::EBADF));
+    });
+}
+
+#[test]
+fn exec_replaces_the_program_and_comes_back_only_to_say_why_not() {
+    play(|sys| {
+        let child = sys.fork(|sys| {
+            assert_eq!(sys.exec("/nowhere", &["x"]).err(), Some(Errno::ENOENT));
+            let _ = sys.exec("/bin/sh", &["sh", "-c", "exit 42"]);
+            1
+        });
+        assert_eq!(end(sys, child.unwrap()), Status::Exited(42));
+    });
+}
+
+#[test]
+fn threads_spawn_and_fork_at_once_and_each_gets_its_own_child() {
+    play(|sys| {
+        let right = Arc::new(AtomicU32::new(0));
+        let threads = [0, 1, 2, 3].map(|n| {
+            let right = Arc::clone(&right);
+            sys.thread(move |sys| {
+                for round in 0..30 {
+                    let child = if round % 2 == 0 {
+                        sys.spawn(&shell(&format!("exit {n}"))).unwrap()
+                    } else {
+                        sys.fork(move |_| n).unwrap()
+                    };
+                    assert_eq!(end(sys, child), Status::Exited(n));
+                    right.fetch_add(1, Relaxed);
+                }
+            })
+            .unwrap()
+        });
+        for thread in threads {
+            sys.join(thread).unwrap();
+        }
+        assert_eq!(right.load(Relaxed), 4 * 30);
+        assert_eq!(sys.wait(), Err(Errno::ECHILD));
+    });
+}

@@ -1,0 +1,132 @@
+//! A terminal and who is in its foreground.
+
+use tontine_unix::{Errno, Fd, Modes, Pid, SigAction, Signal, Status, Sys, Termios};
+
+use crate::scene::{await_byte, change, end, play, send_byte, sleeper};
+
+const SELF: Pid = Pid::number_only(0);
+
+/// Plays `test` as leader of a session that has this terminal; it gets the controlling end, too.
+fn with_terminal(test: impl FnOnce(&dyn Sys, Fd, Fd) + Send + 'static) {
+    play(|sys| {
+        sys.setsid().unwrap();
+        assert_eq!(sys.open_tty(), Err(Errno::ENXIO));
+        let (controlling, terminal) = sys.openpty().unwrap();
+        assert_eq!(sys.tcgetpgrp(terminal), Err(Errno::ENOTTY), "nobody's yet");
+        sys.set_controlling(terminal).unwrap();
+        assert_eq!(sys.tcgetsid(terminal), Ok(sys.getpid()));
+        test(sys, controlling, terminal);
+        // The end of the session hangs its group up, this process first.
+        sys.sigaction(Signal::HUP, Some(SigAction::IGNORE)).unwrap();
+    });
+}
+
+/// A sleeper in a group of its own, in the foreground.
+fn foreground_sleeper(sys: &dyn Sys, terminal: Fd) -> Pid {
+    sys.sigaction(Signal::TTOU, Some(SigAction::IGNORE)).unwrap();
+    let child = sleeper(sys);
+    sys.setpgid(child, child).unwrap();
+    sys.tcsetpgrp(terminal, child).unwrap();
+    assert_eq!(sys.tcgetpgrp(terminal), Ok(child));
+    child
+}
+
+#[test]
+fn what_is_typed_signals_the_foreground_group() {
+    with_terminal(|sys, controlling, terminal| {
+        let member = foreground_sleeper(sys, terminal);
+        sys.write(controlling, b"\x03").unwrap();
+        assert_eq!(end(sys, member).signaled(), Some(Signal::INT));
+        let member = foreground_sleeper(sys, terminal);
+        sys.write(controlling, b"\x1a").unwrap();
+        assert_eq!(change(sys, member), Status::Stopped(Signal::TSTP));
+        sys.killpg(member, Some(Signal::CONT)).unwrap();
+        assert_eq!(change(sys, member), Status::Continued);
+        sys.write(controlling, b"\x1c").unwrap();
+        assert_eq!(end(sys, member).signaled(), Some(Signal::QUIT));
+    });
+}
+
+#[test]
+fn without_isig_what_is_typed_is_read() {
+    with_terminal(|sys, controlling, terminal| {
+        let mut termios = sys.tcgetattr(terminal).unwrap();
+        assert_eq!(termios, Termios::default());
+        termios.modes = Modes::empty();
+        termios.quit = 0x11;
+        sys.tcsetattr(terminal, &termios).unwrap();
+        assert_eq!(sys.tcgetattr(terminal), Ok(termios));
+        sys.write(controlling, b"\x03\r").unwrap();
+        let mut typed = [0; 8];
+        let read = sys.read(terminal, &mut typed).unwrap();
+        assert!(read > 0 && b"\x03\r".starts_with(&typed[..read]));
+    });
+}
+
+#[test]
+fn reading_in_the_background_stops() {
+    with_terminal(|sys, controlling, terminal| {
+        let reader = sys.fork(move |sys| {
+            sys.setpgid(SELF, SELF).unwrap();
+            let mut line = [0; 8];
+            i32::from(sys.read(terminal, &mut line).is_ok_and(|read| &line[..read] == b"x\n"))
+        });
+        let reader = reader.unwrap();
+        assert_eq!(change(sys, reader), Status::Stopped(Signal::TTIN));
+        sys.sigaction(Signal::TTOU, Some(SigAction::IGNORE)).unwrap();
+        sys.tcsetpgrp(terminal, reader).unwrap();
+        sys.killpg(reader, Some(Signal::CONT)).unwrap();
+        assert_eq!(change(sys, reader), Status::Continued);
+        sys.write(controlling, b"x\r").unwrap();
+        assert_eq!(end(sys, reader), Status::Exited(1));
+    });
+}
+
+#[test]
+fn only_a_group_of_the_session_comes_to_the_foreground() {
+    with_terminal(|sys, _, terminal| {
+        let (ready, tell) = sys.pipe().unwrap();
+        let stranger = sys.fork(move |sys| {
+            sys.setsid().unwrap();
+            assert_eq!(sys.tcgetpgrp(terminal), Err(Errno::ENOTTY), "another session's");
+            assert_eq!(sys.set_controlling(terminal), Err(Errno::EPERM));
+            send_byte(sys, tell);
+            loop {
+                sys.pause();
+            }
+        });
+        let stranger = stranger.unwrap();
+        await_byte(sys, ready);
+        assert_eq!(sys.tcsetpgrp(terminal, stranger), Err(Errno::EPERM));
+        sys.kill(stranger.into(), Some(Signal::KILL)).unwrap();
+        assert_eq!(end(sys, stranger).signaled(), Some(Signal::KILL));
+        let tty = sys.open_tty().unwrap();
+        assert_eq!(sys.tcgetpgrp(tty), Ok(sys.getpgrp()));
+        let (from, to) = sys.pipe().unwrap();
+        assert_eq!(sys.tcgetattr(from).err(), Some(Errno::ENOTTY));
+        assert_eq!(sys.set_controlling(to), Err(Errno::ENOTTY));
+        assert_eq!(sys.tcgetpgrp(Fd(-1)), Err(Errno::EBADF));
+    });
+}
+
+#[test]
+fn closing_the_controlling_end_hangs_the_foreground_up() {
+    with_terminal(|sys, controlling, terminal| {
+        // The leader is signalled too.
+        sys.sigaction(Signal::HUP, Some(SigAction::IGNORE)).unwrap();
+        let (ready, tell) = sys.pipe().unwrap();
+        let member = sys.fork(move |sys| {
+            sys.close(controlling).unwrap();
+            sys.sigaction(Signal::HUP, Some(SigAction::DEFAULT)).unwrap();
+            send_byte(sys, tell);
+            loop {
+                sys.pause();
+            }
+        });
+        await_byte(sys, ready);
+        assert_eq!(sys.tcgetpgrp(terminal), Ok(sys.getpgrp()));
+        sys.close(controlling).unwrap();
+        assert_eq!(end(sys, member.unwrap()).signaled(), Some(Signal::HUP));
+        assert_eq!(sys.write(terminal, b"x"), Err(Errno::EIO));
+    });
+}

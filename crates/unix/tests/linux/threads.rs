@@ -1,0 +1,149 @@
+//! Threads, and where things run.
+
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Barrier};
+
+use tontine_unix::{Errno, SigAction, Signal, Status, Sys, Tid};
+
+use crate::scene::{end, play, until};
+
+#[test]
+fn a_thread_is_joined_once() {
+    play(|sys| {
+        let ran = Arc::new(AtomicI32::new(0));
+        let thread = {
+            let ran = Arc::clone(&ran);
+            sys.thread(move |sys| ran.store(sys.gettid().0, Relaxed)).unwrap()
+        };
+        assert_eq!(sys.join(thread), Ok(()));
+        assert_eq!(ran.load(Relaxed), thread.0);
+        assert_eq!(sys.join(thread), Err(Errno::ESRCH));
+        assert_eq!(sys.join(sys.gettid()), Err(Errno::EDEADLK));
+        assert_eq!(sys.join(Tid(1)), Err(Errno::ESRCH));
+    });
+}
+
+#[test]
+fn of_two_joiners_one_is_refused() {
+    play(|sys| {
+        let gate = Arc::new(Barrier::new(2));
+        let thread = {
+            let gate = Arc::clone(&gate);
+            sys.thread(move |_| drop(gate.wait())).unwrap()
+        };
+        let (done, refused) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+        let joiners = [(); 2].map(|()| {
+            let (done, refused) = (Arc::clone(&done), Arc::clone(&refused));
+            sys.thread(move |sys| {
+                match sys.join(thread) {
+                    Ok(()) => done.fetch_add(1, Relaxed),
+                    Err(Errno::EINVAL) => refused.fetch_add(1, Relaxed),
+                    Err(_) => 0,
+                };
+            })
+            .unwrap()
+        });
+        until("one is refused while the thread runs", || refused.load(Relaxed) == 1);
+        gate.wait();
+        for joiner in joiners {
+            sys.join(joiner).unwrap();
+        }
+        assert_eq!((done.load(Relaxed), refused.load(Relaxed)), (1, 1));
+    });
+}
+
+#[test]
+fn a_panic_ends_its_thread_alone() {
+    play(|sys| {
+        std::panic::set_hook(Box::new(|_| {}));
+        let thread = sys.thread(|_| panic!("on purpose")).unwrap();
+        assert_eq!(sys.join(thread), Ok(()));
+    });
+}
+
+#[test]
+fn a_forked_child_has_none_of_its_parents_threads() {
+    play(|sys| {
+        let stop = Arc::new(AtomicBool::new(false));
+        let thread = {
+            let stop = Arc::clone(&stop);
+            sys.thread(move |sys| {
+                while !stop.load(Relaxed) {
+                    sys.sched_yield();
+                }
+            })
+            .unwrap()
+        };
+        let child = sys.fork(move |sys| {
+            assert_eq!(sys.join(thread), Err(Errno::ESRCH));
+            let own = sys.thread(|_| {}).unwrap();
+            assert_eq!(sys.join(own), Ok(()));
+            0
+        });
+        assert_eq!(end(sys, child.unwrap()), Status::Exited(0));
+        stop.store(true, Relaxed);
+        sys.join(thread).unwrap();
+    });
+}
+
+#[test]
+fn a_signal_to_a_thread_is_handled_by_that_thread() {
+    play(|sys| {
+        let handled_by = Arc::new(AtomicI32::new(0));
+        let handler = {
+            let handled_by = Arc::clone(&handled_by);
+            SigAction::handler(move |sys, _| handled_by.store(sys.gettid().0, Relaxed))
+        };
+        sys.sigaction(Signal::USR1, Some(handler)).unwrap();
+        let thread = {
+            let handled_by = Arc::clone(&handled_by);
+            sys.thread(move |sys| {
+                while handled_by.load(Relaxed) == 0 {
+                    sys.sched_yield();
+                }
+            })
+            .unwrap()
+        };
+        sys.tgkill(sys.getpid(), thread, Some(Signal::USR1)).unwrap();
+        sys.join(thread).unwrap();
+        assert_eq!(handled_by.load(Relaxed), thread.0);
+        assert_eq!(sys.tgkill(sys.getpid(), Tid(0), None), Err(Errno::EINVAL));
+        assert_eq!(sys.tgkill(sys.getpid(), Tid(1), None), Err(Errno::ESRCH));
+    });
+}
+
+#[test]
+fn what_a_placed_process_makes_runs_there() {
+    play(|sys| {
+        let here = sys.processor();
+        assert_eq!(sys.place(Some(1 << 20)), Err(Errno::EINVAL));
+        assert_eq!(sys.place(Some(1000)), Err(Errno::EINVAL));
+        sys.place(Some(here)).unwrap();
+        let allowed = |sys: &dyn Sys| {
+            let status = format!("/proc/self/task/{}/status", sys.gettid().0);
+            let status = std::fs::read_to_string(status).unwrap();
+            let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+            line.unwrap().trim().to_owned()
+        };
+        let only = here.to_string();
+        assert_eq!(
+            sys.fork(move |sys| i32::from(allowed(sys) == only)).map(|child| end(sys, child)),
+            Ok(Status::Exited(1))
+        );
+        let right = Arc::new(AtomicBool::new(false));
+        let thread = {
+            let (right, only) = (Arc::clone(&right), here.to_string());
+            sys.thread(move |sys| right.store(allowed(sys) == only, Relaxed)).unwrap()
+        };
+        sys.join(thread).unwrap();
+        assert!(right.load(Relaxed));
+        // Nothing keeps a child of a placed one from going where it may.
+        let everywhere = allowed(sys);
+        let child = sys.fork(move |sys| {
+            sys.place(None).unwrap();
+            let grandchild = sys.fork(move |sys| i32::from(allowed(sys) == everywhere)).unwrap();
+            end(sys, grandchild).exited().unwrap_or(2)
+        });
+        assert_eq!(end(sys, child.unwrap()), Status::Exited(1));
+    });
+}

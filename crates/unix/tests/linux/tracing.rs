@@ -1,0 +1,50 @@
+//! One process in another's hands.
+
+use tontine_unix::{Errno, Pid, Ptrace, Signal, Status, WaitOptions};
+
+use crate::scene::{change, end, play, sleeper};
+
+#[test]
+fn a_tracee_stops_for_a_signal_and_gets_another_or_none() {
+    play(|sys| {
+        let child = sys.fork(|sys| {
+            sys.ptrace(Ptrace::TraceMe).unwrap();
+            sys.raise(Signal::USR1).unwrap();
+            sys.raise(Signal::USR2).unwrap();
+            0
+        });
+        let child = child.unwrap();
+        assert_eq!(change(sys, child), Status::Trapped(Signal::USR1));
+        sys.ptrace(Ptrace::Continue(child, None)).unwrap();
+        assert_eq!(change(sys, child), Status::Trapped(Signal::USR2), "the first did nothing");
+        sys.ptrace(Ptrace::Continue(child, Some(Signal::TERM))).unwrap();
+        assert_eq!(end(sys, child).signaled(), Some(Signal::TERM));
+        assert_eq!(sys.ptrace(Ptrace::Continue(child, None)), Err(Errno::ESRCH));
+    });
+}
+
+#[test]
+fn a_process_is_attached_detached_and_killed() {
+    play(|sys| {
+        let child = sleeper(sys);
+        assert_eq!(sys.ptrace(Ptrace::Continue(child, None)), Err(Errno::ESRCH), "no tracee");
+        sys.ptrace(Ptrace::Attach(child)).unwrap();
+        assert_eq!(sys.ptrace(Ptrace::Attach(child)), Err(Errno::EPERM), "traced already");
+        assert_eq!(change(sys, child), Status::Trapped(Signal::STOP));
+        sys.ptrace(Ptrace::Detach(child, None)).unwrap();
+        assert_eq!(sys.waitpid(child.into(), WaitOptions::NOHANG), Ok(None), "it lives");
+        sys.ptrace(Ptrace::Attach(child)).unwrap();
+        assert_eq!(change(sys, child), Status::Trapped(Signal::STOP));
+        sys.ptrace(Ptrace::Kill(child)).unwrap();
+        assert_eq!(end(sys, child).signaled(), Some(Signal::KILL));
+    });
+}
+
+#[test]
+fn nobody_traces_himself_or_who_is_not_there() {
+    play(|sys| {
+        let nobody = Pid::number_only(i32::MAX);
+        assert_eq!(sys.ptrace(Ptrace::Attach(sys.getpid())), Err(Errno::EPERM));
+        assert_eq!(sys.ptrace(Ptrace::Attach(nobody)), Err(Errno::ESRCH));
+    });
+}
