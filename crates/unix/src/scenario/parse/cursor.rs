@@ -350,7 +350,7 @@ impl<'a> Cursor<'a> {
 }
 
 /// Whether a word cannot be a variable.
-pub(super) fn is_reserved(word: &str) -> bool {
+fn is_reserved(word: &str) -> bool {
     let families = [STATEMENTS, OTHERS, Own::WORDS, Info::WORDS, Done::WORDS, StatusPattern::WORDS];
     families.into_iter().flatten().any(|reserved| *reserved == word)
         || WAIT_OPTIONS.iter().any(|(option, _)| *option == word)

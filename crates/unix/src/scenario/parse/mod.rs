@@ -9,7 +9,7 @@ mod expected;
 
 use std::str::FromStr;
 
-use cursor::{Cursor, Names, STATEMENTS, is_reserved};
+use cursor::{Cursor, Names, STATEMENTS};
 
 use super::ast::{
     Block, BlockKind, CallStep, Condition, Expression, HandlerStep, Part, Place, Scenario,
@@ -96,14 +96,14 @@ impl<'a> Parser<'a> {
     ) -> Result<Block, SyntaxError> {
         let place = place(&cursor);
         cursor.skip();
-        let message = match cursor.peek_word() {
-            Some(name) if before.block(name).is_some() => format!("`{name}` is defined above"),
-            Some("parent" | "init") => String::new(),
-            Some(name) if is_reserved(name) => format!("`{name}` is a word of the language"),
-            _ => String::new(),
+        let wrong = match cursor.peek_word() {
+            Some(name) if before.block(name).is_some() => Some("is defined above"),
+            // Behind `expect` they would be read as something else.
+            Some("note" | "notes") => Some("is a word of the language"),
+            _ => None,
         };
-        if !message.is_empty() {
-            return Err(cursor.error(message));
+        if let (Some(wrong), Some(name)) = (wrong, cursor.peek_word()) {
+            return Err(cursor.error(format!("`{name}` {wrong}")));
         }
         let name = cursor.block(kind)?;
         cursor.takes(":");
