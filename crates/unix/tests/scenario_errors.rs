@@ -105,3 +105,21 @@ fn numbers_durations_and_texts_are_checked() {
         "2:3: `wait` is a word of the language; name the variable otherwise"
     );
 }
+
+/// The documentation of the language is checked against its words.
+#[test]
+fn every_word_of_the_language_is_documented() {
+    use tontine_unix::scenario::{Call, Cause, Done, Info, Limited, Own, Relation, StatusPattern};
+
+    let document = include_str!("../../../docs/scenarios.md");
+    let quoted: Vec<&str> = document.split('`').skip(1).step_by(2).collect();
+    let families = [Cause::WORDS, Done::WORDS, Info::WORDS, Limited::WORDS, Own::WORDS];
+    let more = [Relation::WORDS, StatusPattern::WORDS];
+    let words = families.into_iter().chain(more).flatten().copied().chain(Call::words());
+    for word in words {
+        let is_there = quoted.iter().any(|text| text.split([' ', '[', ']']).any(|w| w == word));
+        assert!(is_there, "docs/scenarios.md lacks `{word}`");
+    }
+    let example = document.split("```").nth(1).expect("an example");
+    assert!(example.parse::<Scenario>().is_ok(), "{example}");
+}

@@ -485,7 +485,8 @@ struct Time(Duration);
 impl Display for Time {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let nanoseconds = self.0.as_nanos();
-        let unit = UNITS.iter().rev().find(|(_, unit)| nanoseconds % u128::from(*unit) == 0);
+        let unit =
+            UNITS.iter().rev().find(|(_, unit)| nanoseconds.is_multiple_of(u128::from(*unit)));
         let (name, unit) = unit.expect("1 ns divides it");
         write!(f, "{}{name}", nanoseconds / u128::from(*unit))
     }

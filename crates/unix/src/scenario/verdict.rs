@@ -25,7 +25,7 @@ pub struct Verdict {
 /// An expectation that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// Line in the text.
+    /// Line in the text; 0 for what stands nowhere.
     pub line: u32,
     /// The process, of an inline expectation.
     pub process: Option<String>,
@@ -93,6 +93,7 @@ impl Display for Failure {
                     "fails: line {line}, in {process}: {what}: expected {expected}, found {found}"
                 )
             }
+            None if *line == 0 => write!(f, "fails: {what}: expected {expected}, found {found}"),
             None => write!(f, "fails: line {line}: {what}: found {found}"),
         }
     }
