@@ -1,7 +1,7 @@
 //! The examples run on real processes: what they expect is what Linux does.
 //!
-//! Where one needs what a process of this test cannot have (a registered program, the first user), the test
-//! says so and passes it over.
+//! Where one needs what a process of this test cannot have (a registered program, the first user),
+//! the test says so and passes it over.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,8 @@
-//! What a scenario says: [`Scenario`] of [`Block`]s of [`Statement`]s, and [`Expectation`]s of the whole run.
+//! What a scenario says: [`Scenario`] of [`Block`]s of [`Statement`]s, and [`Expectation`]s of the
+//! whole run.
 //!
-//! `parse/` makes it of text, `print.rs` text of it, `program.rs` runs it. Calls and their arguments
-//! stand in `call.rs`, results in `expected.rs`.
+//! `parse/` makes it of text, `print.rs` text of it, `program.rs` runs it. Calls and their
+//! arguments stand in `call.rs`, results in `expected.rs`.
 
 use super::call::Call;
 use super::expected::{Expected, StatusPattern};
@@ -30,7 +31,8 @@ impl Scenario {
     }
 }
 
-/// Where something stands in the text. All places are equal: the same statement elsewhere is the same.
+/// Where something stands in the text. All places are equal: the same statement elsewhere is the
+/// same.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Place {
     /// Line, from 1.
@@ -177,8 +179,8 @@ pub struct Expectation {
 /// What can be expected of a whole run.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Whole {
-    /// `[COUNT of] NAME STATUS or STATUS`: so many processes with this name, all where no number is said,
-    /// ended in one of these ways.
+    /// `[COUNT of] NAME STATUS or STATUS`: so many processes with this name, all where no number is
+    /// said, ended in one of these ways.
     Ended {
         /// How many; all, and at least one, where nothing is said.
         count: Option<Count>,

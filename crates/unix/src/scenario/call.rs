@@ -1,7 +1,7 @@
 //! The calls that a scenario can say: [`Call`], one variant for each shape of arguments.
 //!
-//! A call says which, and with what; `perform.rs` makes it of a [`Sys`](crate::Sys). Handlers are statements
-//! (`ast.rs`), because they have a body.
+//! A call says which, and with what; `perform.rs` makes it of a [`Sys`](crate::Sys). Handlers are
+//! statements (`ast.rs`), because they have a body.
 
 use std::time::Duration;
 

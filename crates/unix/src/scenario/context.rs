@@ -1,4 +1,5 @@
-//! What a process that runs a scenario knows: [`Context`]; and what runs one of its statements: [`Frame`].
+//! What a process that runs a scenario knows: [`Context`]; and what runs one of its statements:
+//! [`Frame`].
 //!
 //! All threads of a process share its context; a forked child gets a copy; `exec` begins a new one.
 

@@ -1,7 +1,8 @@
-//! How a process tells what it observed: [`Log`] takes [`Event`]s; [`Record`]s are what is kept of them.
+//! How a process tells what it observed: [`Log`] takes [`Event`]s; [`Record`]s are what is kept of
+//! them.
 //!
-//! Processes share no memory, so a log is all that leaves one. [`Memory`] is for processes within this
-//! one; `wire.rs` has one for real processes.
+//! Processes share no memory, so a log is all that leaves one. [`Memory`] is for processes within
+//! this one; `wire.rs` has one for real processes.
 
 use std::fmt::Display;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,8 +13,9 @@ use crate::wait::Status;
 
 /// Takes what processes observe.
 ///
-/// It is called from handlers too. For real processes it must keep to what signal-safety(7) allows: no
-/// allocation, no lock. An [`Event`] borrows all it has for that reason, and printing one allocates nothing.
+/// It is called from handlers too. For real processes it must keep to what signal-safety(7) allows:
+/// no allocation, no lock. An [`Event`] borrows all it has for that reason, and printing one
+/// allocates nothing.
 pub trait Log: Send + Sync {
     /// Takes one event. Events of one process come in their order.
     fn record(&self, event: &Event<'_>);

@@ -91,7 +91,8 @@ impl Outcome {
     }
 }
 
-/// Whether two sets have the same signals; `all` has bits of no signal too, and those that cannot be blocked.
+/// Whether two sets have the same signals; `all` has bits of no signal too, and those that cannot
+/// be blocked.
 fn same(wanted: SigSet, found: SigSet) -> bool {
     if wanted == SigSet::ALL {
         let all: SigSet = Signal::all().collect();

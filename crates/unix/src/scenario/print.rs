@@ -1,7 +1,7 @@
 //! Text of a scenario: what [`std::fmt::Display`] writes, the parser reads as the same scenario.
 //!
-//! Bodies are always indented blocks; comments and layout are not kept. Nothing here allocates: a log may
-//! print a call from within a handler.
+//! Bodies are always indented blocks; comments and layout are not kept. Nothing here allocates: a
+//! log may print a call from within a handler.
 
 use std::fmt::{self, Display, Formatter, Write};
 use std::time::Duration;

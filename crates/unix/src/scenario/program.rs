@@ -1,6 +1,7 @@
 //! A process of a scenario as a [`Program`]: statement after statement, over any [`Sys`].
 //!
-//! `perform.rs` makes the calls; `context.rs` has the variables. What is observed goes to the [`Log`].
+//! `perform.rs` makes the calls; `context.rs` has the variables. What is observed goes to the
+//! [`Log`].
 
 use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
@@ -49,8 +50,8 @@ pub fn program(scenario: &Scenario, name: &str, log: impl Log + 'static) -> Prog
     })
 }
 
-/// What `exec` and `spawn` run: a program to be registered under the name of each process. `arguments` are
-/// those that a scenario's `exec` passes.
+/// What `exec` and `spawn` run: a program to be registered under the name of each process.
+/// `arguments` are those that a scenario's `exec` passes.
 ///
 /// # Panics
 /// As [`root`].

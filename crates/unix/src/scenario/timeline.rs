@@ -6,7 +6,8 @@ use super::log::{EventKind, Record};
 
 /// The records of a run, in the order in which the log took them.
 ///
-/// Displayed as a table: time in milliseconds, process (and thread, where that is another), name, event.
+/// Displayed as a table: time in milliseconds, process (and thread, where that is another), name,
+/// event.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Timeline {
     /// What was recorded.

@@ -1,7 +1,7 @@
 //! Whether what was observed is what a scenario expects: [`Verdict`].
 //!
-//! An inline expectation was judged by the process itself, where it stands; it left a miss in the log.
-//! Here those are gathered, and the expectations of the whole run are judged.
+//! An inline expectation was judged by the process itself, where it stands; it left a miss in the
+//! log. Here those are gathered, and the expectations of the whole run are judged.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display, Formatter};
@@ -102,8 +102,9 @@ impl Display for Failure {
 /// Who ended how, by name.
 type Ends = Vec<(String, Status)>;
 
-/// A process's name is that of the block which it ran last; one that ran none has the name under which it
-/// was made. The log may take that a process was made after it took that it began, or even ended.
+/// A process's name is that of the block which it ran last; one that ran none has the name under
+/// which it was made. The log may take that a process was made after it took that it began, or even
+/// ended.
 fn ends(timeline: &Timeline) -> Ends {
     let mut names: BTreeMap<i32, &str> = BTreeMap::new();
     let mut nameless: BTreeMap<i32, Status> = BTreeMap::new();

@@ -1,7 +1,8 @@
-//! A log for real processes: [`PipeLog`] writes each event as one line into a pipe, [`read_log`] reads them.
+//! A log for real processes: [`PipeLog`] writes each event as one line into a pipe, [`read_log`]
+//! reads them.
 //!
-//! A line is written by one `write` of at most `PIPE_BUF` bytes, so lines of several processes never
-//! mix. It is put together on the stack: a handler may write one. What is too long is cut.
+//! A line is written by one `write` of at most `PIPE_BUF` bytes, so lines of several processes
+//! never mix. It is put together on the stack: a handler may write one. What is too long is cut.
 
 use std::fmt::{self, Write as _};
 use std::io::{self, BufRead, BufReader, PipeReader, PipeWriter, Read, Write as _};
@@ -20,8 +21,8 @@ const LONGEST: usize = 4096;
 pub struct PipeLog(Arc<PipeWriter>);
 
 impl PipeLog {
-    /// A log, and the end of the pipe to read it from with [`read_log`]. The pipe ends when all who have the log
-    /// have ended; it holds 64 KiB until somebody reads.
+    /// A log, and the end of the pipe to read it from with [`read_log`]. The pipe ends when all who
+    /// have the log have ended; it holds 64 KiB until somebody reads.
     ///
     /// # Errors
     /// Those of pipe(2).

@@ -1,6 +1,7 @@
-//! Words of the language that stand for one value each: [`Plain`], [`OnValue`], [`OnValues`], [`OnSet`],
-//! [`OnSignal`] and smaller families. Each is written once, here; the parser, the printer and the tests of
-//! the documentation read it. What a call takes beside a word stands in `call.rs`.
+//! Words of the language that stand for one value each: [`Plain`], [`OnValue`], [`OnValues`],
+//! [`OnSet`], [`OnSignal`] and smaller families. Each is written once, here; the parser, the
+//! printer and the tests of the documentation read it. What a call takes beside a word stands in
+//! `call.rs`.
 
 /// An enumeration whose members are words.
 macro_rules! words {

@@ -1,7 +1,8 @@
 //! A scenario of text: [`Scenario`]'s [`FromStr`].
 //!
-//! `token.rs` has cut the text into lines of tokens. Here lines become blocks and statements by their
-//! indentation; `cursor.rs` reads within a line, `call.rs` calls, `expected.rs` what must come of them.
+//! `token.rs` has cut the text into lines of tokens. Here lines become blocks and statements by
+//! their indentation; `cursor.rs` reads within a line, `call.rs` calls, `expected.rs` what must
+//! come of them.
 
 mod call;
 mod cursor;
