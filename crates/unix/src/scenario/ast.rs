@@ -1,7 +1,7 @@
 //! What a scenario says: [`Scenario`] of [`Block`]s of [`Statement`]s, and [`Expectation`]s of the
 //! whole run.
 //!
-//! `parse/` makes it of text, `print.rs` text of it, `program.rs` runs it. Calls and their
+//! `parse/` makes it of text, `print/` text of it, `program.rs` runs it. Calls and their
 //! arguments stand in `call.rs`, results in `expected.rs`.
 
 use super::call::Call;
