@@ -164,7 +164,7 @@ impl Frame<'_> {
     }
 
     fn call(&self, place: Place, step: &CallStep) {
-        let told = Told::new(place, EventKind::Call, &step.call);
+        let told = Told::new(place, EventKind::Call, step);
         if !step.call.returns() {
             self.record(told);
         }
@@ -180,11 +180,11 @@ impl Frame<'_> {
             (_, Outcome::Waited(waited)) => About::Seen(waited.pid.number(), waited.status),
             _ => About::Nobody,
         };
-        let told = Told::new(place, EventKind::Call, &step.call);
+        let told = Told::new(place, EventKind::Call, step);
         self.record(Told { result: &outcome, about, ..told });
         let is_end = outcome == Outcome::Error(Errno::EINTR) && step.call.ends_by_handler();
         if step.expected.is_some() || !is_end {
-            self.judge(place, &step.call, step.expected.as_ref(), &outcome);
+            self.judge(place, step, step.expected.as_ref(), &outcome);
         }
     }
 

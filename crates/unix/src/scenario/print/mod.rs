@@ -15,7 +15,8 @@ pub(super) use piece::{Braced, Name};
 use piece::{Set, escaped};
 
 use super::ast::{
-    Block, BlockKind, Condition, Expression, HandlerStep, Part, Scenario, Statement, Step, Term,
+    Block, BlockKind, CallStep, Condition, Expression, HandlerStep, Part, Scenario, Statement,
+    Step, Term,
 };
 use super::expected::Expected;
 
@@ -64,10 +65,7 @@ impl Display for Step {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::Call(step) => {
-                if let Some(into) = &step.into {
-                    write!(f, "{into} = ")?;
-                }
-                write!(f, "{}", step.call)?;
+                write!(f, "{step}")?;
                 arrow(f, step.expected.as_ref())
             }
             Self::Handler(step) => {
@@ -89,6 +87,16 @@ impl Display for Step {
             Self::Repeat(times, _) => write!(f, "repeat {times}"),
             Self::While(condition, _) => write!(f, "while {condition}"),
         }
+    }
+}
+
+/// Without what is expected.
+impl Display for CallStep {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if let Some(into) = &self.into {
+            write!(f, "{into} = ")?;
+        }
+        self.call.fmt(f)
     }
 }
 
