@@ -1,0 +1,146 @@
+//! How a process tells what it observed: [`Log`] takes [`Event`]s; [`Record`]s are what is kept of
+//! them.
+//!
+//! Processes share no memory, so a log is all that leaves one. [`Memory`] is for processes within
+//! this one; `wire.rs` has one for real processes.
+
+use std::fmt::Display;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::ast::Place;
+use crate::wait::Status;
+
+/// Takes what processes observe.
+///
+/// It is called from handlers too. For real processes it must keep to what signal-safety(7) allows:
+/// no allocation, no lock. An [`Event`] borrows all it has for that reason, and printing one
+/// allocates nothing.
+pub trait Log: Send + Sync {
+    /// Takes one event. Events of one process come in their order.
+    fn record(&self, event: &Event<'_>);
+}
+
+/// Something that a process observed.
+#[derive(Clone, Copy)]
+pub struct Event<'e> {
+    /// When, since the run began.
+    pub at: Duration,
+    /// The process's number.
+    pub pid: i32,
+    /// The thread's.
+    pub tid: i32,
+    /// The process's name: that of the block which it runs.
+    pub name: &'e str,
+    /// Where in the text.
+    pub place: Place,
+    /// What.
+    pub kind: EventKind,
+    /// What was said or called.
+    pub what: &'e dyn Display,
+    /// What came of it; of a miss, what was expected.
+    pub result: &'e dyn Display,
+    /// Of a miss, what was found.
+    pub found: &'e dyn Display,
+    /// What it says of another process.
+    pub about: About<'e>,
+}
+
+/// What sort of event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventKind {
+    /// The process began to run its block.
+    Began,
+    /// A call returned, or was made that does not return.
+    Call,
+    /// A handler began.
+    Handler,
+    /// A note.
+    Note,
+    /// An expectation failed.
+    Miss,
+}
+
+impl EventKind {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Began, Self::Call, Self::Handler, Self::Note, Self::Miss];
+}
+
+/// What an event says of another process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum About<'e> {
+    /// Nothing.
+    Nobody,
+    /// It was made, and runs this block.
+    Made(i32, &'e str),
+    /// It was seen to be so.
+    Seen(i32, Status),
+}
+
+/// What is kept of an event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// When, since the run began.
+    pub at: Duration,
+    /// The process's number.
+    pub pid: i32,
+    /// The thread's.
+    pub tid: i32,
+    /// The process's name.
+    pub name: String,
+    /// Line in the text; 0 for what stands nowhere.
+    pub line: u32,
+    /// What sort of event.
+    pub kind: EventKind,
+    /// What was said or called.
+    pub what: String,
+    /// What came of it; of a miss, what was expected.
+    pub result: String,
+    /// Of a miss, what was found.
+    pub found: String,
+    /// The process that it made, and its name.
+    pub made: Option<(i32, String)>,
+    /// The process that it saw, and how that was.
+    pub seen: Option<(i32, Status)>,
+}
+
+impl From<&Event<'_>> for Record {
+    fn from(event: &Event<'_>) -> Self {
+        let (made, seen) = match event.about {
+            About::Nobody => (None, None),
+            About::Made(pid, name) => (Some((pid, name.to_owned())), None),
+            About::Seen(pid, status) => (None, Some((pid, status))),
+        };
+        Self {
+            at: event.at,
+            pid: event.pid,
+            tid: event.tid,
+            name: event.name.to_owned(),
+            line: event.place.line,
+            kind: event.kind,
+            what: event.what.to_string(),
+            result: event.result.to_string(),
+            found: event.found.to_string(),
+            made,
+            seen,
+        }
+    }
+}
+
+/// A log for processes that live within this one. Clones are the same log.
+#[derive(Debug, Clone, Default)]
+pub struct Memory(Arc<Mutex<Vec<Record>>>);
+
+impl Memory {
+    /// What was taken so far, in order.
+    pub fn records(&self) -> Vec<Record> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Log for Memory {
+    fn record(&self, event: &Event<'_>) {
+        let record = Record::from(event);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(record);
+    }
+}

@@ -1,0 +1,141 @@
+//! Text of a scenario: what [`std::fmt::Display`] writes, the parser reads as the same scenario.
+//!
+//! Here are blocks and statements; `call.rs` has calls, `expected.rs` what must come of them, `piece.rs`
+//! what both are made of. Bodies are always indented blocks; comments and layout are not kept.
+//! Nothing here allocates: a log may print a call from within a handler.
+
+mod call;
+mod expected;
+mod piece;
+
+use std::fmt::{self, Display, Formatter, Write};
+
+use call::action_flags;
+pub(super) use piece::{Braced, Name};
+use piece::{Set, escaped};
+
+use super::ast::{
+    Block, BlockKind, CallStep, Condition, Expression, HandlerStep, Part, Scenario, Statement,
+    Step, Term,
+};
+use super::expected::Expected;
+
+impl Display for Scenario {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for (index, block) in self.blocks.iter().enumerate() {
+            if index > 0 {
+                f.write_char('\n')?;
+            }
+            write!(f, "{block}")?;
+        }
+        if !self.expectations.is_empty() {
+            f.write_char('\n')?;
+        }
+        self.expectations.iter().try_for_each(|expectation| writeln!(f, "{expectation}"))
+    }
+}
+
+impl Display for Block {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let kind = match self.kind {
+            BlockKind::Process => "process",
+            BlockKind::Thread => "thread",
+        };
+        writeln!(f, "{kind} {}", self.name)?;
+        body(f, 1, &self.body)
+    }
+}
+
+/// Statements, each on a line of its own.
+fn body(f: &mut Formatter<'_>, depth: usize, statements: &[Statement]) -> fmt::Result {
+    for Statement { step, .. } in statements {
+        writeln!(f, "{:1$}{step}", "", depth * 2)?;
+        match step {
+            Step::Handler(HandlerStep { body: inner, .. })
+            | Step::Repeat(_, inner)
+            | Step::While(_, inner) => body(f, depth + 1, inner)?,
+            Step::Call(_) | Step::Note(_) | Step::Set(..) | Step::Check(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Without the body, where it has one.
+impl Display for Step {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Call(step) => {
+                write!(f, "{step}")?;
+                arrow(f, step.expected.as_ref())
+            }
+            Self::Handler(step) => {
+                write!(f, "{step}")?;
+                arrow(f, step.expected.as_ref())
+            }
+            Self::Note(parts) => {
+                f.write_str("note \"")?;
+                for part in parts {
+                    match part {
+                        Part::Text(text) => escaped(f, text, true)?,
+                        Part::Value(term) => write!(f, "{{{term}}}")?,
+                    }
+                }
+                f.write_char('"')
+            }
+            Self::Set(name, expression) => write!(f, "{name} = {expression}"),
+            Self::Check(condition) => write!(f, "check {condition}"),
+            Self::Repeat(times, _) => write!(f, "repeat {times}"),
+            Self::While(condition, _) => write!(f, "while {condition}"),
+        }
+    }
+}
+
+/// Without what is expected.
+impl Display for CallStep {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if let Some(into) = &self.into {
+            write!(f, "{into} = ")?;
+        }
+        self.call.fmt(f)
+    }
+}
+
+/// Without what is expected, and without the body.
+impl Display for HandlerStep {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", if self.bsd { "sigvec" } else { "on" }, Name(self.signal))?;
+        action_flags(f, self.flags)?;
+        if self.mask.is_empty() { Ok(()) } else { write!(f, " mask {}", Set(self.mask)) }
+    }
+}
+
+fn arrow(f: &mut Formatter<'_>, expected: Option<&Expected>) -> fmt::Result {
+    expected.map_or(Ok(()), |expected| write!(f, " -> {expected}"))
+}
+
+impl Display for Term {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => number.fmt(f),
+            Self::Variable(name) => f.write_str(name),
+            Self::Own(own) => own.fmt(f),
+            Self::Info(info) => info.fmt(f),
+        }
+    }
+}
+
+impl Display for Expression {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Term(term) => term.fmt(f),
+            Self::Sum(left, right) => write!(f, "{left} + {right}"),
+            Self::Difference(left, right) => write!(f, "{left} - {right}"),
+        }
+    }
+}
+
+impl Display for Condition {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {}", self.left, self.relation, self.right)
+    }
+}

@@ -1,0 +1,274 @@
+//! A process of a scenario as a [`Program`]: statement after statement, over any [`Sys`].
+//!
+//! `perform.rs` makes the calls; `context.rs` has the variables. What is observed goes to the
+//! [`Log`].
+
+use std::fmt::{self, Display, Formatter};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use super::ast::{CallStep, Condition, HandlerStep, Place, Scenario, Statement, Step};
+use super::call::Call;
+use super::context::{Context, Filled, Frame, Run, Told};
+use super::expected::Expected;
+use super::log::{About, EventKind, Log};
+use super::outcome::{Known, Outcome, done};
+use super::word::{OnSet, Plain};
+use crate::action::{Disposition, Handler, How, SigAction};
+use crate::errno::Errno;
+use crate::process::{Body, Program, SigVec};
+use crate::signal::SigSet;
+use crate::sys::Sys;
+use crate::wait::{Children, WaitOptions};
+
+/// How often a `while` may go round before it counts as one that never ends.
+const MOST_ROUNDS: u32 = 1_000_000;
+
+/// What begins a run: it adopts orphans, makes the first process, waits until no child is left, and
+/// returns the first one's exit status, 128 and the signal's number if one ended it.
+///
+/// The first process leads a session of its own, with nothing blocked.
+///
+/// # Panics
+/// If `scenario` was not parsed and has no process, or a name that nothing defines.
+pub fn root(scenario: &Scenario, log: impl Log + 'static) -> Program {
+    let run = Arc::new(Run::new(scenario, Arc::new(log)));
+    Box::new(move |sys| begin(sys, &run))
+}
+
+/// A process of the scenario alone, without what [`root`] does around the first.
+///
+/// # Panics
+/// As [`root`].
+pub fn program(scenario: &Scenario, name: &str, log: impl Log + 'static) -> Program {
+    let run = Arc::new(Run::new(scenario, Arc::new(log)));
+    let name = name.to_owned();
+    Box::new(move |sys| {
+        let context = Context::new(run, &name, sys.getppid().number(), sys.now());
+        process(sys, context)
+    })
+}
+
+/// What `exec` and `spawn` run: a program to be registered under the name of each process.
+/// `arguments` are those that a scenario's `exec` passes.
+///
+/// # Panics
+/// As [`root`].
+pub fn executed(
+    scenario: &Scenario,
+    name: &str,
+    log: impl Log + 'static,
+) -> impl Fn(&dyn Sys, &[String]) -> i32 + Send + Sync + 'static {
+    let run = Arc::new(Run::new(scenario, Arc::new(log)));
+    let name = name.to_owned();
+    move |sys, arguments| {
+        let number = |at: usize| arguments.get(at).and_then(|text| text.parse::<u64>().ok());
+        let init = number(1).and_then(|n| i32::try_from(n).ok()).unwrap_or(0);
+        let began = number(2).map_or_else(|| sys.now(), Duration::from_nanos);
+        process(sys, Context::new(Arc::clone(&run), &name, init, began))
+    }
+}
+
+/// The arguments by which [`executed`] learns what it cannot inherit.
+pub(super) fn arguments(context: &Context, path: &str) -> [String; 3] {
+    [path.to_owned(), context.init.to_string(), context.began.as_nanos().to_string()]
+}
+
+fn begin(sys: &dyn Sys, run: &Arc<Run>) -> i32 {
+    // Signals that a scenario sends to everyone are not for this one.
+    let _ = sys.sigprocmask(Some((How::Set, SigSet::ALL)));
+    let _ = sys.set_subreaper(true);
+    let first = run.scenario.first().expect("a parsed scenario has a process");
+    let context =
+        Arc::new(Context::new(Arc::clone(run), &first.name, sys.getpid().number(), sys.now()));
+    context.pid.store(sys.getpid().number(), Relaxed);
+    let frame = Frame { sys, context: &context, info: None };
+    let child = context.forked(&first.name);
+    let made = sys.fork(move |sys| {
+        let _ = sys.setsid();
+        let _ = sys.sigprocmask(Some((How::Set, SigSet::EMPTY)));
+        process(sys, child)
+    });
+    let Ok(made) = made else { return 1 };
+    let place = Place::default();
+    let about = About::Made(made.number(), &first.name);
+    let told = Told::new(place, EventKind::Call, &"begin");
+    frame.record(Told { result: &made, about, ..told });
+    let mut status = 1;
+    loop {
+        let waited = match sys.waitid(Children::Any, WaitOptions::EXITED) {
+            Ok(Some(waited)) => waited,
+            Err(Errno::EINTR) | Ok(None) => continue,
+            Err(_) => return status,
+        };
+        let about = About::Seen(waited.pid.number(), waited.status);
+        let told = Told::new(place, EventKind::Call, &"wait");
+        frame.record(Told { result: &Outcome::Waited(waited), about, ..told });
+        if waited.pid.number() == made.number() {
+            let signal = waited.status.signaled().map_or(0, |signal| 128 + signal.number());
+            status = waited.status.exited().unwrap_or(signal);
+        }
+    }
+}
+
+/// Runs a process from its first statement to its end.
+pub(super) fn process(sys: &dyn Sys, context: Context) -> i32 {
+    let context = Arc::new(context);
+    context.pid.store(sys.getpid().number(), Relaxed);
+    let run = Arc::clone(&context.run);
+    let block = run.scenario.block(&context.name).expect("a parsed scenario has all its blocks");
+    let frame = Frame { sys, context: &context, info: None };
+    frame.record(Told::new(block.place, EventKind::Began, &context.name));
+    frame.run(&block.body);
+    0
+}
+
+/// What a thread of a process runs.
+pub(super) fn thread(context: &Arc<Context>, name: &str) -> Body {
+    let (context, name) = (Arc::clone(context), name.to_owned());
+    Box::new(move |sys| {
+        let run = Arc::clone(&context.run);
+        let block = run.scenario.block(&name).expect("a parsed scenario has all its blocks");
+        let frame = Frame { sys, context: &context, info: None };
+        frame.record(Told::new(block.place, EventKind::Began, &name));
+        frame.run(&block.body);
+    })
+}
+
+impl Frame<'_> {
+    /// Runs statements, one after another.
+    pub(super) fn run(&self, body: &[Statement]) {
+        for statement in body {
+            self.step(statement);
+        }
+    }
+
+    fn step(&self, statement: &Statement) {
+        let place = statement.place;
+        match &statement.step {
+            Step::Call(step) => self.call(place, step),
+            Step::Handler(step) => self.install(place, step),
+            Step::Note(parts) => {
+                self.record(Told::new(place, EventKind::Note, &Filled(self, parts)));
+            }
+            Step::Set(name, value) => self.context.set(name, self.evaluate(value)),
+            Step::Check(condition) => self.check(place, condition),
+            Step::Repeat(times, body) => {
+                for _ in 0..self.number(times) {
+                    self.run(body);
+                }
+            }
+            Step::While(condition, body) => self.repeat_while(place, condition, body),
+        }
+    }
+
+    fn call(&self, place: Place, step: &CallStep) {
+        let told = Told::new(place, EventKind::Call, step);
+        if !step.call.returns() {
+            self.record(told);
+        }
+        let outcome = self.perform(&step.call);
+        if let Some(name) = &step.into {
+            self.context.set(name, outcome.value());
+        }
+        let about = match (&step.call, &outcome) {
+            (Call::Fork(name), Outcome::Value(pid)) => About::Made(pid.number(), name),
+            (Call::Spawn(spawning), Outcome::Value(pid)) => {
+                About::Made(pid.number(), spawning.path.name())
+            }
+            (_, Outcome::Waited(waited)) => About::Seen(waited.pid.number(), waited.status),
+            _ => About::Nobody,
+        };
+        let told = Told::new(place, EventKind::Call, step);
+        self.record(Told { result: &outcome, about, ..told });
+        let is_end = outcome == Outcome::Error(Errno::EINTR) && step.call.ends_by_handler();
+        if step.expected.is_some() || !is_end {
+            self.judge(place, step, step.expected.as_ref(), &outcome);
+        }
+    }
+
+    /// Says so if that is not what was expected.
+    fn judge(
+        &self,
+        place: Place,
+        what: &dyn Display,
+        expected: Option<&Expected>,
+        outcome: &Outcome,
+    ) {
+        let is_held = match expected {
+            Some(expected) => outcome.is(expected, |term| self.number(term)),
+            None => !matches!(outcome, Outcome::Error(_)),
+        };
+        if !is_held {
+            let expected = expected.map_or(&"no error" as &dyn Display, |expected| expected);
+            let told = Told::new(place, EventKind::Miss, what);
+            self.record(Told { result: expected, found: outcome, ..told });
+        }
+    }
+
+    fn install(&self, place: Place, step: &HandlerStep) {
+        let (context, body) = (Arc::clone(self.context), step.body.clone());
+        let handler = Handler::new(move |sys, info| {
+            let frame = Frame { sys, context: &context, info: Some(info) };
+            frame.record(Told::new(place, EventKind::Handler, &Known(info)));
+            frame.run(&body);
+        });
+        let disposition = Disposition::Handler(handler);
+        let action = SigAction { disposition, mask: step.mask, flags: step.flags };
+        let old = if step.bsd {
+            self.sys.sigvec(step.signal, Some(SigVec { action })).map(|old| old.action)
+        } else {
+            self.sys.sigaction(step.signal, Some(action))
+        };
+        let outcome = old.map_or_else(Outcome::Error, |old| Outcome::Done(done(&old.disposition)));
+        self.record(Told { result: &outcome, ..Told::new(place, EventKind::Call, step) });
+        self.judge(place, step, step.expected.as_ref(), &outcome);
+    }
+
+    fn check(&self, place: Place, condition: &Condition) {
+        let (left, right, holds) = self.compare(condition);
+        if !holds {
+            let told = Told::new(place, EventKind::Miss, &"check");
+            self.record(Told { result: condition, found: &Sides(left, right), ..told });
+        }
+    }
+
+    fn repeat_while(&self, place: Place, condition: &Condition, body: &[Statement]) {
+        for _ in 0..MOST_ROUNDS {
+            if !self.compare(condition).2 {
+                return;
+            }
+            self.run(body);
+            self.sys.poll();
+        }
+        let (left, right, _) = self.compare(condition);
+        let told = Told::new(place, EventKind::Miss, condition);
+        self.record(Told { result: &"an end to it", found: &Sides(left, right), ..told });
+    }
+}
+
+impl Call {
+    /// Whether the process goes on behind it, unless it is refused.
+    fn returns(&self) -> bool {
+        use super::word::OnValue;
+        !matches!(self, Self::Exec(_) | Self::Value(OnValue::Exit, _))
+    }
+
+    /// Whether `EINTR` is how it ends well.
+    pub(super) fn ends_by_handler(&self) -> bool {
+        matches!(
+            self,
+            Self::Plain(Plain::Pause) | Self::Set(OnSet::Sigsuspend | OnSet::Sigpause, _)
+        )
+    }
+}
+
+/// Both sides of a comparison.
+struct Sides(i32, i32);
+
+impl Display for Sides {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{} and {}", self.0, self.1)
+    }
+}

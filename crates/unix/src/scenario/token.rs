@@ -1,0 +1,211 @@
+//! Lines of tokens of a text: [`Line`], [`Token`].
+//!
+//! A line that is empty or holds only a comment is none. What tokens mean, `parse/` knows.
+
+use std::time::Duration;
+
+use super::error::SyntaxError;
+
+/// A line that says something.
+#[derive(Debug)]
+pub(super) struct Line<'t> {
+    /// From 1.
+    pub(super) number: usize,
+    /// The spaces before it.
+    pub(super) indent: usize,
+    /// What it says; not empty.
+    pub(super) tokens: Vec<Token>,
+    /// As it stands.
+    pub(super) text: &'t str,
+}
+
+/// A token, and where in its line it is, in characters from 1.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Token {
+    pub(super) kind: Kind,
+    pub(super) column: usize,
+    pub(super) width: usize,
+}
+
+/// What a token is.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Kind {
+    /// `fork`, `own-group`: letters in lower case, digits, hyphens.
+    Word(String),
+    /// `USR1`, `RTMIN+2`, `ECHILD`: the name of a signal or an error.
+    Name(String),
+    /// `3`, `-1`.
+    Number(i64),
+    /// `10ms`.
+    Duration(Duration),
+    /// `"text"`, without its quotes and escapes.
+    Text(String),
+    /// `->`, `=`, `{`, …
+    Symbol(&'static str),
+}
+
+/// Longer ones first.
+const SYMBOLS: &[&str] =
+    &["->", "==", "!=", "<=", ">=", "..", "=", "<", ">", "+", "-", "{", "}", ":", ";", ","];
+
+/// The units of durations, and their nanoseconds.
+pub(super) const UNITS: &[(&str, u64)] =
+    &[("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
+
+/// The lines of a text.
+pub(super) fn lines(text: &str) -> Result<Vec<Line<'_>>, SyntaxError> {
+    let mut lines = Vec::new();
+    for (index, text) in text.lines().enumerate() {
+        let number = index + 1;
+        let indent = text.chars().take_while(|c| *c == ' ').count();
+        let tokens = Reader { characters: text.chars().collect(), at: indent, number, text };
+        let tokens = tokens.tokens()?;
+        if !tokens.is_empty() {
+            lines.push(Line { number, indent, tokens, text });
+        }
+    }
+    Ok(lines)
+}
+
+/// Reads one line.
+struct Reader<'t> {
+    characters: Vec<char>,
+    at: usize,
+    number: usize,
+    text: &'t str,
+}
+
+impl Reader<'_> {
+    fn tokens(mut self) -> Result<Vec<Token>, SyntaxError> {
+        let mut tokens = Vec::new();
+        loop {
+            while self.peek().is_some_and(|c| c == ' ') {
+                self.at += 1;
+            }
+            let from = self.at;
+            match self.peek() {
+                None | Some('#') => return Ok(tokens),
+                Some(_) => {
+                    let kind = self.token()?;
+                    tokens.push(Token { kind, column: from + 1, width: self.at - from });
+                }
+            }
+        }
+    }
+
+    fn token(&mut self) -> Result<Kind, SyntaxError> {
+        let first = self.characters[self.at];
+        let behind = self.characters.get(self.at + 1).copied();
+        match first {
+            '"' => self.text(),
+            'a'..='z' => {
+                Ok(Kind::Word(self.taken(|c| {
+                    c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_'
+                })))
+            }
+            'A'..='Z' => Ok(Kind::Name(self.name())),
+            '0'..='9' => self.number(),
+            '-' if behind.is_some_and(|c| c.is_ascii_digit()) => self.number(),
+            _ => {
+                let rest = &self.characters[self.at..];
+                let symbol = SYMBOLS.iter().find(|symbol| {
+                    symbol.len() <= rest.len() && symbol.chars().zip(rest).all(|(a, b)| a == *b)
+                });
+                let symbol = symbol.ok_or_else(|| match first {
+                    '\t' => self.error(self.at, 1, "a tab; use spaces".into()),
+                    _ => self.error(self.at, 1, format!("unexpected character `{first}`")),
+                })?;
+                self.at += symbol.len();
+                Ok(Kind::Symbol(symbol))
+            }
+        }
+    }
+
+    fn taken(&mut self, is_part: impl Fn(char) -> bool) -> String {
+        let from = self.at;
+        while self.peek().is_some_and(&is_part) {
+            self.at += 1;
+        }
+        self.characters[from..self.at].iter().collect()
+    }
+
+    /// `RTMIN+2` is one name, `RTMIN + 2` is not.
+    fn name(&mut self) -> String {
+        let mut name = self.taken(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_');
+        let behind = self.characters.get(self.at + 1);
+        if self.peek() == Some('+') && behind.is_some_and(char::is_ascii_digit) {
+            self.at += 1;
+            name.push('+');
+            name.push_str(&self.taken(|c| c.is_ascii_digit()));
+        }
+        name
+    }
+
+    fn number(&mut self) -> Result<Kind, SyntaxError> {
+        let from = self.at;
+        self.at += 1;
+        self.taken(|c| c.is_ascii_digit());
+        let digits: String = self.characters[from..self.at].iter().collect();
+        let unit = self.taken(|c| c.is_ascii_alphanumeric());
+        let width = self.at - from;
+        let wrong = |message: &str| self.error(from, width, message.into());
+        let number: i64 = digits.parse().map_err(|_| wrong("a number beyond 64 bits"))?;
+        if unit.is_empty() {
+            return Ok(Kind::Number(number));
+        }
+        let unit = UNITS.iter().find(|(name, _)| *name == unit);
+        let (_, nanoseconds) =
+            unit.ok_or_else(|| wrong("expected a number or a duration: 10ms, 2s, 500us"))?;
+        let total = u64::try_from(number).ok().and_then(|n| n.checked_mul(*nanoseconds));
+        let total = total.ok_or_else(|| wrong("a duration below 0 or beyond 500 years"))?;
+        Ok(Kind::Duration(Duration::from_nanos(total)))
+    }
+
+    fn text(&mut self) -> Result<Kind, SyntaxError> {
+        let from = self.at;
+        self.at += 1;
+        let mut text = String::new();
+        loop {
+            let c = self.peek();
+            self.at += 1;
+            match c {
+                None => return Err(self.error(from, 1, "a text without its closing `\"`".into())),
+                Some('"') => return Ok(Kind::Text(text)),
+                Some('\\') => text.push(self.escaped()?),
+                Some(c) => text.push(c),
+            }
+        }
+    }
+
+    /// What stands behind a backslash.
+    fn escaped(&mut self) -> Result<char, SyntaxError> {
+        let from = self.at - 1;
+        let c = self.peek();
+        self.at += 1;
+        match c {
+            Some('n') => Ok('\n'),
+            Some('r') => Ok('\r'),
+            Some('t') => Ok('\t'),
+            Some('\\') => Ok('\\'),
+            Some('"') => Ok('"'),
+            Some('x') => {
+                let digits: String = self.characters[self.at..].iter().take(2).collect();
+                self.at += 2;
+                match u8::from_str_radix(&digits, 16) {
+                    Ok(byte @ 0..=0x7f) if digits.len() == 2 => Ok(byte.into()),
+                    _ => Err(self.error(from, 4, "expected \\x00 to \\x7f".into())),
+                }
+            }
+            _ => Err(self.error(from, 2, "expected \\n, \\r, \\t, \\\\, \\\" or \\x03".into())),
+        }
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.characters.get(self.at).copied()
+    }
+
+    fn error(&self, at: usize, width: usize, message: String) -> SyntaxError {
+        let text = self.text.to_owned();
+        SyntaxError { line: self.number, column: at + 1, width, message, text }
+    }
+}

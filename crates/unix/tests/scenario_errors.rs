@@ -1,0 +1,125 @@
+//! What is wrong with a text is said with its line, its column and the word that was meant.
+
+use tontine_unix::scenario::Scenario;
+
+/// The error's text: `LINE:COLUMN: MESSAGE`, the line, the caret.
+fn error(text: &str) -> String {
+    text.parse::<Scenario>().expect_err("refused").to_string()
+}
+
+/// The message about one statement, the second line of a scenario.
+fn about(statement: &str) -> String {
+    let text = format!("process a\n  {statement}\n\nprocess worker\n  n = 0\n\nthread helper\n");
+    error(&text).lines().next().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn an_unknown_word_is_answered_with_the_nearest() {
+    assert_eq!(about("frok worker"), "2:3: unknown word `frok`; did you mean `fork`?");
+    assert_eq!(about("nete \"x\""), "2:3: unknown word `nete`; did you mean `note`?");
+    assert_eq!(
+        about("wait stoped"),
+        "2:8: neither a variable nor an option: `stoped`; did you mean `stopped`?"
+    );
+    assert_eq!(about("raise USR3"), "2:9: no signal is named `USR3`; did you mean `USR1`?");
+    assert_eq!(about("wait -> ECHLD"), "2:11: no error is named `ECHLD`; did you mean `ECHILD`?");
+    assert_eq!(
+        about("on USR1 restrat: n = 1"),
+        "2:11: unknown flag `restrat`; did you mean `restart`?"
+    );
+    assert_eq!(
+        about("wait -> exitd 3"),
+        "2:11: neither a variable nor a result: `exitd`; did you mean `exited`?"
+    );
+    assert_eq!(about("tcsetattr n +tostp"), "2:16: unknown mode `tostp`; did you mean `tostop`?");
+    assert_eq!(
+        about("getrlimit procesess"),
+        "2:13: unknown resource `procesess`; did you mean `processes`?"
+    );
+}
+
+#[test]
+fn a_word_that_is_like_none_gets_no_hint() {
+    assert_eq!(about("xyzzy"), "2:3: unknown word `xyzzy`");
+}
+
+#[test]
+fn a_name_that_nobody_defines_is_refused_where_it_stands() {
+    assert_eq!(about("fork wroker"), "2:8: no process is named `wroker`; did you mean `worker`?");
+    assert_eq!(about("thread worker"), "2:10: no thread is named `worker`");
+    assert_eq!(about("kill m TERM"), "2:8: nothing sets a variable `m`; did you mean `n`?");
+    assert_eq!(about("note \"is {m}\""), "2:8: nothing sets a variable `m`; did you mean `n`?");
+    let text = "process a\n\nexpect b exited 0\n";
+    assert!(error(text).starts_with("3:8: no process is named `b`; did you mean `a`?"));
+}
+
+#[test]
+fn a_handler_does_only_what_a_real_one_may() {
+    assert_eq!(
+        about("on USR1: fork worker"),
+        "2:12: a handler cannot `fork`: see signal-safety(7)"
+    );
+    assert_eq!(about("on USR1: on USR2"), "2:12: a handler cannot install a handler");
+    assert_eq!(about("exit sender"), "2:8: `sender` is known in handlers only");
+}
+
+#[test]
+fn the_caret_stands_under_the_word() {
+    assert_eq!(
+        error("process a\n  x = wait nohagn\n"),
+        "2:12: neither a variable nor an option: `nohagn`; did you mean `nohang`?\n  \
+         |   x = wait nohagn\n  |            ^^^^^^"
+    );
+    assert_eq!(
+        error("process a\n  kill self\n"),
+        "2:12: expected a signal: USR1, RTMIN+2; found the end of the line\n  \
+         |   kill self\n  |            ^"
+    );
+}
+
+#[test]
+fn layout_is_checked() {
+    assert!(error("process a\n  exit 0\n   exit 1\n").starts_with("3:4: expected 2 spaces"));
+    assert!(error("process a\n\texit 0\n").starts_with("2:1: a tab; use spaces"));
+    assert!(error("  process a\n").starts_with("1:3: expected no indentation here"));
+    assert!(error("process a\nexit 0\n").starts_with("2:1: expected `process`, `thread` or"));
+    assert!(error("process a\nprocess a\n").starts_with("2:9: `a` is defined above"));
+    assert!(error("").starts_with("1:1: expected at least one process"));
+    let mut deep = String::from("process a\n");
+    for depth in 1..30 {
+        deep.push_str(&format!("{:1$}repeat 2\n", "", depth));
+    }
+    assert!(error(&deep).contains("blocks more than 16 deep"), "{}", error(&deep));
+}
+
+#[test]
+fn numbers_durations_and_texts_are_checked() {
+    assert_eq!(about("exit 4294967296"), "2:8: 4294967296 is beyond 32 bits");
+    assert_eq!(about("sleep 10"), "2:9: expected a duration: 10ms, 2s, 500us; found `10`");
+    assert_eq!(about("sleep 10m"), "2:9: expected a number or a duration: 10ms, 2s, 500us");
+    assert_eq!(about("note \"x"), "2:8: a text without its closing `\"`");
+    assert_eq!(about(r#"note "\xff""#), r"2:9: expected \x00 to \x7f");
+    assert_eq!(about("note \"a } b\""), "2:8: a `}` without `{`; write `}}` for a brace");
+    assert_eq!(
+        about("wait = 3"),
+        "2:3: `wait` is a word of the language; name the variable otherwise"
+    );
+}
+
+/// The documentation of the language is checked against its words.
+#[test]
+fn every_word_of_the_language_is_documented() {
+    use tontine_unix::scenario::{Call, Cause, Done, Info, Limited, Own, Relation, StatusPattern};
+
+    let document = include_str!("../../../docs/scenarios.md");
+    let quoted: Vec<&str> = document.split('`').skip(1).step_by(2).collect();
+    let families = [Cause::WORDS, Done::WORDS, Info::WORDS, Limited::WORDS, Own::WORDS];
+    let more = [Relation::WORDS, StatusPattern::WORDS];
+    let words = families.into_iter().chain(more).flatten().copied().chain(Call::words());
+    for word in words {
+        let is_there = quoted.iter().any(|text| text.split([' ', '[', ']']).any(|w| w == word));
+        assert!(is_there, "docs/scenarios.md lacks `{word}`");
+    }
+    let example = document.split("```").nth(1).expect("an example");
+    assert!(example.parse::<Scenario>().is_ok(), "{example}");
+}
