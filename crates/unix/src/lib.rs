@@ -25,6 +25,7 @@ mod wait;
 pub use action::{ActionFlags, Code, Disposition, Handler, How, SigAction, SignalInfo};
 pub use errno::{Errno, Result};
 pub use limit::{Limit, Resource};
+pub use linux::Linux;
 pub use process::{Body, FAULTS, Pid, Program, SigStack, SigVec, Spawn, Target, Tid, Whose};
 pub use ptrace::Ptrace;
 pub use signal::{DefaultAction, NoSignal, SigSet, Signal};

@@ -1,0 +1,207 @@
+//! What this process does about signals: `sigaction` and the function that the kernel calls.
+//!
+//! The kernel knows one handler, [`trampoline`]; a slot for each signal says which [`Handler`] it stands
+//! for. What was put into a slot is never freed: a handler may run on it at any time, in any thread. A
+//! program that installs new closures for ever leaks them.
+//!
+//! A handler that somebody else installed (the standard library has some) is told as an opaque
+//! [`Handler`]; to install that one again brings the foreign one back.
+
+#![allow(unsafe_code, reason = "sigaction(2), and a function that the kernel calls")]
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::ptr;
+use std::sync::atomic::AtomicPtr;
+use std::sync::atomic::Ordering::{Acquire, Release};
+
+use super::convert::{check, from_sigset, to_sigset};
+use super::{Linux, info, table};
+use crate::action::{ActionFlags, Disposition, Handler, SigAction};
+use crate::errno::Result;
+use crate::signal::{SigSet, Signal};
+
+/// One more than the highest signal.
+const SIGNALS: usize = 65;
+
+/// What each signal's handler is, once one was installed.
+static SLOTS: [AtomicPtr<Installed>; SIGNALS] =
+    [const { AtomicPtr::new(ptr::null_mut()) }; SIGNALS];
+
+/// The handler of a slot, and the action that it came with.
+#[derive(Debug)]
+struct Installed {
+    handler: Handler,
+    action: SigAction,
+}
+
+/// Handlers that others installed, as they are told and as the kernel knows them.
+#[derive(Debug)]
+pub(super) struct Foreign(BTreeMap<Signal, (Handler, SigactionRecord)>);
+
+/// A `struct sigaction`.
+struct SigactionRecord(libc::sigaction);
+
+impl std::fmt::Debug for SigactionRecord {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SigactionRecord({:#x})", self.0.sa_sigaction)
+    }
+}
+
+thread_local! {
+    /// Whether a handler without SA_RESTART ran since [`watch`].
+    static INTERRUPTED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// From now on [`interrupted`] counts.
+pub(super) fn watch() {
+    INTERRUPTED.set(false);
+}
+
+/// Whether a handler ran in this thread, since [`watch`], that interrupts calls.
+pub(super) fn interrupted() -> bool {
+    INTERRUPTED.get()
+}
+
+/// `sigaction`.
+pub(super) fn action(signal: Signal, new: Option<SigAction>) -> Result<SigAction> {
+    let mut table = table::write();
+    let old_slot = slot(signal);
+    let mut kernel = kernel_action(signal, None)?;
+    if let Some(new) = new {
+        let wanted = match &new.disposition {
+            Disposition::Default => plain(libc::SIG_DFL, &new),
+            Disposition::Ignore => plain(libc::SIG_IGN, &new),
+            Disposition::Handler(handler) => match table.foreign.0.get(&signal) {
+                Some((told, foreign)) if told == handler => foreign.0,
+                _ => {
+                    // The kernel refuses these two; nothing may be put into their slots before.
+                    if !SigSet::UNBLOCKABLE.contains(signal) {
+                        fill(signal, handler, &new);
+                    }
+                    caught(&new)
+                }
+            },
+        };
+        kernel = kernel_action(signal, Some(&wanted))?;
+    }
+    Ok(told(signal, &kernel, old_slot, &mut table.foreign))
+}
+
+/// What the kernel does about the signal, and with `Some` what it is to do.
+fn kernel_action(signal: Signal, new: Option<&libc::sigaction>) -> Result<libc::sigaction> {
+    let mut old = plain(libc::SIG_DFL, &SigAction::DEFAULT);
+    let new = new.map_or(ptr::null(), ptr::from_ref);
+    // SAFETY: both live across the call. A handler in `new` is `trampoline`, whose slot is filled, or
+    // one that somebody installed before.
+    check(unsafe { libc::sigaction(signal.number(), new, &raw mut old) })?;
+    Ok(old)
+}
+
+/// An action as the crate tells it.
+fn told(
+    signal: Signal,
+    kernel: &libc::sigaction,
+    slot: Option<&Installed>,
+    foreign: &mut Foreign,
+) -> SigAction {
+    let disposition = match (kernel.sa_sigaction, slot) {
+        (libc::SIG_DFL, _) => Disposition::Default,
+        (libc::SIG_IGN, _) => Disposition::Ignore,
+        (address, Some(installed)) if address == trampoline_address() => {
+            return installed.action.clone();
+        }
+        (address, _) => Disposition::Handler(match foreign.0.get(&signal) {
+            Some((handler, record)) if record.0.sa_sigaction == address => handler.clone(),
+            _ => {
+                let handler = Handler::new(|_, _| {});
+                foreign.0.insert(signal, (handler.clone(), SigactionRecord(*kernel)));
+                handler
+            }
+        }),
+    };
+    SigAction { disposition, mask: from_sigset(&kernel.sa_mask), flags: flags(kernel.sa_flags) }
+}
+
+/// Puts a handler into the signal's slot, unless it is there.
+fn fill(signal: Signal, handler: &Handler, action: &SigAction) {
+    if slot(signal).is_some_and(|installed| installed.action == *action) {
+        return;
+    }
+    let installed = Installed { handler: handler.clone(), action: action.clone() };
+    let installed = Box::into_raw(Box::new(installed));
+    // SYNC handler-slot: pairs with `slot`, which reads what is behind the pointer.
+    SLOTS[signal.number() as usize].store(installed, Release);
+}
+
+fn slot(signal: Signal) -> Option<&'static Installed> {
+    // SYNC handler-slot: pairs with `fill`.
+    let installed = SLOTS[signal.number() as usize].load(Acquire);
+    // SAFETY: null, or a box that `fill` leaked and nobody changes.
+    unsafe { installed.as_ref() }
+}
+
+fn plain(disposition: libc::sighandler_t, action: &SigAction) -> libc::sigaction {
+    libc::sigaction {
+        sa_sigaction: disposition,
+        sa_mask: to_sigset(action.mask),
+        sa_flags: kernel_flags(action.flags),
+        sa_restorer: None,
+    }
+}
+
+fn caught(action: &SigAction) -> libc::sigaction {
+    let mut kernel = plain(trampoline_address(), action);
+    kernel.sa_flags |= libc::SA_SIGINFO;
+    kernel
+}
+
+fn trampoline_address() -> libc::sighandler_t {
+    trampoline as *const () as libc::sighandler_t
+}
+
+/// Runs the handler of the signal's slot. A handler that panics ends the process as by SIGABRT.
+extern "C" fn trampoline(
+    signal: libc::c_int,
+    info: *mut libc::siginfo_t,
+    _context: *mut libc::c_void,
+) {
+    // SAFETY: the C library gives a thread's errno a place that lives as long as the thread.
+    let errno = unsafe { &mut *libc::__errno_location() };
+    let before = *errno;
+    // SAFETY: with SA_SIGINFO the kernel hands over a siginfo_t that is filled in.
+    let info = info::decode(unsafe { &*info });
+    let signal = Signal::new(signal);
+    if let (Some(info), Some(installed)) = (info, signal.and_then(slot)) {
+        if !installed.action.flags.contains(ActionFlags::RESTART) {
+            INTERRUPTED.set(true);
+        }
+        installed.handler.call(&Linux(()), &info);
+    }
+    *errno = before;
+}
+
+const FLAGS: [(ActionFlags, libc::c_int); 7] = [
+    (ActionFlags::NOCLDSTOP, libc::SA_NOCLDSTOP),
+    (ActionFlags::NOCLDWAIT, libc::SA_NOCLDWAIT),
+    (ActionFlags::SIGINFO, libc::SA_SIGINFO),
+    (ActionFlags::ONSTACK, libc::SA_ONSTACK),
+    (ActionFlags::RESTART, libc::SA_RESTART),
+    (ActionFlags::NODEFER, libc::SA_NODEFER),
+    (ActionFlags::RESETHAND, libc::SA_RESETHAND),
+];
+
+fn kernel_flags(flags: ActionFlags) -> libc::c_int {
+    FLAGS.iter().filter(|(ours, _)| flags.contains(*ours)).fold(0, |all, (_, flag)| all | flag)
+}
+
+fn flags(kernel: libc::c_int) -> ActionFlags {
+    let set = FLAGS.iter().filter(|(_, flag)| kernel & flag != 0);
+    set.fold(ActionFlags::empty(), |all, (ours, _)| all | *ours)
+}
+
+impl Foreign {
+    pub(super) const fn new() -> Self {
+        Self(BTreeMap::new())
+    }
+}

@@ -1,0 +1,86 @@
+//! What comes with a signal: `siginfo_t` read as [`SignalInfo`], and made as [`Sent`].
+
+#![allow(unsafe_code, reason = "which fields of a siginfo_t hold depends on its code")]
+
+use crate::action::{Code, SignalInfo};
+use crate::process::FAULTS;
+use crate::signal::Signal;
+
+/// Positive codes of a fault say what kind it was; the first is as good as any.
+const ANY_FAULT: i32 = 1;
+
+/// A siginfo_t to be sent: the head, and of the union what `sigqueue` fills.
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct Sent {
+    signal: i32,
+    errno: i32,
+    code: i32,
+    pad: i32,
+    pid: i32,
+    uid: u32,
+    value: i64,
+    rest: [u64; 12],
+}
+
+const _: () = assert!(size_of::<Sent>() == size_of::<libc::siginfo_t>());
+const _: () = assert!(std::mem::offset_of!(Sent, code) == 8);
+const _: () = assert!(std::mem::offset_of!(Sent, pid) == 16);
+const _: () = assert!(std::mem::offset_of!(Sent, value) == 24);
+
+impl Sent {
+    /// By `sigqueue`.
+    pub(super) fn queued(signal: i32, value: i32) -> Self {
+        let pid = rustix::process::getpid().as_raw_nonzero().get();
+        let uid = rustix::process::getuid().as_raw();
+        let value = i64::from(value);
+        Self { signal, errno: 0, code: libc::SI_QUEUE, pad: 0, pid, uid, value, rest: [0; 12] }
+    }
+
+    /// By the thread's own execution; the address where the process's number stands otherwise is 0.
+    pub(super) fn fault(signal: i32) -> Self {
+        Self { signal, errno: 0, code: ANY_FAULT, pad: 0, pid: 0, uid: 0, value: 0, rest: [0; 12] }
+    }
+}
+
+/// What the kernel filled in; `None` for the two signals that belong to the C library.
+pub(super) fn decode(info: &libc::siginfo_t) -> Option<SignalInfo> {
+    let signal = Signal::new(info.si_signo)?;
+    let code = code(signal, info.si_code);
+    let mut decoded = SignalInfo { code, ..SignalInfo::kernel(signal) };
+    match code {
+        Code::Kernel | Code::Fault => {}
+        // SAFETY: these four codes fill si_pid and si_uid, and SI_QUEUE si_value too; the union is plain
+        // integers of which the kernel left none uninitialised.
+        Code::User | Code::Tkill | Code::Queue => unsafe {
+            decoded.pid = info.si_pid();
+            decoded.uid = info.si_uid();
+            if code == Code::Queue {
+                decoded.value = info.si_value().sival_ptr.addr() as i32;
+            }
+        },
+        // SAFETY: a CLD code fills si_pid, si_uid and si_status.
+        _ => unsafe {
+            decoded.pid = info.si_pid();
+            decoded.uid = info.si_uid();
+            decoded.status = info.si_status();
+        },
+    }
+    Some(decoded)
+}
+
+fn code(signal: Signal, code: i32) -> Code {
+    match code {
+        libc::SI_USER => Code::User,
+        libc::SI_QUEUE => Code::Queue,
+        libc::SI_TKILL => Code::Tkill,
+        1.. if code != libc::SI_KERNEL && FAULTS.contains(signal) => Code::Fault,
+        libc::CLD_EXITED if signal == Signal::CHLD => Code::Exited,
+        libc::CLD_KILLED if signal == Signal::CHLD => Code::Killed,
+        libc::CLD_DUMPED if signal == Signal::CHLD => Code::Dumped,
+        libc::CLD_TRAPPED if signal == Signal::CHLD => Code::Trapped,
+        libc::CLD_STOPPED if signal == Signal::CHLD => Code::Stopped,
+        libc::CLD_CONTINUED if signal == Signal::CHLD => Code::Continued,
+        _ => Code::Kernel,
+    }
+}

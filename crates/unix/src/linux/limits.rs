@@ -1,0 +1,99 @@
+//! Users, limits, priorities, time used.
+
+#![allow(
+    unsafe_code,
+    reason = "the C library's calls, which change all threads or take any number"
+)]
+
+use rustix::process::Rlimit;
+
+use super::convert::{check, check_long};
+use super::send::with_number;
+use super::table;
+use super::wait::used;
+use crate::errno::Result;
+use crate::limit::{Limit, Resource};
+use crate::process::{Pid, Whose};
+use crate::wait::Usage;
+
+/// What getpriority(2) takes a nice value from, so as to return no negative number.
+const NICE_FROM: i32 = 20;
+
+/// `setuid`, of all threads.
+pub(super) fn set_user(uid: u32) -> Result<()> {
+    // SAFETY: it takes an integer.
+    check(unsafe { libc::setuid(uid) }).map(drop)
+}
+
+/// `getrlimit`.
+pub(super) fn limit(resource: Resource) -> Limit {
+    let limit = rustix::process::getrlimit(kernel_resource(resource));
+    Limit { soft: limit.current.unwrap_or(u64::MAX), hard: limit.maximum.unwrap_or(u64::MAX) }
+}
+
+/// `setrlimit`.
+pub(super) fn set_limit(resource: Resource, limit: Limit) -> Result<()> {
+    let finite = |limit: u64| (limit != u64::MAX).then_some(limit);
+    let new = Rlimit { current: finite(limit.soft), maximum: finite(limit.hard) };
+    Ok(rustix::process::setrlimit(kernel_resource(resource), new)?)
+}
+
+fn kernel_resource(resource: Resource) -> rustix::process::Resource {
+    match resource {
+        Resource::Cpu => rustix::process::Resource::Cpu,
+        Resource::Processes => rustix::process::Resource::Nproc,
+        Resource::PendingSignals => rustix::process::Resource::Sigpending,
+        Resource::Descriptors => rustix::process::Resource::Nofile,
+    }
+}
+
+/// `getpriority`.
+pub(super) fn priority(whose: Whose) -> Result<i32> {
+    with_whose(whose, |which, who| {
+        // SAFETY: it takes integers.
+        let found = check_long(unsafe { libc::syscall(libc::SYS_getpriority, which, who) })?;
+        Ok(NICE_FROM - found as i32)
+    })
+}
+
+/// `setpriority`.
+pub(super) fn set_priority(whose: Whose, nice: i32) -> Result<()> {
+    with_whose(whose, |which, who| {
+        // SAFETY: it takes integers.
+        let set = unsafe { libc::syscall(libc::SYS_setpriority, which, who, nice) };
+        check_long(set).map(drop)
+    })
+}
+
+fn with_whose<T>(whose: Whose, act: impl FnOnce(i32, i32) -> Result<T>) -> Result<T> {
+    match whose {
+        Whose::Process(pid) => with_number(pid, |number| act(libc::PRIO_PROCESS as i32, number)),
+        Whose::Group(group) => with_group(group, |number| act(libc::PRIO_PGRP as i32, number)),
+        Whose::User(user) => act(libc::PRIO_USER as i32, user.cast_signed()),
+    }
+}
+
+fn with_group<T>(group: Pid, act: impl FnOnce(i32) -> Result<T>) -> Result<T> {
+    let table = table::read();
+    match table.group(group)? {
+        table::Group::Number(number) | table::Group::Led(number, _) => act(number),
+    }
+}
+
+/// `getrusage`, of the process.
+pub(super) fn usage() -> Usage {
+    // SAFETY: an rusage is plain integers, and lives across the call, which fails for a bad address only.
+    used(&unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);
+        usage
+    })
+}
+
+/// `PR_SET_CHILD_SUBREAPER`.
+pub(super) fn set_subreaper(on: bool) -> Result<()> {
+    // SAFETY: it takes integers.
+    let set =
+        unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, libc::c_ulong::from(on), 0, 0, 0) };
+    check(set).map(drop)
+}

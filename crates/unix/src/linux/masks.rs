@@ -1,0 +1,95 @@
+//! The mask of the calling thread, and waiting for signals.
+//!
+//! rt_sigtimedwait is called by itself: the C library's tells SI_TKILL as SI_USER.
+
+#![allow(unsafe_code, reason = "the C library's calls about masks")]
+
+use std::ptr;
+use std::time::Duration;
+
+use super::convert::{check, check_long, from_sigset, last_error, to_sigset, to_timespec};
+use super::info;
+use crate::action::{How, SignalInfo};
+use crate::errno::{Errno, Result};
+use crate::signal::SigSet;
+
+/// Bytes of the kernel's signal set.
+const SET_BYTES: usize = 8;
+
+/// `sigprocmask`, of this thread.
+pub(super) fn change(change: Option<(How, SigSet)>) -> Result<SigSet> {
+    let (how, set) = change.map_or((How::Block, SigSet::EMPTY), |(how, set)| (how, set));
+    let how = match how {
+        How::Block => libc::SIG_BLOCK,
+        How::Unblock => libc::SIG_UNBLOCK,
+        How::Set => libc::SIG_SETMASK,
+    };
+    let (set, mut old) = (to_sigset(set), to_sigset(SigSet::EMPTY));
+    // SAFETY: both sets live across the call.
+    match unsafe { libc::pthread_sigmask(how, &raw const set, &raw mut old) } {
+        0 => Ok(from_sigset(&old)),
+        error => Err(Errno::from_raw(error)),
+    }
+}
+
+/// `sigpending`.
+pub(super) fn pending() -> SigSet {
+    let mut set = to_sigset(SigSet::EMPTY);
+    // SAFETY: the set lives across the call, which fails for a bad address only.
+    unsafe { libc::sigpending(&raw mut set) };
+    from_sigset(&set)
+}
+
+/// `sigsuspend`.
+pub(super) fn suspend(mask: SigSet) -> Errno {
+    let mask = to_sigset(mask);
+    // SAFETY: the set lives across the call, which never succeeds.
+    unsafe { libc::sigsuspend(&raw const mask) };
+    last_error()
+}
+
+/// `pause`.
+pub(super) fn pause() -> Errno {
+    // SAFETY: it takes nothing, and never succeeds.
+    unsafe { libc::pause() };
+    last_error()
+}
+
+/// `sigtimedwait`.
+pub(super) fn timed_wait(set: SigSet, timeout: Option<Duration>) -> Result<SignalInfo> {
+    let set = to_sigset(set);
+    let timeout = timeout.map(to_timespec);
+    let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
+    loop {
+        // SAFETY: a siginfo_t is plain integers; all three live across the call.
+        let found = unsafe {
+            let mut info: libc::siginfo_t = std::mem::zeroed();
+            let (set, to) = (&raw const set, &raw mut info);
+            check_long(libc::syscall(libc::SYS_rt_sigtimedwait, set, to, timeout, SET_BYTES))?;
+            info
+        };
+        // 32 and 33 belong to the C library; it does not block them, and they do not come here.
+        if let Some(info) = info::decode(&found) {
+            return Ok(info);
+        }
+    }
+}
+
+/// `alarm`.
+pub(super) fn alarm(seconds: u32) -> u32 {
+    // SAFETY: it takes an integer and cannot fail.
+    unsafe { libc::alarm(seconds) }
+}
+
+/// `nanosleep`.
+pub(super) fn sleep(duration: Duration) -> std::result::Result<(), (Errno, Duration)> {
+    let request = to_timespec(duration);
+    let mut left = to_timespec(Duration::ZERO);
+    // SAFETY: both live across the call.
+    check(unsafe { libc::nanosleep(&raw const request, &raw mut left) }).map(drop).map_err(
+        |errno| {
+            let left = Duration::new(left.tv_sec.unsigned_abs(), left.tv_nsec as u32);
+            (errno, left)
+        },
+    )
+}

@@ -1,0 +1,62 @@
+//! On which processor things run: [`Placement`].
+//!
+//! A placed process's new threads and children set their own affinity before they do anything
+//! else. The caller stays where it is.
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use super::table;
+use crate::errno::{Errno, Result};
+
+/// Where new threads and children run.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Placement {
+    wanted: Option<CpuSet>,
+}
+
+impl Placement {
+    /// Wherever their maker may.
+    pub(super) const fn new() -> Self {
+        Self { wanted: None }
+    }
+
+    /// In the new thread or process. A processor that has gone meanwhile places nothing.
+    pub(super) fn apply(self) {
+        if let Some(set) = self.wanted {
+            let _ = sched_setaffinity(None, &set);
+        }
+    }
+}
+
+/// `place`.
+pub(super) fn place(processor: Option<usize>) -> Result<()> {
+    let mut table = table::write();
+    let wanted = match processor {
+        Some(processor) => only(processor)?,
+        None => every(),
+    };
+    table.placement.wanted = Some(wanted);
+    Ok(())
+}
+
+/// That processor alone, if the kernel takes it: this thread goes there and back.
+fn only(processor: usize) -> Result<CpuSet> {
+    if processor >= CpuSet::MAX_CPU {
+        return Err(Errno::EINVAL);
+    }
+    let mut set = CpuSet::new();
+    set.set(processor);
+    let before = sched_getaffinity(None)?;
+    sched_setaffinity(None, &set)?;
+    sched_setaffinity(None, &before)?;
+    Ok(set)
+}
+
+/// All; the kernel leaves out those that the process may not use.
+fn every() -> CpuSet {
+    let mut set = CpuSet::new();
+    for processor in 0..CpuSet::MAX_CPU {
+        set.set(processor);
+    }
+    set
+}

@@ -1,0 +1,148 @@
+//! Sending signals: by number, through a pidfd, to a group, to a thread, with a value, as a fault.
+//!
+//! What is done about them at the other end is [`super::handlers`]'.
+
+#![allow(unsafe_code, reason = "system calls that send")]
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::ptr;
+
+use super::convert::{bare, check, check_long, number};
+use super::info::Sent;
+use super::table::{self, Group};
+use super::{handlers, masks};
+use crate::action::{Disposition, How, SigAction};
+use crate::errno::{Errno, Result};
+use crate::process::{FAULTS, Pid, Target, Tid};
+use crate::signal::{SigSet, Signal};
+
+/// `PIDFD_SIGNAL_PROCESS_GROUP` (Linux 6.9): the group that the process leads, or led.
+const TO_GROUP: libc::c_uint = 1 << 2;
+
+/// `kill`. A handle's process is signalled through its descriptor.
+pub(super) fn kill(target: Target, signal: Option<Signal>) -> Result<()> {
+    let signal = number(signal);
+    match target {
+        Target::Process(pid) if pid.birth().is_some() => {
+            let table = table::read();
+            let child = table.child(pid).ok_or(Errno::ESRCH)?;
+            through(child.as_fd(), signal)
+        }
+        // To kill(2), 0 and less would not be a process.
+        Target::Process(pid) if pid.number() <= 0 => Err(Errno::ESRCH),
+        Target::Process(pid) => by_number(pid.number(), signal),
+        Target::Group(group) => kill_group(group, signal),
+        Target::OwnGroup => by_number(0, signal),
+        Target::Everyone => by_number(-1, signal),
+    }
+}
+
+fn kill_group(group: Pid, signal: i32) -> Result<()> {
+    let table = table::read();
+    match table.group(group)? {
+        Group::Number(0) => by_number(0, signal),
+        Group::Number(..0) => Err(Errno::EINVAL),
+        // To kill(2), -1 is everyone.
+        Group::Number(1) => {
+            let init = rustix::process::Pid::INIT;
+            let leader = rustix::process::pidfd_open(init, rustix::process::PidfdFlags::empty())?;
+            to_group(leader.as_fd(), signal)
+        }
+        Group::Number(number) => by_number(-number, signal),
+        Group::Led(number, leader) => match to_group(leader, signal) {
+            // An older kernel. The number may be another's by now only if the group is gone.
+            Err(Errno::EINVAL) => by_number(-number, signal),
+            other => other,
+        },
+    }
+}
+
+/// `tgkill`.
+pub(super) fn tgkill(process: Pid, thread: Tid, signal: Option<Signal>) -> Result<()> {
+    let table = table::read();
+    let process = table.number(process)?;
+    // SAFETY: the call takes three integers.
+    let sent = unsafe { libc::syscall(libc::SYS_tgkill, process, thread.0, number(signal)) };
+    check_long(sent).map(drop)
+}
+
+/// `sigqueue`.
+pub(super) fn queue(process: Pid, signal: Option<Signal>, value: i32) -> Result<()> {
+    let signal = number(signal);
+    let sent = Sent::queued(signal, value);
+    if process.birth().is_some() {
+        let table = table::read();
+        let child = table.child(process).ok_or(Errno::ESRCH)?;
+        return pidfd_send(child.as_fd(), signal, &raw const sent, 0);
+    }
+    // SAFETY: `sent` has the layout of a siginfo_t and lives across the call.
+    let sent = unsafe {
+        libc::syscall(libc::SYS_rt_sigqueueinfo, process.number(), signal, &raw const sent)
+    };
+    check_long(sent).map(drop)
+}
+
+/// A fault of this thread: as the kernel does it, a signal that is blocked or ignored first gets its
+/// default back, which ends the process.
+pub(super) fn fault(signal: Signal) -> Result<()> {
+    if !FAULTS.contains(signal) {
+        return Err(Errno::EINVAL);
+    }
+    let blocked = masks::change(None)?.contains(signal);
+    let ignored = handlers::action(signal, None)?.disposition == Disposition::Ignore;
+    if blocked || ignored {
+        handlers::action(signal, Some(SigAction::DEFAULT))?;
+        masks::change(Some((How::Unblock, SigSet::of(&[signal]))))?;
+    }
+    let fault = Sent::fault(signal.number());
+    // SAFETY: getpid and gettid cannot fail; the third call reads `fault`, which has the layout of a
+    // siginfo_t and lives across it.
+    let sent = unsafe {
+        let (process, thread) = (libc::getpid(), libc::gettid());
+        let fault = &raw const fault;
+        libc::syscall(libc::SYS_rt_tgsigqueueinfo, process, thread, signal.number(), fault)
+    };
+    check_long(sent).map(drop)
+}
+
+/// kill(2).
+pub(super) fn by_number(number: i32, signal: i32) -> Result<()> {
+    // SAFETY: the call takes two integers.
+    check(unsafe { libc::kill(number, signal) }).map(drop)
+}
+
+/// To the process of a pidfd.
+pub(super) fn through(pidfd: BorrowedFd<'_>, signal: i32) -> Result<()> {
+    pidfd_send(pidfd, signal, ptr::null(), 0)
+}
+
+/// To the group that it leads or led.
+pub(super) fn to_group(pidfd: BorrowedFd<'_>, signal: i32) -> Result<()> {
+    pidfd_send(pidfd, signal, ptr::null(), TO_GROUP)
+}
+
+fn pidfd_send(
+    pidfd: BorrowedFd<'_>,
+    signal: i32,
+    sent: *const Sent,
+    flags: libc::c_uint,
+) -> Result<()> {
+    let call = libc::SYS_pidfd_send_signal;
+    // SAFETY: the descriptor is open; `sent` is null or has the layout of a siginfo_t and lives across
+    // the call.
+    check_long(unsafe { libc::syscall(call, pidfd.as_raw_fd(), signal, sent, flags) }).map(drop)
+}
+
+/// The process of this number, from wherever; `ESRCH` for a handle of one that was reaped.
+pub(super) fn with_number<T>(process: Pid, act: impl FnOnce(i32) -> Result<T>) -> Result<T> {
+    if process.birth().is_none() {
+        return act(process.number());
+    }
+    let table = table::read();
+    act(table.number(process)?)
+}
+
+/// The handle of a process where it is a child here, else its number.
+pub(super) fn named(number: i32) -> Pid {
+    if number <= 0 { bare(number) } else { table::read().named(number) }
+}

@@ -1,0 +1,211 @@
+//! `spawn`: a program in a new process, without a copy of this one.
+//!
+//! The child runs in this process's memory, on this thread's stack below what is in use, while this
+//! thread sleeps (`CLONE_VM`, `CLONE_VFORK`). It therefore costs the same however much memory the process has,
+//! and it can write down why it could not go on: [`Order::error`]. All signals are blocked meanwhile,
+//! and handlers are reset in the child (`CLONE_CLEAR_SIGHAND`): no handler ever runs in the shared memory.
+
+#![allow(unsafe_code, reason = "clone3 with shared memory, and what the child calls there")]
+
+use std::arch::asm;
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+
+use rustix::process::{WaitId, WaitIdOptions, waitid};
+
+use super::convert::{check, check_long, to_sigset};
+use super::fork::{self, Image};
+use super::place::Placement;
+use super::table;
+use crate::errno::{Errno, Result};
+use crate::process::{Pid, Spawn};
+use crate::signal::SigSet;
+
+/// `CLONE_CLEAR_SIGHAND` (Linux 5.5), a bit beyond those of clone(2).
+const CLEAR_HANDLERS: u64 = 1 << 32;
+
+/// `struct clone_args`, as it was when it came.
+#[derive(Debug, Default)]
+#[repr(C)]
+struct CloneArguments {
+    flags: u64,
+    pidfd: u64,
+    child_tid: u64,
+    parent_tid: u64,
+    exit_signal: u64,
+    stack: u64,
+    stack_size: u64,
+    tls: u64,
+}
+
+const _: () = assert!(size_of::<CloneArguments>() == 64);
+
+/// What the child is to do, and why it could not.
+struct Order {
+    image: Image,
+    session: bool,
+    group: Option<i32>,
+    defaults: SigSet,
+    mask: libc::sigset_t,
+    descriptors: Vec<Move>,
+    placement: Placement,
+    error: Option<Errno>,
+}
+
+/// A descriptor of the parent, and the number under which the child has it.
+#[derive(Clone, Copy)]
+struct Move {
+    from: i32,
+    to: i32,
+    /// Whether another move would overwrite `from` before it was used.
+    in_the_way: bool,
+}
+
+/// Whether the kernel has clone3: with no arguments it refuses them, not the call.
+pub(super) fn probe() -> Result<()> {
+    let nothing = std::ptr::null::<CloneArguments>();
+    // SAFETY: a size of 0 is refused before anything is read.
+    match check_long(unsafe { libc::syscall(libc::SYS_clone3, nothing, 0) }) {
+        Err(Errno::ENOSYS) => Err(Errno::ENOSYS),
+        _ => Ok(()),
+    }
+}
+
+/// `spawn`.
+pub(super) fn spawn(spawn: &Spawn) -> Result<Pid> {
+    let births = table::birth();
+    let group = match spawn.group {
+        None => None,
+        Some(None) => Some(0),
+        Some(Some(group)) => Some(super::groups::member_of(group)?),
+    };
+    let mut order = Order {
+        image: Image::new(&spawn.path, &spawn.arguments)?,
+        session: spawn.session,
+        group,
+        defaults: spawn.defaults,
+        mask: spawn.mask.map_or(*births.mask_before(), to_sigset),
+        descriptors: moves(spawn),
+        placement: table::read().placement,
+        error: None,
+    };
+    let (number, pidfd) = clone(&mut order)?;
+    if let Some(error) = order.error {
+        // Never in the table, so nobody else waits for it; if SIGCHLD is ignored it is gone.
+        let _ = waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED);
+        return Err(error);
+    }
+    Ok(table::write().insert(number, pidfd))
+}
+
+fn moves(spawn: &Spawn) -> Vec<Move> {
+    let all = &spawn.descriptors;
+    let moves = all.iter().enumerate().map(|(at, (from, to))| {
+        let in_the_way = all[..at].iter().any(|(_, earlier)| earlier == from);
+        Move { from: from.0, to: to.0, in_the_way }
+    });
+    moves.collect()
+}
+
+/// Makes the child, which carries out the order; returns when it executed or ended.
+fn clone(order: &mut Order) -> Result<(i32, OwnedFd)> {
+    let mut pidfd = -1;
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD;
+    let arguments = CloneArguments {
+        flags: flags as u64 | CLEAR_HANDLERS,
+        pidfd: (&raw mut pidfd).expose_provenance() as u64,
+        exit_signal: libc::SIGCHLD as u64,
+        ..CloneArguments::default()
+    };
+    let number = clone_with(&arguments, order);
+    if number < 0 {
+        return Err(Errno::from_raw(-number));
+    }
+    // SAFETY: the kernel opened it for us and wrote its number there.
+    Ok((number, unsafe { OwnedFd::from_raw_fd(pidfd) }))
+}
+
+/// clone3, with the child's side of it: the child calls [`carry_out`] on the stack below this frame and
+/// never comes back to it.
+#[cfg(target_arch = "x86_64")]
+fn clone_with(arguments: &CloneArguments, order: &mut Order) -> i32 {
+    let result: i64;
+    // SAFETY: the system call reads `arguments`, which lives across it and asks for a child in this memory
+    // on this stack, with the parent asleep until the child executes or ends. In the child rax is 0 and
+    // nothing of this frame is touched: it aligns the stack, calls a function that does not
+    // return and writes below the stack pointer only, where nothing is kept across an asm block
+    // without `nostack`. The child has registers of its own; in the parent the system call changes rax,
+    // rcx and r11.
+    unsafe {
+        asm!(
+            "syscall",
+            "test rax, rax",
+            "jnz 2f",
+            "xor ebp, ebp",
+            "and rsp, -16",
+            "mov rdi, {order}",
+            "call {child}",
+            "ud2",
+            "2:",
+            order = in(reg) std::ptr::from_mut(order),
+            child = sym carry_out,
+            inlateout("rax") libc::SYS_clone3 => result,
+            in("rdi") std::ptr::from_ref(arguments),
+            in("rsi") size_of::<CloneArguments>(),
+            out("rcx") _,
+            out("r11") _,
+        );
+    }
+    result as i32
+}
+
+/// The child. It allocates nothing and takes no lock: the memory is the parent's.
+unsafe extern "C" fn carry_out(order: *mut Order) -> ! {
+    // SAFETY: the parent sleeps and does not look at it until the child has left this memory.
+    let order = unsafe { &mut *order };
+    order.error = Some(match prepare(order) {
+        Ok(()) => order.image.execute(),
+        Err(error) => error,
+    });
+    fork::exit(1)
+}
+
+fn prepare(order: &mut Order) -> Result<()> {
+    if order.session {
+        // SAFETY: it takes nothing.
+        check(unsafe { libc::setsid() })?;
+    }
+    if let Some(group) = order.group {
+        // SAFETY: it takes integers.
+        check(unsafe { libc::setpgid(0, group) })?;
+    }
+    for signal in order.defaults.difference(SigSet::UNBLOCKABLE).iter() {
+        // SAFETY: handlers are not shared with the parent, and SIG_DFL is none.
+        unsafe { libc::signal(signal.number(), libc::SIG_DFL) };
+    }
+    place_descriptors(&mut order.descriptors)?;
+    order.placement.apply();
+    let error =
+        // SAFETY: the set lives across the call; the mask is the child's own.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const order.mask, std::ptr::null_mut()) };
+    if error == 0 { Ok(()) } else { Err(Errno::from_raw(error)) }
+}
+
+/// The descriptors are not shared with the parent (no `CLONE_FILES`).
+fn place_descriptors(moves: &mut [Move]) -> Result<()> {
+    let above = moves.iter().map(|one| one.to).max().unwrap_or(0).saturating_add(1);
+    for one in moves.iter_mut().filter(|one| one.in_the_way) {
+        // SAFETY: it takes integers.
+        one.from = check(unsafe { libc::fcntl(one.from, libc::F_DUPFD_CLOEXEC, above) })?;
+    }
+    for one in moves.iter() {
+        // SAFETY: they take integers. dup2 to the same number would leave it to be closed by exec.
+        unsafe {
+            if one.from == one.to {
+                check(libc::fcntl(one.from, libc::F_SETFD, 0))?;
+            } else {
+                check(libc::dup2(one.from, one.to))?;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,131 @@
+//! Terminals: a new one, the controlling one, its groups, how it behaves.
+//!
+//! All descriptors that are made here are closed by exec, and none makes a terminal the session's by being
+//! opened: [`set_controlling`] does.
+
+#![allow(unsafe_code, reason = "termios, whose calls take any descriptor")]
+
+use std::os::fd::IntoRawFd;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
+
+use super::convert::check;
+use super::groups;
+use super::send::named;
+use crate::errno::Result;
+use crate::process::Pid;
+use crate::terminal::{Fd, Modes, Termios};
+
+/// `openpty`.
+pub(super) fn open_pair() -> Result<(Fd, Fd)> {
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let controlling = openpt(flags)?;
+    grantpt(&controlling)?;
+    unlockpt(&controlling)?;
+    let terminal = ioctl_tiocgptpeer(&controlling, flags)?;
+    Ok((Fd(controlling.into_raw_fd()), Fd(terminal.into_raw_fd())))
+}
+
+/// Opens `/dev/tty`.
+pub(super) fn open_own() -> Result<Fd> {
+    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let terminal = rustix::fs::open("/dev/tty", flags, Mode::empty())?;
+    Ok(Fd(terminal.into_raw_fd()))
+}
+
+/// `TIOCSCTTY`, which takes no terminal away from another session.
+pub(super) fn set_controlling(terminal: Fd) -> Result<()> {
+    // SAFETY: the request takes an integer.
+    check(unsafe { libc::ioctl(terminal.0, libc::TIOCSCTTY, 0) }).map(drop)
+}
+
+/// `tcgetpgrp`.
+pub(super) fn foreground(terminal: Fd) -> Result<Pid> {
+    // SAFETY: it takes an integer.
+    check(unsafe { libc::tcgetpgrp(terminal.0) }).map(named)
+}
+
+/// `tcsetpgrp`.
+pub(super) fn set_foreground(terminal: Fd, group: Pid) -> Result<()> {
+    let group = groups::member_of(group)?;
+    // SAFETY: it takes integers.
+    check(unsafe { libc::tcsetpgrp(terminal.0, group) }).map(drop)
+}
+
+/// `tcgetsid`.
+pub(super) fn session(terminal: Fd) -> Result<Pid> {
+    // SAFETY: it takes an integer.
+    check(unsafe { libc::tcgetsid(terminal.0) }).map(named)
+}
+
+/// `tcgetattr`.
+pub(super) fn attributes(terminal: Fd) -> Result<Termios> {
+    let kernel = kernel_attributes(terminal)?;
+    let mut modes = Modes::empty();
+    modes.set(Modes::ICRNL, kernel.c_iflag & libc::ICRNL != 0);
+    modes.set(Modes::ONLCR, kernel.c_oflag & ONLCR == ONLCR);
+    for (mode, flag) in LOCAL {
+        modes.set(mode, kernel.c_lflag & flag != 0);
+    }
+    let character = |at: usize| kernel.c_cc[at];
+    Ok(Termios {
+        modes,
+        interrupt: character(libc::VINTR),
+        quit: character(libc::VQUIT),
+        suspend: character(libc::VSUSP),
+        end: character(libc::VEOF),
+        erase: character(libc::VERASE),
+        kill: character(libc::VKILL),
+    })
+}
+
+/// `tcsetattr`, at once. What [`Termios`] does not know stays as it is.
+pub(super) fn set_attributes(terminal: Fd, termios: &Termios) -> Result<()> {
+    let mut kernel = kernel_attributes(terminal)?;
+    put(&mut kernel.c_iflag, libc::ICRNL, termios.modes.contains(Modes::ICRNL));
+    if termios.modes.contains(Modes::ONLCR) {
+        kernel.c_oflag |= ONLCR;
+    } else {
+        kernel.c_oflag &= !libc::ONLCR;
+    }
+    for (mode, flag) in LOCAL {
+        put(&mut kernel.c_lflag, flag, termios.modes.contains(mode));
+    }
+    let characters = [
+        (libc::VINTR, termios.interrupt),
+        (libc::VQUIT, termios.quit),
+        (libc::VSUSP, termios.suspend),
+        (libc::VEOF, termios.end),
+        (libc::VERASE, termios.erase),
+        (libc::VKILL, termios.kill),
+    ];
+    for (at, character) in characters {
+        kernel.c_cc[at] = character;
+    }
+    // SAFETY: the structure lives across the call.
+    check(unsafe { libc::tcsetattr(terminal.0, libc::TCSANOW, &raw const kernel) }).map(drop)
+}
+
+const ONLCR: libc::tcflag_t = libc::OPOST | libc::ONLCR;
+
+const LOCAL: [(Modes, libc::tcflag_t); 5] = [
+    (Modes::ISIG, libc::ISIG),
+    (Modes::ICANON, libc::ICANON),
+    (Modes::ECHO, libc::ECHO),
+    (Modes::TOSTOP, libc::TOSTOP),
+    (Modes::NOFLSH, libc::NOFLSH),
+];
+
+fn put(flags: &mut libc::tcflag_t, flag: libc::tcflag_t, on: bool) {
+    *flags = if on { *flags | flag } else { *flags & !flag };
+}
+
+fn kernel_attributes(terminal: Fd) -> Result<libc::termios> {
+    // SAFETY: a termios is plain integers, and lives across the call.
+    unsafe {
+        let mut kernel: libc::termios = std::mem::zeroed();
+        check(libc::tcgetattr(terminal.0, &raw mut kernel))?;
+        Ok(kernel)
+    }
+}

@@ -1,0 +1,266 @@
+//! `waitid`: first to look, which may sleep, then to take, under the table's lock.
+//!
+//! A look (`WNOWAIT`) leaves the child as it is. To take it goes through its pidfd and removes it from
+//! the table in the same critical section; of several waiters one takes a child, and the others go on
+//! looking or learn that there is none.
+//!
+//! [`Children::Any`] and the groups mean children that were made here. Those that somebody else in the
+//! program made, with `std::process::Command` or posix_spawn(3), stay theirs to wait for, unless this process
+//! takes orphans in ([`adopts`]): an orphan cannot be told from them.
+
+#![allow(unsafe_code, reason = "waitid(2), whose fifth argument the C library does not pass on")]
+
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::ptr;
+use std::sync::Arc;
+
+use rustix::event::{PollFd, PollFlags, poll};
+
+use super::convert::{check, check_long, from_timeval, wait_flags};
+use super::table::{self, Table};
+use super::{groups, handlers};
+use crate::errno::{Errno, Result};
+use crate::process::Pid;
+use crate::signal::Signal;
+use crate::wait::{Children, Status, Usage, WaitOptions, Waited};
+
+/// While children of others hide ours from a look, each of ours is looked at so often, in
+/// milliseconds. Ends are seen at once; this is for stops, and for children that another thread makes.
+const LOOK_AGAIN_MS: i64 = 5;
+
+/// Whom the kernel is asked about: `idtype_t` and id.
+#[derive(Debug, Clone, Copy)]
+enum Whom<'a> {
+    Number(i32),
+    Held(&'a OwnedFd),
+    Group(i32),
+    All,
+}
+
+/// What there was to take.
+enum Taken {
+    /// This.
+    Yes(Waited),
+    /// Somebody else was first.
+    No,
+    /// It is a child of somebody else in the program.
+    Foreign,
+}
+
+/// `waitid`.
+pub(super) fn wait(children: Children, options: WaitOptions) -> Result<Option<Waited>> {
+    let events = WaitOptions::EXITED | WaitOptions::STOPPED | WaitOptions::CONTINUED;
+    if !options.intersects(events) {
+        return Err(Errno::EINVAL);
+    }
+    match children {
+        Children::One(pid) => one(pid, options),
+        Children::Any => many(None, options),
+        Children::OwnGroup => many(Some(0), options),
+        Children::Group(group) if group.number() < 0 => Err(Errno::EINVAL),
+        Children::Group(group) => {
+            let number = groups::member_of(group).map_err(|_| Errno::ECHILD)?;
+            many(Some(number), options)
+        }
+    }
+}
+
+fn one(pid: Pid, options: WaitOptions) -> Result<Option<Waited>> {
+    let held = table::read().child(pid).map(table::Child::pidfd);
+    let Some(pidfd) = held else {
+        // By a bare number a program means a child of its own making, too.
+        let bare = pid.birth().is_none();
+        return if bare { ask(Whom::Number(pid.number()), options) } else { Err(Errno::ECHILD) };
+    };
+    loop {
+        match ask(Whom::Held(&pidfd), options | WaitOptions::NOWAIT) {
+            Ok(Some(_)) if !options.contains(WaitOptions::NOWAIT) => {}
+            // Another thread took it, or nobody can: SIGCHLD is ignored.
+            Err(Errno::ECHILD) => {
+                let mut table = table::write();
+                if holds(&table, pid.number(), &pidfd) {
+                    table.remove(pid.number());
+                }
+                return Err(Errno::ECHILD);
+            }
+            other => return other,
+        }
+        let mut table = table::write();
+        if !holds(&table, pid.number(), &pidfd) {
+            return Err(Errno::ECHILD);
+        }
+        if let Some(waited) = take(&mut table, pid.number(), &pidfd, options)? {
+            return Ok(Some(waited));
+        }
+    }
+}
+
+fn many(group: Option<i32>, options: WaitOptions) -> Result<Option<Waited>> {
+    handlers::watch();
+    loop {
+        let adopts = adopts();
+        if !adopts && !any_ours(group) {
+            return Err(Errno::ECHILD);
+        }
+        let whom = group.map_or(Whom::All, Whom::Group);
+        let looked = match ask(whom, options | WaitOptions::NOWAIT) {
+            Err(Errno::ECHILD) => {
+                table::write().sweep();
+                return Err(Errno::ECHILD);
+            }
+            other => other?,
+        };
+        let Some(found) = looked else { return Ok(None) };
+        match take_found(found, options, adopts)? {
+            Taken::Yes(waited) => return Ok(Some(waited)),
+            Taken::No => continue,
+            Taken::Foreign => {}
+        }
+        // The kernel tells of that one again and again; ours are to be asked one by one.
+        let ours = ours(group);
+        for (number, pidfd) in &ours {
+            if let Some(waited) = take_if_there(*number, pidfd, options)? {
+                return Ok(Some(waited));
+            }
+        }
+        if options.contains(WaitOptions::NOHANG) {
+            return if ours.is_empty() { Err(Errno::ECHILD) } else { Ok(None) };
+        }
+        nap(&ours)?;
+    }
+}
+
+/// Whether any of the table is meant.
+fn any_ours(group: Option<i32>) -> bool {
+    if group.is_none() { !table::read().is_empty() } else { !ours(group).is_empty() }
+}
+
+/// Those of the table that are meant.
+fn ours(group: Option<i32>) -> Vec<(i32, Arc<OwnedFd>)> {
+    let table = table::read();
+    let group = group.map(|group| if group == 0 { groups::own() } else { group });
+    let meant = table
+        .children()
+        .filter(|(number, _)| group.is_none_or(|group| groups::of_number(*number) == Ok(group)));
+    meant.map(|(number, child)| (number, child.pidfd())).collect()
+}
+
+/// Takes the child that a look found.
+fn take_found(found: Waited, options: WaitOptions, adopts: bool) -> Result<Taken> {
+    let number = found.pid.number();
+    // Held only so that a child that is not in the table is not just about to be.
+    let births = adopts.then(table::no_birth);
+    let mut table = table::write();
+    let Some(pidfd) = table.child(Pid::number_only(number)).map(table::Child::pidfd) else {
+        drop(table);
+        let taken = match births {
+            None => return Ok(Taken::Foreign),
+            Some(_) if options.contains(WaitOptions::NOWAIT) => return Ok(Taken::Yes(found)),
+            Some(_) => ask(Whom::Number(number), options | WaitOptions::NOHANG),
+        };
+        return match taken {
+            Ok(Some(waited)) => Ok(Taken::Yes(waited)),
+            Ok(None) | Err(Errno::ECHILD) => Ok(Taken::No),
+            Err(error) => Err(error),
+        };
+    };
+    let taken = take(&mut table, number, &pidfd, options)?;
+    Ok(taken.map_or(Taken::No, Taken::Yes))
+}
+
+fn take_if_there(
+    number: i32,
+    pidfd: &Arc<OwnedFd>,
+    options: WaitOptions,
+) -> Result<Option<Waited>> {
+    let mut table = table::write();
+    if holds(&table, number, pidfd) { take(&mut table, number, pidfd, options) } else { Ok(None) }
+}
+
+/// Takes, without sleeping, what there is to take of a child of the table.
+fn take(
+    table: &mut Table,
+    number: i32,
+    pidfd: &OwnedFd,
+    options: WaitOptions,
+) -> Result<Option<Waited>> {
+    let taken = match ask(Whom::Held(pidfd), options | WaitOptions::NOHANG) {
+        Err(Errno::ECHILD) => None,
+        other => other?,
+    };
+    let Some(mut waited) = taken else { return Ok(None) };
+    waited.pid = table.named(number);
+    if waited.status.is_end() && !options.contains(WaitOptions::NOWAIT) {
+        table.remove(number);
+    }
+    Ok(Some(waited))
+}
+
+/// Whether this very child is in the table yet.
+fn holds(table: &Table, number: i32, pidfd: &Arc<OwnedFd>) -> bool {
+    let child = table.child(Pid::number_only(number));
+    child.is_some_and(|child| Arc::ptr_eq(&child.pidfd(), pidfd))
+}
+
+/// Sleeps until one of ours ends, or it is time to look again.
+fn nap(ours: &[(i32, Arc<OwnedFd>)]) -> Result<()> {
+    let mut ends: Vec<_> =
+        ours.iter().map(|(_, pidfd)| PollFd::new(&**pidfd, PollFlags::IN)).collect();
+    let while_ms = rustix::event::Timespec { tv_sec: 0, tv_nsec: LOOK_AGAIN_MS * 1_000_000 };
+    match poll(&mut ends, Some(&while_ms)) {
+        // poll never starts again by itself; the others of this call do, as the handler asked.
+        Ok(_) | Err(rustix::io::Errno::INTR) if !handlers::interrupted() => Ok(()),
+        Ok(_) => Err(Errno::EINTR),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Whether orphans come to this process: it asked for them, or it is the first of its system.
+fn adopts() -> bool {
+    let mut on: libc::c_int = 0;
+    // SAFETY: the call writes one int, which lives across it.
+    let asked = unsafe { libc::prctl(libc::PR_GET_CHILD_SUBREAPER, &raw mut on) };
+    rustix::process::getpid().is_init() || (check(asked).is_ok() && on != 0)
+}
+
+/// waitid(2), with the resources used.
+fn ask(whom: Whom<'_>, options: WaitOptions) -> Result<Option<Waited>> {
+    let (kind, id) = match whom {
+        Whom::Number(number) => (libc::P_PID, number),
+        Whom::Held(pidfd) => (libc::P_PIDFD, pidfd.as_raw_fd()),
+        Whom::Group(group) => (libc::P_PGID, group),
+        Whom::All => (libc::P_ALL, 0),
+    };
+    // SAFETY: both are plain integers, of which all zeros are a value.
+    let (mut info, mut usage): (libc::siginfo_t, libc::rusage) = unsafe { std::mem::zeroed() };
+    let (info_to, usage_to) = (ptr::from_mut(&mut info), ptr::from_mut(&mut usage));
+    let flags = wait_flags(options);
+    // SAFETY: both live across the call, which writes nothing else.
+    check_long(unsafe { libc::syscall(libc::SYS_waitid, kind, id, info_to, flags, usage_to) })?;
+    // SAFETY: the call filled in the members that belong to a child, or left the zeros.
+    let (number, uid, status) = unsafe { (info.si_pid(), info.si_uid(), info.si_status()) };
+    if number == 0 {
+        return Ok(None);
+    }
+    let pid = Pid::number_only(number);
+    Ok(Some(Waited { pid, uid, status: decode(info.si_code, status), usage: used(&usage) }))
+}
+
+/// How the child is. Signals 32 and 33, which the C library keeps to itself, are told as SIGKILL.
+fn decode(code: i32, status: i32) -> Status {
+    // A stop of ptrace's own has an event above the signal, or a bit that marks a system call.
+    let signal = Signal::new(status & 0x7f).unwrap_or(Signal::KILL);
+    match code {
+        libc::CLD_EXITED => Status::Exited(status),
+        libc::CLD_DUMPED => Status::Signaled(signal, true),
+        libc::CLD_STOPPED => Status::Stopped(signal),
+        libc::CLD_TRAPPED => Status::Trapped(signal),
+        libc::CLD_CONTINUED => Status::Continued,
+        _ => Status::Signaled(signal, false),
+    }
+}
+
+/// User and system time of a `struct rusage`.
+pub(super) fn used(usage: &libc::rusage) -> Usage {
+    Usage { user: from_timeval(usage.ru_utime), system: from_timeval(usage.ru_stime) }
+}
