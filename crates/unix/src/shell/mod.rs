@@ -28,6 +28,7 @@ use self::job::Jobs;
 use self::read::{Lines, Next};
 use self::say::{complain, say};
 use self::trap::Traps;
+use crate::action::SigAction;
 use crate::errno::Result;
 use crate::process::Pid;
 use crate::signal::{SigSet, Signal};
@@ -63,11 +64,14 @@ pub fn shell_with(sys: &dyn Sys, arguments: &[String], launch: &Launch) -> i32 {
 }
 
 /// Makes the caller leader of a session at `terminal`, which becomes its standard input, output and
-/// error.
+/// error. Signals get their default dispositions, those too that its runtime ignored for it.
 ///
 /// # Errors
 /// As [`Sys::setsid`], [`Sys::set_controlling`] and [`Sys::dup2`].
 pub fn log_in(sys: &dyn Sys, terminal: Fd) -> Result<()> {
+    for signal in Signal::all().filter(|signal| !SigSet::UNBLOCKABLE.contains(*signal)) {
+        sys.sigaction(signal, Some(SigAction::DEFAULT))?;
+    }
     sys.setsid()?;
     sys.set_controlling(terminal)?;
     for standard in [Fd::STDIN, Fd::STDOUT, Fd::STDERR] {
@@ -152,6 +156,9 @@ impl<'a> Shell<'a> {
                 self.over = Some(128 + Signal::HUP.number());
                 return;
             }
+            if self.traps.arrived().contains(Signal::INT) {
+                self.status = 128 + Signal::INT.number();
+            }
             self.run_traps();
             if self.over.is_some() {
                 return;
@@ -165,7 +172,6 @@ impl<'a> Shell<'a> {
                     self.execute(&line);
                 }
                 Next::Interrupted => {
-                    self.status = 128 + Signal::INT.number();
                     let _ = say(self.sys, "\n");
                 }
                 Next::End => {
