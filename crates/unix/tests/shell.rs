@@ -8,7 +8,7 @@ use tontine_unix::{Fd, Linux, Pid, SigAction, Signal, Status, Sys};
 
 const PROMPT: &str = "tontine$ ";
 /// Seconds after which a user who waits in vain gives up.
-const PATIENCE_S: u32 = 60;
+const PATIENCE_S: u32 = 4;
 
 /// Who sits at the controlling end of the terminal.
 struct User<'a> {
@@ -190,7 +190,7 @@ fn a_job_in_the_background_may_not_read_the_terminal() {
     on_linux(|user| {
         user.enters("cat &");
         user.sees("[1] ");
-        user.enters("wait %1; echo status $?");
+        user.enters("wait %1; echo status $?; jobs");
         user.sees("status 149\r\n[1]+ Stopped (SIGTTIN)    cat\r\n");
         user.enters("fg %cat");
         user.sees("cat\r\n");

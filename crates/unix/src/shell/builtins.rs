@@ -140,9 +140,11 @@ impl Shell<'_> {
         let number = self.meant(&[target], KILL)?;
         let Some(job) = self.jobs.get(number) else { return Err(Complaint::Over(number)) };
         self.sys.killpg(job.group, Some(signal)).map_err(wrong)?;
-        // A stopped job would not notice before somebody sends it on.
-        if job.state().is_stopped() && matches!(signal, Signal::TERM | Signal::HUP) {
+        let wakes = matches!(signal, Signal::TERM | Signal::HUP | Signal::CONT | Signal::KILL);
+        if job.state().is_stopped() && wakes {
+            // It would not notice the first two before somebody sends it on.
             let _ = self.sys.killpg(job.group, Some(Signal::CONT));
+            self.jobs.sent_on(number);
         }
         Ok(())
     }
