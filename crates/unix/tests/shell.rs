@@ -8,7 +8,7 @@ use tontine_unix::{Fd, Linux, Pid, SigAction, Signal, Status, Sys};
 
 const PROMPT: &str = "tontine$ ";
 /// Seconds after which a user who waits in vain gives up.
-const PATIENCE_S: u32 = 4;
+const PATIENCE_S: u32 = 60;
 
 /// Who sits at the controlling end of the terminal.
 struct User<'a> {
@@ -259,6 +259,7 @@ fn wait_is_interrupted_and_the_job_is_not() {
         user.sees("wait\r\n");
         user.types("\x03");
         user.sees("^C");
+        user.types("\n");
         user.expects_status(130);
         user.enters("jobs");
         user.sees("[1]+ Running              catch USR1 &\r\n");

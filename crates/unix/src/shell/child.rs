@@ -15,8 +15,9 @@ use crate::terminal::Fd;
 pub(super) struct Child {
     pub(super) arguments: Vec<String>,
     pub(super) launch: Launch,
-    /// The job's group; that of the process itself if it is the first.
-    pub(super) group: Option<Pid>,
+    /// The number of the job's group; none for its first process, which leads it. The shell's handle
+    /// of it may mean nothing in another process.
+    pub(super) group: Option<i32>,
     /// The terminal to be taken, in the foreground.
     pub(super) terminal: Option<Fd>,
     pub(super) input: Option<Fd>,
@@ -32,11 +33,11 @@ pub(super) struct Child {
 impl Child {
     /// Becomes the command; returns its exit status.
     pub(super) fn run(self, sys: &dyn Sys) -> i32 {
-        let own = Pid::number_only(0);
-        // The shell may have done it already, and may be gone: then errors are as good as success.
-        let _ = sys.setpgid(own, self.group.unwrap_or(own));
+        let group = Pid::number_only(self.group.unwrap_or(sys.getpid().number()));
+        // The shell does it too, and sees the errors.
+        let _ = sys.setpgid(Pid::number_only(0), group);
         if let Some(terminal) = self.terminal {
-            let _ = hand_over(sys, terminal, sys.getpgrp());
+            let _ = hand_over(sys, terminal, group);
         }
         for signal in self.defaults.iter() {
             let _ = sys.sigaction(signal, Some(SigAction::DEFAULT));

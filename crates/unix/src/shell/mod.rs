@@ -156,9 +156,6 @@ impl<'a> Shell<'a> {
                 self.over = Some(128 + Signal::HUP.number());
                 return;
             }
-            if self.traps.arrived().contains(Signal::INT) {
-                self.status = 128 + Signal::INT.number();
-            }
             self.run_traps();
             if self.over.is_some() {
                 return;

@@ -50,10 +50,14 @@ impl Shell<'_> {
         self.status = complaint.status();
     }
 
-    /// Runs what `trap` was told to for the signals that arrived.
+    /// Runs what `trap` was told to for the signals that arrived; an interrupt is in `$?` too.
     pub(super) fn run_traps(&mut self) {
         // What these commands cause comes next time, so that they cannot keep the shell for ever.
-        for commands in self.traps.due() {
+        let (arrived, due) = self.traps.due();
+        if arrived.contains(Signal::INT) {
+            self.status = 128 + Signal::INT.number();
+        }
+        for commands in due {
             let status = self.status;
             for step in parse(&commands).unwrap_or_default() {
                 if self.over.is_none() {
@@ -127,7 +131,7 @@ impl Shell<'_> {
                 let child = Child {
                     arguments,
                     launch: self.launch.clone(),
-                    group: members.first().copied(),
+                    group: members.first().map(|leader| leader.number()),
                     terminal,
                     input,
                     output: pipe.map(|(_, write)| write),

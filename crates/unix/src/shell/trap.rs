@@ -71,11 +71,12 @@ impl Traps {
         self.commands.iter().map(line)
     }
 
-    /// The commands of those that arrived, once.
-    pub(super) fn due(&self) -> Vec<String> {
-        let arrived =
-            SigSet::from_bits(self.arrived.fetch_and(self.hang_up_bits(), Ordering::Relaxed));
-        arrived.iter().filter_map(|signal| self.commands.get(&signal).cloned()).collect()
+    /// What arrived, and the commands for it; once.
+    pub(super) fn due(&self) -> (SigSet, Vec<String>) {
+        let arrived = self.arrived.fetch_and(self.hang_up_bits(), Ordering::Relaxed);
+        let arrived = SigSet::from_bits(arrived);
+        let commands = arrived.iter().filter_map(|signal| self.commands.get(&signal).cloned());
+        (arrived, commands.collect())
     }
 
     /// What was caught and not yet seen to, but for a child's change.
