@@ -3,7 +3,7 @@
 //! The user is a program too, written against [`Sys`]. It never waits for time to pass: it types when it
 //! has seen that a program is where the test wants it.
 
-use tontine_unix::shell::{Launch, call, log_in, programs, shell_with};
+use tontine_unix::shell::{Launch, call, execute, log_in, programs, shell_with};
 use tontine_unix::{Fd, Linux, Pid, SigAction, Signal, Status, Sys};
 
 const PROMPT: &str = "tontine$ ";
@@ -94,11 +94,15 @@ fn session(sys: &dyn Sys, launch: Launch, user: fn(&mut User)) -> i32 {
     0
 }
 
-/// The session on Linux, in a process of its own.
+/// The session on Linux, in a process of its own, with the registered programs.
 fn on_linux(user: fn(&mut User)) {
+    on_linux_with(call(programs()), user);
+}
+
+fn on_linux_with(launch: Launch, user: fn(&mut User)) {
     let linux = Linux::new().unwrap();
     let sys: &dyn Sys = &linux;
-    let child = sys.fork(move |sys| session(sys, call(programs()), user)).unwrap();
+    let child = sys.fork(move |sys| session(sys, launch, user)).unwrap();
     let waited = sys.waitpid(child.into(), Default::default()).unwrap().unwrap();
     assert_eq!(waited.status, Status::Exited(0));
 }
@@ -119,6 +123,19 @@ fn a_pipeline_passes_bytes_on_and_ends_with_its_reader() {
         user.expects_status(127);
         user.enters("family 20");
         user.sees("20 processes: all came and went\r\n");
+    });
+}
+
+#[test]
+fn programs_are_files_where_there_are_files() {
+    on_linux_with(execute(), |user| {
+        user.enters("seq 3 | /usr/bin/wc -l");
+        user.sees("3\r\n");
+        user.enters("nothing");
+        user.sees("tontine: no such program: nothing\r\n");
+        user.expects_status(127);
+        user.enters("trap '' USR1; trap 'echo no' USR2; env sh -c 'kill -USR1 $$; kill -USR2 $$'");
+        user.expects_status(140);
     });
 }
 

@@ -6,11 +6,12 @@
 //! the terminal.
 //!
 //! [`programs`] are what it runs where there are no files; how it runs them is a [`Launch`]. [`log_in`]
-//! makes a session at a terminal for it.
+//! makes a session at a terminal for it, and [`attend`] seats the user at one that is not the user's own.
 
 mod builtins;
 mod child;
 mod complaint;
+mod host;
 mod job;
 mod launch;
 mod parse;
@@ -20,6 +21,7 @@ mod run;
 mod say;
 mod trap;
 
+pub use host::{Seat, attend};
 pub use launch::{Launch, call, execute};
 pub use programs::{Main, programs, ps};
 
@@ -39,12 +41,28 @@ const PROMPT: &str = "tontine$ ";
 
 /// Runs a shell at standard input, or `-c commands`; returns its exit status.
 ///
-/// Programs are executed. A shell that leads a session is given a terminal by [`log_in`].
+/// It is a process's program: what it does about signals stays done. Programs are executed. A shell
+/// that leads a session is given a terminal by [`log_in`].
 pub fn shell(sys: &dyn Sys, arguments: &[String]) -> i32 {
     shell_with(sys, arguments, &execute())
 }
 
 /// The same with another way to run programs.
+///
+/// ```
+/// use tontine_unix::shell::{call, programs, shell_with};
+/// use tontine_unix::{Linux, Status, Sys};
+///
+/// let linux = Linux::new()?;
+/// let sys: &dyn Sys = &linux;
+/// let shell = sys.fork(|sys| {
+///     let arguments = ["shell", "-c", "seq 3 | wc && exit 7"].map(String::from);
+///     shell_with(sys, &arguments, &call(programs()))
+/// })?;
+/// let ended = sys.waitpid(shell.into(), Default::default())?.expect("it waited");
+/// assert_eq!(ended.status, Status::Exited(7));
+/// # Ok::<(), tontine_unix::Errno>(())
+/// ```
 pub fn shell_with(sys: &dyn Sys, arguments: &[String], launch: &Launch) -> i32 {
     let commands = match arguments.get(1..).unwrap_or_default() {
         [] => None,
@@ -88,6 +106,8 @@ struct Shell<'a> {
     launch: Launch,
     /// The terminal that jobs are given in the foreground, if there is one.
     terminal: Option<Fd>,
+    /// The number of the group that had it before; gets it back in the end.
+    group: i32,
     /// How it behaves when the shell has it.
     modes: Option<Termios>,
     /// The mask that the shell was started with.
@@ -116,6 +136,7 @@ impl<'a> Shell<'a> {
             sys,
             launch: launch.clone(),
             terminal: None,
+            group: sys.getpgrp().number(),
             modes: None,
             mask: sys.sigprocmask(None).map_err(Complaint::call("signal mask"))?,
             jobs: Jobs::default(),
@@ -146,6 +167,7 @@ impl<'a> Shell<'a> {
             None => self.converse(),
         }
         self.hang_up();
+        self.give_terminal_back();
         self.over.unwrap_or(self.status)
     }
 

@@ -195,6 +195,16 @@ impl Shell<'_> {
         state.status()
     }
 
+    /// Leaves the terminal to whom it belonged before the shell.
+    pub(super) fn give_terminal_back(&self) {
+        let before = Pid::number_only(self.group);
+        if let Some(terminal) = self.terminal.filter(|_| self.sys.getpgrp().number() != self.group)
+        {
+            let _ = hand_over(self.sys, terminal, before);
+            let _ = self.sys.setpgid(Pid::number_only(0), before);
+        }
+    }
+
     fn take_terminal_back(&mut self, number: usize) {
         let Some(terminal) = self.terminal else { return };
         let _ = hand_over(self.sys, terminal, self.sys.getpgrp());
