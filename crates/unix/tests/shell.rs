@@ -156,6 +156,28 @@ fn an_interrupt_ends_the_foreground_job_and_not_the_shell() {
 }
 
 #[test]
+fn what_ends_or_stops_jobs_does_nothing_to_the_shell() {
+    on_linux(|user| {
+        user.sees(PROMPT);
+        user.types("\x1c\x1a");
+        user.sees("^Z");
+        user.types("kill -QUIT $$; kill -TERM $$; kill -TSTP $$; kill -TTIN $$; echo alive\n");
+        user.sees("\nalive\r\n");
+    });
+}
+
+#[test]
+fn help_names_what_there_is() {
+    on_linux(|user| {
+        user.enters("help");
+        user.sees("fg [%n]  ");
+        for (name, _) in programs() {
+            user.sees(&format!("\n  {name} "));
+        }
+    });
+}
+
+#[test]
 fn a_quit_ends_the_foreground_job_with_a_message() {
     on_linux(|user| {
         user.starts();

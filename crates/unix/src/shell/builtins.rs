@@ -3,6 +3,7 @@
 use super::Shell;
 use super::complaint::Complaint;
 use super::job::State;
+use super::programs;
 use super::run::Woken;
 use super::say::say;
 use crate::process::{Pid, Target};
@@ -24,6 +25,9 @@ Words are quoted with ' and \", and $? $! $$ are known. There are no files.
 A job is meant by its number %1, the current one by %% or %+, the one before by %-, and the one whose
 line begins so by %name. ^C interrupts the job in the foreground, ^Z stops it, ^\\ ends it with a
 core, ^D ends its input.
+
+Programs that are made for this shell:
+
 ";
 
 const KILL: &str = "kill [-SIG] %n|pid…";
@@ -65,7 +69,7 @@ impl Shell<'_> {
     }
 
     fn help(&mut self, _: &[&str]) -> Done {
-        self.say_lines([HELP.trim_end().to_owned()])
+        self.say_lines([HELP.to_owned() + programs::help().trim_end()])
     }
 
     fn jobs(&mut self, arguments: &[&str]) -> Done {

@@ -18,23 +18,50 @@ pub type Main = fn(&dyn Sys, &[String]) -> i32;
 
 /// The programs and their names. [`ps`] has to be told what there is, and is not among them.
 pub fn programs() -> Vec<(&'static str, Main)> {
-    vec![
-        ("cat", text::cat),
-        ("catch", process::catch),
-        ("count", time::count),
-        ("echo", text::echo),
-        ("false", |_, _| 1),
-        ("family", process::family),
-        ("head", text::head),
-        ("orphan", process::orphan),
-        ("seq", text::seq),
-        ("sleep", time::sleep),
-        ("spin", time::spin),
-        ("true", |_, _| 0),
-        ("wc", text::wc),
-        ("yes", text::yes),
-    ]
+    PROGRAMS.iter().map(|program| (program.name, program.main)).collect()
 }
+
+/// What `help` says of them, a line for each.
+pub(super) fn help() -> String {
+    let line = |program: &Known| {
+        let usage = format!("{} {}", program.name, program.arguments);
+        format!("  {usage:<22} {}\n", program.summary)
+    };
+    PROGRAMS.iter().map(line).collect()
+}
+
+struct Known {
+    name: &'static str,
+    main: Main,
+    arguments: &'static str,
+    summary: &'static str,
+}
+
+const fn known(
+    name: &'static str,
+    main: Main,
+    arguments: &'static str,
+    summary: &'static str,
+) -> Known {
+    Known { name, main, arguments, summary }
+}
+
+const PROGRAMS: [Known; 14] = [
+    known("cat", text::cat, "", "copies its input"),
+    known("catch", process::catch, "[-n times] SIG…", "catches signals and says so"),
+    known("count", time::count, "[last]", "writes a number a second"),
+    known("echo", text::echo, "word…", "writes words"),
+    known("false", |_, _| 1, "", "fails"),
+    known("family", process::family, "members", "makes a tree of so many processes"),
+    known("head", text::head, "[-n lines]", "copies the first lines of its input"),
+    known("orphan", process::orphan, "[seconds]", "leaves a child behind"),
+    known("seq", text::seq, "[first] last", "writes numbers"),
+    known("sleep", time::sleep, "seconds", "sleeps"),
+    known("spin", time::spin, "[seconds]", "computes"),
+    known("true", |_, _| 0, "", "does nothing"),
+    known("wc", text::wc, "", "counts lines, words and bytes"),
+    known("yes", text::yes, "[word…]", "writes the same line for ever"),
+];
 
 /// Why a program ends early.
 #[derive(Debug, thiserror::Error)]
