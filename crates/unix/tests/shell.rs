@@ -1,7 +1,7 @@
 //! The shell at a terminal, with a user who types and looks.
 //!
-//! The user is a program too, written against [`Sys`]. It never waits for time to pass: it types when it
-//! has seen that a program is where the test wants it.
+//! The user is a program too, written against [`Sys`]. It never waits for time to pass: it types
+//! when it has seen that a program is where the test wants it.
 
 use tontine_unix::shell::{Launch, call, execute, log_in, programs, shell_with};
 use tontine_unix::{Fd, Linux, Pid, SigAction, Signal, Status, Sys};
@@ -33,7 +33,8 @@ impl User<'_> {
         self.sees("\r\n");
     }
 
-    /// Looks until `text` stands there, behind what was looked at before; returns what stands before it.
+    /// Looks until `text` stands there, behind what was looked at before; returns what stands
+    /// before it.
     fn sees(&mut self, text: &str) -> String {
         loop {
             if let Some(at) = self.seen[self.looked..].find(text) {

@@ -22,9 +22,9 @@ Words are quoted with ' and \", and $? $! $$ are known. There are no files.
   trap 'commands' SIG…   runs commands when a signal comes; '' ignores it, - forgets it
   exit [n]               ends the shell
 
-A job is meant by its number %1, the current one by %% or %+, the one before by %-, and the one whose
-line begins so by %name. ^C interrupts the job in the foreground, ^Z stops it, ^\\ ends it with a
-core, ^D ends its input.
+A job is meant by its number %1, the current one by %% or %+, the one before by %-, and the one
+whose line begins so by %name. ^C interrupts the job in the foreground, ^Z stops it, ^\\ ends it
+with a core, ^D ends its input.
 
 Programs that are made for this shell:
 
@@ -210,11 +210,12 @@ impl Shell<'_> {
         Ok(self.status)
     }
 
-    /// Ends the shell after this line, unless jobs are stopped and the user was not told just now.
+    /// Ends the shell after this line, unless jobs are stopped and a user was not told just now.
     pub(super) fn leave_with(&mut self, status: i32) {
         self.look_around();
         let told = self.told_at.is_some_and(|line| line + 1 == self.lines);
-        if self.jobs.iter().any(|job| job.state().is_stopped()) && !told {
+        let stopped = self.jobs.iter().any(|job| job.state().is_stopped());
+        if self.interactive && stopped && !told {
             let _ = say(self.sys, "There are stopped jobs.\n");
             self.told_at = Some(self.lines);
         } else {

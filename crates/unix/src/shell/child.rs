@@ -15,8 +15,8 @@ use crate::terminal::Fd;
 pub(super) struct Child {
     pub(super) arguments: Vec<String>,
     pub(super) launch: Launch,
-    /// The number of the job's group; none for its first process, which leads it. The shell's handle
-    /// of it may mean nothing in another process.
+    /// The number of the job's group; none for its first process, which leads it. The shell's
+    /// handle of it may mean nothing in another process.
     pub(super) group: Option<i32>,
     /// The terminal to be taken, in the foreground.
     pub(super) terminal: Option<Fd>,

@@ -1,8 +1,8 @@
 //! The user's own terminal joined with the controlling end of another: [`attend`], [`Seat`].
 //!
 //! While it lasts, the user's terminal is in raw mode: every key goes to the other terminal, which
-//! makes lines and signals of what is typed. On every way out, a panic and SIGINT, SIGTERM and SIGHUP
-//! included, it becomes what it was. Its size is not passed on.
+//! makes lines and signals of what is typed. On every way out, a panic and SIGINT, SIGTERM and
+//! SIGHUP included, it becomes what it was. Its size is not passed on.
 
 use std::io::{self, PipeReader, PipeWriter};
 use std::os::fd::{AsFd, BorrowedFd};

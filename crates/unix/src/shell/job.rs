@@ -1,7 +1,7 @@
 //! Jobs: [`Jobs`], [`Job`], [`State`].
 //!
-//! A job is a pipeline with a process group of its own. The table knows what [`Sys::waitid`] told of
-//! each process, and which job is meant by `%1`, `%%` and their like. It makes no system calls.
+//! A job is a pipeline with a process group of its own. The table knows what [`Sys::waitid`] told
+//! of each process, and which job is meant by `%1`, `%%` and their like. It makes no system calls.
 //!
 //! [`Sys::waitid`]: crate::Sys::waitid
 

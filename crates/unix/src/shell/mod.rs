@@ -2,11 +2,12 @@
 //!
 //! It is a program as any other, written against [`Sys`] alone: it runs at a virtual terminal and
 //! at a real one. Each pipeline is a job with a process group of its own, which gets the terminal,
-//! loses it when it stops, and gets it again from `fg`; `help` lists what there is. Lines are edited by
-//! the terminal.
+//! loses it when it stops, and gets it again from `fg`; `help` lists what there is. Lines are
+//! edited by the terminal.
 //!
-//! [`programs`] are what it runs where there are no files; how it runs them is a [`Launch`]. [`log_in`]
-//! makes a session at a terminal for it, and [`attend`] seats the user at one that is not the user's own.
+//! [`programs`] are what it runs where there are no files; how it runs them is a [`Launch`].
+//! [`log_in`] makes a session at a terminal for it, and [`attend`] seats the user at one that is
+//! not the user's own.
 
 mod builtins;
 mod child;
@@ -104,6 +105,8 @@ pub fn log_in(sys: &dyn Sys, terminal: Fd) -> Result<()> {
 struct Shell<'a> {
     sys: &'a dyn Sys,
     launch: Launch,
+    /// Whether a user talks to it.
+    interactive: bool,
     /// The terminal that jobs are given in the foreground, if there is one.
     terminal: Option<Fd>,
     /// The number of the group that had it before; gets it back in the end.
@@ -135,6 +138,7 @@ impl<'a> Shell<'a> {
         let mut shell = Self {
             sys,
             launch: launch.clone(),
+            interactive: false,
             terminal: None,
             group: sys.getpgrp().number(),
             modes: None,
@@ -148,8 +152,8 @@ impl<'a> Shell<'a> {
             over: None,
         };
         shell.terminal = shell.find_terminal();
-        let interactive = reads && shell.terminal.is_some();
-        shell.traps = Traps::begin(sys, interactive).map_err(Complaint::call("signals"))?;
+        shell.interactive = reads && shell.terminal.is_some();
+        shell.traps = Traps::begin(sys, shell.interactive).map_err(Complaint::call("signals"))?;
         if let Some(terminal) = shell.terminal {
             // The leader of a session leads a group already, and may not change it.
             let _ = sys.setpgid(Pid::number_only(0), Pid::number_only(0));

@@ -1,8 +1,8 @@
 //! Command lines: [`parse`], [`Step`], [`Pipeline`], [`Word`].
 //!
 //! A line is pipelines with `;`, `&`, `&&` and `||` between them; a pipeline is commands with `|`
-//! between them; a command is words. Quotes and the backslash do what they do in sh(1); `$?`, `$!` and
-//! `$$` are known, other variables and files are not. What a command means is not known here.
+//! between them; a command is words. Quotes and the backslash do what they do in sh(1); `$?`, `$!`
+//! and `$$` are known, other variables and files are not. What a command means is not known here.
 
 use std::ops::Range;
 

@@ -10,8 +10,8 @@ const LONGEST: usize = 65_536;
 
 /// Lines from standard input.
 ///
-/// One byte is read at a time where lines are not a terminal's, so that what the shell does not need is left to
-/// the programs that it starts.
+/// One byte is read at a time where lines are not a terminal's, so that what the shell does not
+/// need is left to the programs that it starts.
 #[derive(Debug)]
 pub(super) struct Lines {
     terminal: bool,
@@ -23,7 +23,8 @@ pub(super) struct Lines {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next {
     Line(String),
-    /// A signal was caught; what was typed is gone.
+    /// A signal was caught while it waited; what was typed is gone. One that is caught just before
+    /// the wait begins is noticed with the next line: reading takes no mask as sigsuspend does.
     Interrupted,
     End,
 }

@@ -106,7 +106,9 @@ impl Shell<'_> {
         }
         if pipeline.background {
             self.background = Some(last);
-            let _ = say(self.sys, format_args!("[{number}] {last}\n"));
+            if self.interactive {
+                let _ = say(self.sys, format_args!("[{number}] {last}\n"));
+            }
             return Ok(0);
         }
         Ok(self.foreground(number))
@@ -235,8 +237,8 @@ impl Shell<'_> {
         sent.map_err(Complaint::call(format_args!("%{number}")))
     }
 
-    /// Sleeps until a child changes or one of `signals` is caught, whichever came first: also one that
-    /// came before.
+    /// Sleeps until a child changes or one of `signals` is caught, whichever came first: also one
+    /// that came before.
     pub(super) fn wait_for_change(&mut self, signals: SigSet) -> Woken {
         let sys = self.sys;
         // What is blocked between looking and sleeping cannot fall between them.

@@ -1,7 +1,7 @@
 //! Programs for pipelines: [`programs`].
 //!
-//! Each is a function of [`Sys`] and its arguments, the name first, and returns its exit status. They
-//! are registered under their names where there are no files to execute.
+//! Each is a function of [`Sys`] and its arguments, the name first, and returns its exit status.
+//! They are registered under their names where there are no files to execute.
 
 mod process;
 mod text;
