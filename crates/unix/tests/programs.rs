@@ -78,19 +78,16 @@ fn programs_say_how_they_are_used() {
 
 #[test]
 fn the_status_of_a_list_is_that_of_what_ran_last() {
-    check(
-        &[
-            ("false; echo $?", "1\n", 0),
-            ("true | false", "", 1),
-            ("false | true", "", 0),
-            ("false && echo no", "", 1),
-            ("false && echo no || echo yes", "yes\n", 0),
-            ("true || echo no && echo yes", "yes\n", 0),
-            ("none", "tontine: no such program: none\n", 127),
-            ("exit 300; echo no", "", 44),
-            ("echo a; ;", "tontine: expected a command before `;`\n", 2),
-            ("false &  wait $!; echo $?", "1\n", 0),
-        ]
-        .map(|(commands, text, status)| (commands, text, status)),
-    );
+    check(&[
+        ("false; echo $?", "1\n", 0),
+        ("true | false", "", 1),
+        ("false | true", "", 0),
+        ("false && echo no", "", 1),
+        ("false && echo no || echo yes", "yes\n", 0),
+        ("true || echo no && echo yes", "yes\n", 0),
+        ("none", "tontine: no such program: none\n", 127),
+        ("exit 300; echo no", "", 44),
+        ("echo a; ;", "tontine: expected a command before `;`\n", 2),
+        ("false &  wait $!; echo $?", "1\n", 0),
+    ]);
 }
