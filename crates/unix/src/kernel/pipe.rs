@@ -2,8 +2,9 @@
 //!
 //! As pipe(7) has it: 64 KiB; what is written in one go of at most [`ATOMIC`] bytes stays together;
 //! the end comes when the last writer is gone, and writing is refused when the last reader is. It
-//! never waits and sends no signal: who finds [`PipeRead::WouldWait`] or [`PipeWrite::WouldWait`] is to try
-//! again after something happened at the other end, and [`PipeWrite::Broken`] is `EPIPE` and SIGPIPE.
+//! never waits and sends no signal: who finds [`PipeRead::WouldWait`] or [`PipeWrite::WouldWait`]
+//! is to try again after something happened at the other end, and [`PipeWrite::Broken`] is `EPIPE`
+//! and SIGPIPE.
 
 use std::collections::VecDeque;
 use std::io::Read as _;
@@ -58,7 +59,8 @@ impl Pipe {
         self.writers += 1;
     }
 
-    /// One descriptor less to read from. Says whether it was the last: then writers are to be woken.
+    /// One descriptor less to read from. Says whether it was the last: then writers are to be
+    /// woken.
     pub(crate) fn drop_reader(&mut self) -> bool {
         assert!(self.readers > 0, "a reader was dropped that the pipe does not have");
         self.readers -= 1;

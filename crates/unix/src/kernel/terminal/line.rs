@@ -1,9 +1,9 @@
 //! A terminal's line discipline: [`Line`].
 //!
 //! What is typed passes through it on its way to who reads: it makes lines, takes characters back,
-//! turns some into signals and shows what it does. It does what Linux's `n_tty` does, observed there;
-//! of the modes and characters of termios(3) those that [`Termios`] has. Characters that make more than one
-//! byte are taken back as a whole, as with `IUTF8`.
+//! turns some into signals and shows what it does. It does what Linux's `n_tty` does, observed
+//! there; of the modes and characters of termios(3) those that [`Termios`] has. Characters that
+//! make more than one byte are taken back as a whole, as with `IUTF8`.
 //!
 //! It knows no processes and never waits: what there is to do for others it returns as
 //! [`Effects`], and who finds nothing to read, or no room, is to try again after something happened
@@ -55,8 +55,8 @@ impl Line {
         self.termios
     }
 
-    /// Changes how it behaves. What was typed stays: with `ICANON` on it becomes a line, with it off it
-    /// can be read at once, unfinished line and all.
+    /// Changes how it behaves. What was typed stays: with `ICANON` on it becomes a line, with it
+    /// off it can be read at once, unfinished line and all.
     pub(crate) fn set_termios(&mut self, termios: Termios) {
         let before = self.canonical();
         self.termios = termios;
