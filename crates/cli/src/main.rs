@@ -12,6 +12,7 @@ mod progress;
 mod repetitions;
 mod reproduction;
 mod table;
+mod unix;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         Command::Compare(asked) => compare::compare(&asked),
         Command::Doctor(asked) => doctor::doctor(&asked),
         Command::Crash(asked) => crash::crash(&asked),
+        Command::Unix(asked) => unix::unix(&asked),
         Command::Man => manual_page().map(|()| ExitCode::SUCCESS).map_err(Refusal::from),
         Command::Completions { shell } => {
             let mut text = Vec::new();
@@ -98,14 +100,17 @@ pub(crate) fn print(text: &[u8]) -> io::Result<()> {
     }
 }
 
-/// One page for the command and one for each of its commands, in one roff text.
+/// One page for the command and one for each of its commands, and theirs, in one roff text.
 fn manual_page() -> io::Result<()> {
-    let definition = args::definition();
     let mut text = Vec::new();
-    clap_mangen::Man::new(definition.clone()).render(&mut text)?;
-    for command in definition.get_subcommands().filter(|command| !command.is_hide_set()) {
-        let title = format!("tontine-{}", command.get_name());
-        clap_mangen::Man::new(command.clone()).title(title).render(&mut text)?;
-    }
+    pages(&args::definition(), "tontine", &mut text)?;
     print(&text)
+}
+
+fn pages(command: &clap::Command, title: &str, text: &mut Vec<u8>) -> io::Result<()> {
+    clap_mangen::Man::new(command.clone()).title(title).render(text)?;
+    for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+        pages(below, &format!("{title}-{}", below.get_name()), text)?;
+    }
+    Ok(())
 }

@@ -204,3 +204,111 @@ fn listed(notes: &[&str]) -> String {
     let shown: Vec<String> = notes.iter().map(|note| format!("\"{note}\"")).collect();
     if shown.is_empty() { "no note".into() } else { shown.join(", ") }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::scenario::log::Record;
+    use crate::signal::Signal;
+
+    fn record(pid: i32, name: &str, kind: EventKind) -> Record {
+        Record {
+            at: Duration::ZERO,
+            pid,
+            tid: pid,
+            name: name.into(),
+            line: 1,
+            kind,
+            what: String::new(),
+            result: String::new(),
+            found: String::new(),
+            made: None,
+            seen: None,
+        }
+    }
+
+    fn began(pid: i32, name: &str) -> Record {
+        record(pid, name, EventKind::Began)
+    }
+
+    fn made(pid: i32, name: &str) -> Record {
+        Record { made: Some((pid, name.into())), ..record(1, "main", EventKind::Call) }
+    }
+
+    fn seen(pid: i32, status: Status) -> Record {
+        Record { seen: Some((pid, status)), ..record(1, "main", EventKind::Call) }
+    }
+
+    fn ends_of(records: Vec<Record>) -> Ends {
+        ends(&Timeline { records })
+    }
+
+    const KILLED: Status = Status::Signaled(Signal::KILL, false);
+
+    #[test]
+    fn one_that_was_killed_before_it_began_has_the_name_under_which_it_was_made() {
+        let ends = ends_of(vec![made(5, "child"), seen(5, KILLED)]);
+        assert_eq!(ends, [("child".to_owned(), KILLED)]);
+    }
+
+    #[test]
+    fn an_end_that_is_told_before_the_fork_is_counted_once() {
+        let end = seen(5, Status::Exited(3));
+        let expected = [("child".to_owned(), Status::Exited(3))];
+        assert_eq!(ends_of(vec![end.clone(), made(5, "child")]), expected);
+        assert_eq!(ends_of(vec![began(5, "child"), end, made(5, "child")]), expected);
+    }
+
+    #[test]
+    fn an_end_that_is_looked_at_and_then_waited_for_is_one() {
+        let end = seen(5, Status::Exited(3));
+        let ends = ends_of(vec![made(5, "child"), end.clone(), end]);
+        assert_eq!(ends, [("child".to_owned(), Status::Exited(3))]);
+    }
+
+    #[test]
+    fn the_next_one_with_the_number_is_another() {
+        let end = |status| seen(5, Status::Exited(status));
+        let records =
+            vec![made(5, "a"), began(5, "a"), end(1), began(5, "b"), made(5, "b"), end(2)];
+        let expected = [("a".to_owned(), Status::Exited(1)), ("b".to_owned(), Status::Exited(2))];
+        assert_eq!(ends_of(records), expected);
+    }
+
+    #[test]
+    fn one_that_executed_has_the_name_of_what_it_ran_last() {
+        let records = vec![made(5, "a"), began(5, "a"), began(5, "b"), seen(5, KILLED)];
+        assert_eq!(ends_of(records), [("b".to_owned(), KILLED)]);
+    }
+
+    #[test]
+    fn stops_are_no_ends() {
+        assert_eq!(ends_of(vec![made(5, "a"), seen(5, Status::Stopped(Signal::STOP))]), []);
+    }
+
+    /// Whether `expectation` holds of these notes, all by `main`.
+    fn holds(expectation: &str, notes: &[&str]) -> bool {
+        let text = format!("process main\nexpect {expectation}\n");
+        let scenario: Scenario = text.parse().expect("a scenario");
+        let noted =
+            |text: &&str| Record { what: (*text).into(), ..record(2, "main", EventKind::Note) };
+        let timeline = Timeline { records: notes.iter().map(noted).collect() };
+        Verdict::new(&scenario, &timeline).holds()
+    }
+
+    #[test]
+    fn notes_are_counted_listed_and_ordered() {
+        assert!(holds("\"a\" before \"b\"", &["a", "b", "a"]));
+        assert!(!holds("\"a\" before \"b\"", &["b", "a"]));
+        assert!(holds("note \"a\" 1..2 times", &["a", "b", "a"]));
+        assert!(!holds("note \"a\"", &["a", "b", "a"]));
+        assert!(holds("note \"a\" of main 0 times", &["b"]));
+        assert!(holds("notes \"a\", \"b\" or \"b\"", &["b"]));
+        assert!(!holds("notes \"a\", \"b\"", &["b", "a"]));
+        assert!(holds("notes in any order \"a\", \"b\"", &["b", "a"]));
+        assert!(!holds("notes in any order \"a\", \"b\"", &["b", "a", "a"]));
+        assert!(!holds("notes none", &["b"]));
+    }
+}

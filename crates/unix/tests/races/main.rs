@@ -4,8 +4,11 @@
 //! the protection taken out ([`Mutation`](tontine_unix::Mutation)) a seed is found at which it does not,
 //! in each mode in which the race can happen, and that seed finds it again.
 
-mod explore;
+mod deaths;
 mod exits;
+mod explore;
 mod groups;
 mod signals;
+mod stalls;
+mod systems;
 mod waits;

@@ -1,0 +1,262 @@
+//! How programs die: by a panic, in a handler, unwilling to unwind, asleep in each kind of call, and
+//! with many threads.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::time::Duration;
+
+use tontine_unix::{
+    Children, Errno, Fd, How, Pid, Ptrace, SigAction, SigSet, Signal, Status, Sys, WaitOptions,
+};
+
+use crate::systems::{assert_success, everywhere, run};
+
+/// How a child ended.
+fn end(sys: &dyn Sys, child: Pid) -> Status {
+    sys.waitpid(child.into(), WaitOptions::empty())
+        .expect("it is my child")
+        .expect("it ended")
+        .status
+}
+
+const ABORTED: Status = Status::Signaled(Signal::ABRT, true);
+const KILLED: Status = Status::Signaled(Signal::KILL, false);
+
+#[test]
+fn a_panic_ends_its_process_as_by_sigabrt_and_harms_nobody() {
+    for (on, system) in everywhere() {
+        let report = run(system, |sys| {
+            let healthy = sys.fork(|sys| {
+                (0..20).for_each(|_| sys.sched_yield());
+                3
+            });
+            let ill = sys.fork(|_| panic!("on purpose"));
+            assert_eq!(end(sys, ill.expect("there is room")), ABORTED);
+            assert_eq!(end(sys, healthy.expect("there is room")), Status::Exited(3));
+            0
+        });
+        assert_success(&on, &report);
+        assert_eq!(report.panicked.len(), 1, "{on}");
+    }
+}
+
+#[test]
+fn a_panic_in_a_handler_is_its_programs() {
+    for (on, system) in everywhere() {
+        let report = run(system, |sys| {
+            let child = sys.fork(|sys| {
+                let panics = SigAction::handler(|_, _| panic!("on purpose"));
+                sys.sigaction(Signal::USR1, Some(panics)).expect("it is allowed");
+                sys.raise(Signal::USR1).expect("I am there");
+                0
+            });
+            i32::from(end(sys, child.expect("there is room")) != ABORTED)
+        });
+        assert_success(&on, &report);
+        assert_eq!(report.panicked.len(), 1, "{on}");
+    }
+}
+
+#[test]
+fn a_program_that_catches_its_unwinding_is_abandoned_and_ends_all_the_same() {
+    for (on, system) in everywhere() {
+        let report = run(system, |sys| {
+            let child = sys.fork(|sys| loop {
+                let _ = catch_unwind(AssertUnwindSafe(|| sys.pause()));
+            });
+            let child = child.expect("there is room");
+            sys.kill(child.into(), Some(Signal::KILL)).expect("it is there");
+            i32::from(end(sys, child) != KILLED)
+        });
+        assert_success(&on, &report);
+        assert_eq!((report.panicked.len(), report.abandoned), (0, 1), "{on}");
+    }
+}
+
+/// Makes system calls when it is dropped.
+struct Calls<'a>(&'a dyn Sys, Arc<AtomicI32>);
+
+impl Drop for Calls<'_> {
+    fn drop(&mut self) {
+        let Self(sys, refused) = self;
+        let mut byte = [0];
+        let results = [
+            sys.kill(sys.getpid().into(), Some(Signal::TERM)),
+            sys.wait().map(drop),
+            sys.fork(|_| 0).map(drop),
+            sys.read(Fd(0), &mut byte).map(drop),
+            sys.nanosleep(Duration::from_secs(1)).map_err(|(errno, _)| errno),
+        ];
+        let errors = results.iter().filter(|result| **result == Err(Errno::EINTR)).count();
+        refused.store(errors as i32, Ordering::Relaxed);
+        sys.sched_yield();
+        sys.poll();
+    }
+}
+
+#[test]
+fn destructors_of_a_killed_program_are_refused_their_calls() {
+    for (on, system) in everywhere() {
+        let refused = Arc::new(AtomicI32::new(0));
+        let seen = refused.clone();
+        let report = run(system, move |sys| {
+            for panics in [false, true] {
+                let refused = seen.clone();
+                let child = sys.fork(move |sys| {
+                    let _calls = Calls(sys, refused);
+                    if panics {
+                        panic!("on purpose");
+                    }
+                    sys.pause();
+                    0
+                });
+                let child = child.expect("there is room");
+                sys.sched_yield();
+                if !panics {
+                    while seen.load(Ordering::Relaxed) == 0 {
+                        sys.kill(child.into(), Some(Signal::KILL)).expect("it is there");
+                        match sys.waitpid(child.into(), WaitOptions::NOHANG) {
+                            Ok(None) => {}
+                            // It was killed before it began.
+                            _ => break,
+                        }
+                    }
+                    continue;
+                }
+                assert_eq!(end(sys, child), ABORTED);
+                assert_eq!(seen.load(Ordering::Relaxed), 5);
+            }
+            0
+        });
+        assert_success(&on, &report);
+    }
+}
+
+/// Kinds of sleep, each for ever.
+const SLEEPS: [(&str, fn(&dyn Sys)); 9] = [
+    ("sigsuspend", |sys| drop(sys.sigsuspend(SigSet::ALL))),
+    ("pause", |sys| drop(sys.pause())),
+    ("wait", |sys| {
+        let sleeps = |sys: &dyn Sys| {
+            sys.pause();
+            0
+        };
+        sys.fork(sleeps).expect("there is room");
+        let _ = sys.wait();
+    }),
+    ("read", |sys| {
+        let (reader, _writer) = sys.pipe().expect("there is room");
+        let _ = sys.read(reader, &mut [0]);
+    }),
+    ("write", |sys| {
+        let (_reader, writer) = sys.pipe().expect("there is room");
+        let _ = sys.write(writer, &[0; 100_000]);
+    }),
+    ("nanosleep", |sys| drop(sys.nanosleep(Duration::from_secs(3600)))),
+    ("join", |sys| {
+        let thread = sys.thread(|sys| drop(sys.pause())).expect("there is room");
+        let _ = sys.join(thread);
+    }),
+    ("sigtimedwait", |sys| drop(sys.sigtimedwait(SigSet::of(&[Signal::USR2]), None))),
+    ("stopped", |sys| sys.raise(Signal::STOP).expect("I am there")),
+];
+
+#[test]
+fn a_thread_that_sleeps_in_any_call_dies_when_it_is_killed() {
+    for (name, sleep) in SLEEPS {
+        for (on, system) in everywhere() {
+            let report = run(system, move |sys| {
+                sys.set_subreaper(true).expect("it may");
+                let ready = Arc::new(AtomicBool::new(false));
+                let says = ready.clone();
+                let child = sys.fork(move |sys| {
+                    says.store(true, Ordering::Relaxed);
+                    sleep(sys);
+                    sys.exit(9);
+                });
+                let child = child.expect("there is room");
+                while !ready.load(Ordering::Relaxed) {
+                    sys.sched_yield();
+                }
+                (0..20).for_each(|_| sys.sched_yield());
+                let before = sys.now();
+                sys.kill(child.into(), Some(Signal::KILL)).expect("it is there");
+                assert_eq!(end(sys, child), KILLED);
+                assert!(sys.now() - before < Duration::from_secs(60));
+                // What it forked is still asleep.
+                0
+            });
+            assert_success(&format!("{name}: {on}"), &report);
+            assert_eq!(report.abandoned, 0, "{name}: {on}");
+        }
+    }
+}
+
+#[test]
+fn a_stopped_tracee_dies_when_it_is_killed() {
+    for (on, system) in everywhere() {
+        let report = run(system, |sys| {
+            let child = sys.fork(|sys| {
+                sys.ptrace(Ptrace::TraceMe).expect("it may");
+                sys.raise(Signal::USR1).expect("I am there");
+                9
+            });
+            let child = child.expect("there is room");
+            assert_eq!(end(sys, child), Status::Trapped(Signal::USR1));
+            sys.kill(child.into(), Some(Signal::KILL)).expect("it is there");
+            i32::from(end(sys, child) != KILLED)
+        });
+        assert_success(&on, &report);
+    }
+}
+
+#[test]
+fn exit_ends_many_threads_wherever_they_are() {
+    for (on, system) in everywhere() {
+        let report = run(system, |sys| {
+            let child = sys.fork(|sys| {
+                for (nth, (_, sleep)) in SLEEPS.iter().enumerate() {
+                    // A thread that stopped would stop them all.
+                    if nth != SLEEPS.len() - 1 {
+                        sys.thread(sleep).expect("there is room");
+                    }
+                    sys.thread(|sys| loop {
+                        sys.sched_yield();
+                    })
+                    .expect("there is room");
+                }
+                (0..5).for_each(|_| sys.sched_yield());
+                sys.exit(5)
+            });
+            i32::from(end(sys, child.expect("there is room")) != Status::Exited(5))
+        });
+        assert_success(&on, &report);
+        assert_eq!(report.abandoned, 0, "{on}");
+    }
+}
+
+#[test]
+fn exec_from_a_second_thread_ends_the_first() {
+    for (on, system) in everywhere() {
+        let system = system.program("alone", |sys, arguments| {
+            let before: i32 = arguments[0].parse().expect("a number");
+            let same = sys.getpid().number() == before;
+            let quiet = sys.waitpid(Children::Any, WaitOptions::NOHANG) == Err(Errno::ECHILD);
+            if same && quiet { 6 } else { 7 }
+        });
+        let report = run(system, |sys| {
+            let child = sys.fork(|sys| {
+                let me = sys.getpid().number().to_string();
+                sys.thread(move |sys| drop(sys.exec("alone", &[&me]))).expect("there is room");
+                sys.sigprocmask(Some((How::Set, SigSet::ALL))).expect("it is allowed");
+                loop {
+                    sys.pause();
+                }
+            });
+            i32::from(end(sys, child.expect("there is room")) != Status::Exited(6))
+        });
+        assert_success(&on, &report);
+        assert_eq!(report.abandoned, 0, "{on}");
+    }
+}

@@ -1,0 +1,96 @@
+//! Everybody waits for ever: that is found, and printed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use tontine_unix::{Ending, Executor, How, Mode, SigSet, Signal, Sys};
+
+use crate::systems::{everywhere, of, run};
+
+/// Threads that sleep for ever, each in another call.
+fn all_asleep(sys: &dyn Sys) -> i32 {
+    let (reader, _writer) = sys.pipe().expect("there is room");
+    sys.thread(move |sys| drop(sys.read(reader, &mut [0]))).expect("there is room");
+    sys.thread(|sys| drop(sys.sigtimedwait(SigSet::of(&[Signal::USR2]), None))).expect("room");
+    let joined = sys.thread(|sys| drop(sys.sigsuspend(SigSet::of(&[Signal::TERM]))));
+    let joined = joined.expect("there is room");
+    sys.thread(move |sys| drop(sys.join(joined))).expect("there is room");
+    let child = sys.fork(|sys| {
+        sys.sigprocmask(Some((How::Block, SigSet::of(&[Signal::INT])))).expect("it is allowed");
+        sys.pause();
+        0
+    });
+    let child = child.expect("there is room");
+    let _ = sys.waitpid(child.into(), Default::default());
+    0
+}
+
+#[test]
+fn a_deadlock_is_found_and_says_who_waits_for_what() {
+    for (on, system) in everywhere() {
+        let report = run(system, all_asleep);
+        assert_eq!((report.ending, report.status), (Ending::Stalled, None), "{on}");
+        let state = report.state.expect("it has not ended").to_string();
+        for line in [
+            "sleeps in read for pipe",
+            "sleeps in sigtimedwait for SIGUSR2",
+            "sleeps in sigsuspend",
+            "sleeps in join for thread 5",
+            "sleeps in wait for child 7",
+            "sleeps in pause, blocked SIGINT",
+        ] {
+            assert!(state.contains(line), "{on}: no line says `{line}`:\n{state}");
+        }
+    }
+}
+
+#[test]
+fn two_threads_that_join_each_other_are_a_deadlock() {
+    for (on, system) in everywhere() {
+        let report = run(system, |sys| {
+            let me = sys.gettid();
+            let other = sys.thread(move |sys| drop(sys.join(me))).expect("there is room");
+            let _ = sys.join(other);
+            0
+        });
+        assert_eq!(report.ending, Ending::Stalled, "{on}");
+        let state = report.state.expect("it has not ended").to_string();
+        assert!(state.contains("join for thread 2"), "{on}:\n{state}");
+        assert!(state.contains("join for thread 3"), "{on}:\n{state}");
+    }
+}
+
+#[test]
+fn a_run_is_stopped_at_any_step_and_says_how_it_stands() {
+    for mode in Mode::ALL {
+        for step in 1..200 {
+            let count = Arc::new(AtomicI32::new(0));
+            let counts = count.clone();
+            let system = of(mode, Executor::Simulated { seed: step });
+            let report = run(system.stop_at(step), move |sys| loop {
+                let child = sys.fork(|_| 0).expect("there is room");
+                sys.waitpid(child.into(), Default::default()).expect("it is my child");
+                counts.fetch_add(1, Ordering::Relaxed);
+            });
+            assert_eq!(report.ending, Ending::Stopped, "{mode}, step {step}");
+            assert!(report.steps >= step);
+            let state = report.state.expect("it has not ended").to_string();
+            assert!(state.contains("program"), "{mode}, step {step}:\n{state}");
+        }
+    }
+}
+
+#[cfg(debug_assertions)]
+#[test]
+fn a_state_says_which_locks_are_held() {
+    let mut held = 0;
+    for step in 1..200 {
+        let system = of(Mode::Parallel, Executor::Simulated { seed: 1 });
+        let report = run(system.stop_at(step), |sys| loop {
+            let _ = sys.kill(sys.getpid().into(), None);
+        });
+        let state = report.state.expect("it has not ended").to_string();
+        held += i32::from(state.contains(", has p_lock 1 ("));
+    }
+    assert!(held > 10, "{held} of 199 states show a lock");
+}
