@@ -62,8 +62,10 @@ fn a_panic_in_a_handler_is_its_programs() {
 fn a_program_that_catches_its_unwinding_is_abandoned_and_ends_all_the_same() {
     for (on, system) in everywhere() {
         let report = run(system, |sys| {
-            let child = sys.fork(|sys| loop {
-                let _ = catch_unwind(AssertUnwindSafe(|| sys.pause()));
+            let child = sys.fork(|sys| {
+                loop {
+                    let _ = catch_unwind(AssertUnwindSafe(|| sys.pause()));
+                }
             });
             let child = child.expect("there is room");
             sys.kill(child.into(), Some(Signal::KILL)).expect("it is there");
@@ -221,8 +223,10 @@ fn exit_ends_many_threads_wherever_they_are() {
                     if nth != SLEEPS.len() - 1 {
                         sys.thread(sleep).expect("there is room");
                     }
-                    sys.thread(|sys| loop {
-                        sys.sched_yield();
+                    sys.thread(|sys| {
+                        loop {
+                            sys.sched_yield();
+                        }
                     })
                     .expect("there is room");
                 }
