@@ -4,11 +4,13 @@
 //! when it has seen that a program is where the test wants it.
 
 use tontine_unix::shell::{Launch, call, execute, log_in, programs, shell_with};
-use tontine_unix::{Fd, Linux, Pid, SigAction, Signal, Status, Sys};
+use tontine_unix::{Executor, Fd, Linux, Pid, SigAction, Signal, Status, Sys, Virtual};
 
 const PROMPT: &str = "tontine$ ";
 /// Seconds after which a user who waits in vain gives up.
 const PATIENCE_S: u32 = 60;
+/// Schedules that each session is tried with.
+const SEEDS: u64 = 5;
 
 /// Who sits at the controlling end of the terminal.
 struct User<'a> {
@@ -53,7 +55,10 @@ impl User<'_> {
     /// Ends the test; what a panic says in a forked process nobody would see.
     fn fail(&self, why: &str) -> ! {
         let text = format!("{why}\nseen: {}\nand looked at {}\n", self.seen, self.looked);
-        let _ = self.sys.write(Fd::STDERR, text.as_bytes());
+        if self.sys.write(Fd::STDERR, text.as_bytes()).is_err() {
+            // A virtual system has no standard error, and its processes are in this one.
+            eprint!("{text}");
+        }
         self.sys.exit(1)
     }
 
@@ -95,11 +100,25 @@ fn session(sys: &dyn Sys, launch: Launch, user: fn(&mut User)) -> i32 {
     0
 }
 
-/// The session on Linux, in a process of its own, with the registered programs.
-fn on_linux(user: fn(&mut User)) {
+/// The session with the registered programs on Linux and on both executors of a virtual system.
+fn everywhere(user: fn(&mut User)) {
     on_linux_with(call(programs()), user);
+    for seed in 0..SEEDS {
+        on_virtual(Executor::Simulated { seed }, user);
+    }
+    on_virtual(Executor::Parallel, user);
 }
 
+fn on_virtual(executor: Executor, user: fn(&mut User)) {
+    let builder = Virtual::builder().executor(executor).processors(2);
+    let builder = programs()
+        .into_iter()
+        .fold(builder, |builder, (name, program)| builder.program(name, program));
+    let report = builder.build().unwrap().run(move |sys| session(sys, execute(), user));
+    assert_eq!(report.status, Some(Status::Exited(0)), "{executor:?}: {report:?}");
+}
+
+/// The session on Linux, in a process of its own.
 fn on_linux_with(launch: Launch, user: fn(&mut User)) {
     let linux = Linux::new().unwrap();
     let sys: &dyn Sys = &linux;
@@ -110,7 +129,7 @@ fn on_linux_with(launch: Launch, user: fn(&mut User)) {
 
 #[test]
 fn a_pipeline_passes_bytes_on_and_ends_with_its_reader() {
-    on_linux(|user| {
+    everywhere(|user| {
         user.enters("seq 3 | cat | wc");
         user.sees("3 3 6\r\n");
         user.enters("yes | head -n 2");
@@ -142,7 +161,7 @@ fn programs_are_files_where_there_are_files() {
 
 #[test]
 fn an_interrupt_ends_the_foreground_job_and_not_the_shell() {
-    on_linux(|user| {
+    everywhere(|user| {
         user.starts();
         user.types("\x03");
         user.sees("^C");
@@ -158,7 +177,7 @@ fn an_interrupt_ends_the_foreground_job_and_not_the_shell() {
 
 #[test]
 fn what_ends_or_stops_jobs_does_nothing_to_the_shell() {
-    on_linux(|user| {
+    everywhere(|user| {
         user.sees(PROMPT);
         user.types("\x1c\x1a");
         user.sees("^Z");
@@ -169,7 +188,7 @@ fn what_ends_or_stops_jobs_does_nothing_to_the_shell() {
 
 #[test]
 fn help_names_what_there_is() {
-    on_linux(|user| {
+    everywhere(|user| {
         user.enters("help");
         user.sees("fg [%n]  ");
         for (name, _) in programs() {
@@ -180,7 +199,7 @@ fn help_names_what_there_is() {
 
 #[test]
 fn a_quit_ends_the_foreground_job_with_a_message() {
-    on_linux(|user| {
+    everywhere(|user| {
         user.starts();
         user.types("\x1c");
         user.sees("^\\Killed (SIGQUIT");
@@ -190,7 +209,7 @@ fn a_quit_ends_the_foreground_job_with_a_message() {
 
 #[test]
 fn a_stopped_job_goes_on_in_the_foreground() {
-    on_linux(|user| {
+    everywhere(|user| {
         user.starts();
         user.types("\x1a");
         user.sees("^Z\r\n[1]+ Stopped              catch USR1\r\n");
@@ -210,7 +229,7 @@ fn a_stopped_job_goes_on_in_the_foreground() {
 
 #[test]
 fn a_stopped_job_goes_on_in_the_background_and_is_killed_by_its_number() {
-    on_linux(|user| {
+    everywhere(|user| {
         user.starts();
         user.types("\x1a");
         user.sees("Stopped");
@@ -227,7 +246,7 @@ fn a_stopped_job_goes_on_in_the_background_and_is_killed_by_its_number() {
 
 #[test]
 fn a_job_in_the_background_may_not_read_the_terminal() {
-    on_linux(|user| {
+    everywhere(|user| {
         user.enters("cat &");
         user.sees("[1] ");
         user.enters("wait %1; echo status $?; jobs");
@@ -243,7 +262,7 @@ fn a_job_in_the_background_may_not_read_the_terminal() {
 
 #[test]
 fn both_ends_of_a_stopped_pipeline_stop_and_go_on() {
-    on_linux(|user| {
+    everywhere(|user| {
         user.enters("catch USR1 | cat | cat");
         user.sees("process ");
         let catch = user.sees(" catches {SIGUSR1}\r\n");
@@ -258,7 +277,7 @@ fn both_ends_of_a_stopped_pipeline_stop_and_go_on() {
 
 #[test]
 fn a_trap_runs_its_commands_and_is_forgotten() {
-    on_linux(|user| {
+    everywhere(|user| {
         user.enters("trap 'echo trapped $?' USR1 RTMIN+1; false");
         user.enters("trap");
         user.sees("trap 'echo trapped $?' SIGUSR1\r\ntrap 'echo trapped $?' SIGRTMIN+1\r\n");
@@ -277,7 +296,7 @@ fn a_trap_runs_its_commands_and_is_forgotten() {
 
 #[test]
 fn what_a_user_wants_ignored_is_ignored_by_jobs_too() {
-    on_linux(|user| {
+    everywhere(|user| {
         user.enters("trap '' INT");
         user.starts();
         user.types("\x03");
@@ -291,7 +310,7 @@ fn what_a_user_wants_ignored_is_ignored_by_jobs_too() {
 
 #[test]
 fn wait_is_interrupted_and_the_job_is_not() {
-    on_linux(|user| {
+    everywhere(|user| {
         user.enters("catch USR1 &");
         user.sees("catches {SIGUSR1}\r\n");
         // What was written in the background stands behind the prompt.
@@ -308,7 +327,7 @@ fn wait_is_interrupted_and_the_job_is_not() {
 
 #[test]
 fn a_shell_with_stopped_jobs_says_so_once_and_ends() {
-    on_linux(|user| {
+    everywhere(|user| {
         user.starts();
         user.types("\x1a");
         user.sees("Stopped");
@@ -324,7 +343,7 @@ fn a_shell_with_stopped_jobs_says_so_once_and_ends() {
 
 #[test]
 fn the_end_of_input_ends_the_shell() {
-    on_linux(|user| {
+    everywhere(|user| {
         user.enters("false");
         user.sees(PROMPT);
         user.types("\x04");
@@ -334,7 +353,7 @@ fn the_end_of_input_ends_the_shell() {
 
 #[test]
 fn a_hang_up_ends_the_shell() {
-    on_linux(|user| {
+    everywhere(|user| {
         user.starts();
         user.sys.close(user.terminal).unwrap();
         user.expects_end(129);
@@ -343,7 +362,7 @@ fn a_hang_up_ends_the_shell() {
 
 #[test]
 fn an_orphan_gets_another_parent() {
-    on_linux(|user| {
+    everywhere(|user| {
         user.enters("orphan 0");
         user.sees("parent was ");
         user.sees(", is ");
@@ -352,7 +371,7 @@ fn an_orphan_gets_another_parent() {
 
 #[test]
 fn what_cannot_be_done_is_said_plainly() {
-    on_linux(|user| {
+    everywhere(|user| {
         for (line, answer) in [
             ("fg %3", "no such job: %3"),
             ("jobs | cat", "`jobs` acts on the shell itself and cannot be part of a pipeline"),

@@ -121,9 +121,7 @@ impl Kernel {
     /// that this has orphaned.
     fn die(&self, proc: &Proc) -> Vec<Arc<Pgrp>> {
         let mut orphaned = Vec::new();
-        let own = proc.lock(&self.locks).pgrp.clone();
         self.give_children_away(proc, &mut orphaned);
-        self.disqualify(proc, own.as_ref(), &mut orphaned);
         let (threads, status) = {
             let mut state = proc.lock(&self.locks);
             (std::mem::take(&mut state.threads), state.end)
@@ -138,6 +136,9 @@ impl Kernel {
             parent.is_none_or(|parent| self.tell_end(parent, proc, status))
         });
         let (writing, parent) = self.write_parent(proc);
+        // Read under the relations: the parent may be moving the process to another group.
+        let own = proc.lock(&self.locks).pgrp.clone();
+        self.disqualify(proc, own.as_ref(), &mut orphaned);
         proc.lock(&self.locks).phase = Phase::Zombie;
         let tell = || parent.is_none_or(|parent| self.tell_end(parent, proc, status));
         let vanishes = told.unwrap_or_else(tell);

@@ -141,6 +141,7 @@ impl Kernel {
             state.stopped = None;
             for member in &state.threads {
                 member.thread.settle(Attention::STOP);
+                member.unpark();
             }
         }
     }

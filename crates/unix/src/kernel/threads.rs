@@ -64,23 +64,27 @@ impl Kernel {
     /// A thread ran out of stack in its program, and its fiber is gone with all that lay on it: another
     /// fiber ends its process, as by SIGSEGV.
     pub(crate) fn overflowed(&self, context: usize) {
-        let found = self.slab.iter().find_map(|proc| {
-            let state = proc.lock(&self.locks);
-            let member =
-                state.threads.iter().find(|one| Arc::as_ptr(&one.thread) as usize == context);
-            member.map(|member| (proc.slot, Arc::clone(&member.thread)))
-        });
-        let Some((slot, thread)) = found else { return };
         let kernel = self.handle();
         let body = move || {
             let kernel = kernel.get();
-            let call = Call::new(kernel, kernel.slab.get(slot), thread);
+            let Some((proc, thread)) = kernel.thread_of(context) else { return };
+            let call = Call::new(kernel, proc, thread);
             call.begins();
             kernel.on_master(|| call.end_with(Status::Signaled(Signal::SEGV, true)));
             call.end();
         };
         let start = Start { processor: None, context: 0, name: 0, body: Box::new(body) };
         self.executor.start(start).expect("there is a stack to end a process on");
+    }
+
+    /// The thread whose fiber has this context.
+    fn thread_of(&self, context: usize) -> Option<(&Proc, Arc<Thread>)> {
+        self.slab.iter().find_map(|proc| {
+            let state = proc.lock(&self.locks);
+            let mut members = state.threads.iter();
+            let found = members.find(|one| Arc::as_ptr(&one.thread) as usize == context)?;
+            Some((proc, Arc::clone(&found.thread)))
+        })
     }
 }
 
