@@ -13,7 +13,7 @@ use tontine_unix::{
 };
 
 use crate::scene::{
-    await_byte, end, open_descriptors, play, reap, send_byte, sleeper, state, until,
+    PATIENCE_S, await_byte, end, open_descriptors, play, reap, send_byte, sleeper, state, until,
 };
 
 const NOHANG: WaitOptions = WaitOptions::NOHANG;
