@@ -8,8 +8,8 @@ use std::sync::{Arc, Barrier};
 
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 use tontine_unix::{
-    ActionFlags, Children, Errno, Limit, Pid, Resource, SigAction, Signal, Spawn, Status, Sys,
-    Target, WaitOptions,
+    ActionFlags, Children, Errno, Limit, Pid, Resource, SigAction, Signal, Spawn, Status, Target,
+    WaitOptions,
 };
 
 use crate::scene::{
