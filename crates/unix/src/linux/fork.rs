@@ -10,6 +10,7 @@
 
 use std::convert::Infallible;
 use std::ffi::CString;
+use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use rustix::io::Errno as KernelErrno;
@@ -73,20 +74,28 @@ pub(super) fn fork(child: Program) -> Result<Pid> {
     }
 }
 
-/// Takes hold of a new child.
+/// Takes hold of a new child, which may be gone already if SIGCHLD is ignored: then whoever has the
+/// number is somebody else, or a thread of somebody.
 fn held(table: &mut table::Table, number: i32) -> Result<Pid> {
     let child = rustix::process::Pid::from_raw(number).expect("a child's number is positive");
     match pidfd_open(child, PidfdFlags::empty()) {
-        Ok(pidfd) => Ok(table.insert(number, pidfd)),
-        // It ended already, and SIGCHLD is ignored.
-        Err(KernelErrno::SRCH) => Ok(table.next(number)),
+        Ok(pidfd) if is_child(WaitId::PidFd(pidfd.as_fd())) => Ok(table.insert(number, pidfd)),
         // Another thread took the descriptor that was there before.
-        Err(error) => {
+        Err(error @ (KernelErrno::MFILE | KernelErrno::NFILE | KernelErrno::NOMEM))
+            if is_child(WaitId::Pid(child)) =>
+        {
             send::by_number(number, libc::SIGKILL)?;
             let _ = waitid(WaitId::Pid(child), WaitIdOptions::EXITED);
             Err(error.into())
         }
+        _ => Ok(table.next(number)),
     }
+}
+
+/// Whether it is there to be waited for.
+fn is_child(who: WaitId<'_>) -> bool {
+    let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    !matches!(waitid(who, look), Err(KernelErrno::CHILD))
 }
 
 /// Runs a forked process's program to its end. A panic never gets to the frames that are copies of

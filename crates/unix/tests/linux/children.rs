@@ -1,16 +1,19 @@
 //! Fork, exit, wait, handles.
 
+#![allow(unsafe_code, reason = "a namespace of numbers is unshared")]
+
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Barrier};
 
+use rustix::thread::{UnshareFlags, unshare_unsafe};
 use tontine_unix::{
-    ActionFlags, Children, Errno, Limit, Pid, Resource, SigAction, Signal, Spawn, Status, Sys,
-    Target, WaitOptions,
+    ActionFlags, Children, Errno, Limit, Pid, Resource, SigAction, Signal, Spawn, Status, Target,
+    WaitOptions,
 };
 
 use crate::scene::{
-    await_byte, end, open_descriptors, play, reap, send_byte, sleeper, state, until,
+    PATIENCE_S, await_byte, end, open_descriptors, play, reap, send_byte, sleeper, state, until,
 };
 
 const NOHANG: WaitOptions = WaitOptions::NOHANG;
@@ -46,42 +49,35 @@ fn a_reaped_childs_handle_is_nobody() {
     });
 }
 
-/// The numbers of a system come round. With the next one asked for by name (clone3's `set_tid` is
-/// what checkpointing tools use; here /proc/sys/kernel/ns_last_pid), another process gets the
-/// number.
+/// The numbers of a system come round. In a namespace of its own a process chooses the next one
+/// (/proc/sys/kernel/ns_last_pid), and nobody else takes it.
 #[test]
 fn a_handle_never_means_the_next_process_with_its_number() {
     play(|sys| {
-        let first = sys.fork(|_| 0).unwrap();
-        reap(sys, first);
-        let Some(second) = reborn(sys, first.number()) else {
-            // Not the administrator, or somebody was faster each time: the number is not ours to
-            // choose.
+        // SAFETY: it changes the namespace of children that are made from now on, and no descriptor.
+        if unsafe { unshare_unsafe(UnshareFlags::NEWPID) }.is_err() {
+            // Not the administrator: the number is not ours to choose.
             return;
-        };
-        assert_eq!(second.number(), first.number());
-        assert_ne!(second, first);
-        assert_eq!(sys.kill(first.into(), Some(Signal::KILL)), Err(Errno::ESRCH));
-        assert_eq!(sys.tgkill(first, sys.gettid(), Some(Signal::KILL)), Err(Errno::ESRCH));
-        assert_eq!(sys.waitpid(first.into(), NOHANG), Err(Errno::ECHILD));
-        assert_eq!(sys.waitpid(second.into(), NOHANG), Ok(None), "it lives");
-        sys.kill(second.into(), Some(Signal::TERM)).unwrap();
-        assert_eq!(end(sys, second).signaled(), Some(Signal::TERM));
-    });
-}
-
-/// A sleeper with this number.
-fn reborn(sys: &dyn Sys, number: i32) -> Option<Pid> {
-    for _ in 0..200 {
-        std::fs::write("/proc/sys/kernel/ns_last_pid", (number - 1).to_string()).ok()?;
-        let child = sleeper(sys);
-        if child.number() == number {
-            return Some(child);
         }
-        sys.kill(child.into(), Some(Signal::KILL)).unwrap();
-        reap(sys, child);
-    }
-    None
+        let first_of_its_system = sys.fork(|sys| {
+            sys.alarm(PATIENCE_S);
+            let first = sys.fork(|_| 0).unwrap();
+            reap(sys, first);
+            let before = (first.number() - 1).to_string();
+            std::fs::write("/proc/sys/kernel/ns_last_pid", before).unwrap();
+            let second = sleeper(sys);
+            assert_eq!(second.number(), first.number());
+            assert_ne!(second, first);
+            assert_eq!(sys.kill(first.into(), Some(Signal::KILL)), Err(Errno::ESRCH));
+            assert_eq!(sys.tgkill(first, sys.gettid(), None), Err(Errno::ESRCH));
+            assert_eq!(sys.waitpid(first.into(), NOHANG), Err(Errno::ECHILD));
+            assert_eq!(sys.waitpid(second.into(), NOHANG), Ok(None), "it lives");
+            sys.kill(second.into(), Some(Signal::TERM)).unwrap();
+            assert_eq!(end(sys, second).signaled(), Some(Signal::TERM));
+            0
+        });
+        assert_eq!(end(sys, first_of_its_system.unwrap()), Status::Exited(0));
+    });
 }
 
 #[test]

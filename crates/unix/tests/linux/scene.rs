@@ -10,7 +10,7 @@ use tontine_unix::{
 };
 
 /// A test that takes so long hangs; SIGALRM ends its process.
-const PATIENCE_S: u32 = 30;
+pub(crate) const PATIENCE_S: u32 = 30;
 
 /// Runs `test` in a forked process, and fails if an assertion failed there.
 pub(crate) fn play(test: impl FnOnce(&dyn Sys) + Send + 'static) {
