@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use super::Kernel;
 use super::proc::Proc;
 use crate::lock::lock_order::{PFamilyLock, ProcRelationLock};
-use crate::lock::{ReadGuard, SimpleGuard, SimpleLock, WriteGuard, lock_both};
+use crate::lock::{ReadGuard, RwLock, WriteGuard, write_both};
 use crate::mode::Mode;
 
 /// The relation pointers of a process.
@@ -31,7 +31,7 @@ pub(super) struct Links {
     /// Children of which there is, so that `wait` need not look at thousands of which there is nothing.
     changed_children: AtomicU32,
     /// Guards the list of children in mode `PerProcess`.
-    lock: SimpleLock<PFamilyLock, ()>,
+    lock: RwLock<PFamilyLock, ()>,
 }
 
 /// A slot, or nobody.
@@ -62,7 +62,7 @@ impl Links {
             p_osptr: nobody(),
             changed: AtomicBool::new(false),
             changed_children: AtomicU32::new(0),
-            lock: SimpleLock::new(slot, ()),
+            lock: RwLock::new(slot, ()),
         }
     }
 }
@@ -76,7 +76,7 @@ pub(super) enum Reading<'k> {
         _guard: ReadGuard<'k, ProcRelationLock, ()>,
     },
     Family {
-        _guard: SimpleGuard<'k, PFamilyLock, ()>,
+        _guard: ReadGuard<'k, PFamilyLock, ()>,
     },
 }
 
@@ -89,10 +89,10 @@ pub(super) enum Writing<'k> {
         _guard: WriteGuard<'k, ProcRelationLock, ()>,
     },
     Family {
-        _guard: SimpleGuard<'k, PFamilyLock, ()>,
+        _guard: WriteGuard<'k, PFamilyLock, ()>,
     },
     Families {
-        _guards: (SimpleGuard<'k, PFamilyLock, ()>, Option<SimpleGuard<'k, PFamilyLock, ()>>),
+        _guards: (WriteGuard<'k, PFamilyLock, ()>, Option<WriteGuard<'k, PFamilyLock, ()>>),
     },
 }
 
@@ -104,7 +104,7 @@ impl Kernel {
     /// For looking at the children of `parent`.
     pub(super) fn read_family<'k>(&'k self, parent: &'k Proc) -> Reading<'k> {
         if self.per_process() {
-            Reading::Family { _guard: parent.links.lock.lock(&self.locks) }
+            Reading::Family { _guard: parent.links.lock.read(&self.locks) }
         } else {
             Reading::All { _guard: self.relations.read(&self.locks) }
         }
@@ -113,7 +113,7 @@ impl Kernel {
     /// For changing the children of `parent`.
     pub(super) fn write_family<'k>(&'k self, parent: &'k Proc) -> Writing<'k> {
         if self.per_process() {
-            Writing::Family { _guard: parent.links.lock.lock(&self.locks) }
+            Writing::Family { _guard: parent.links.lock.write(&self.locks) }
         } else {
             Writing::All { _guard: self.relations.write(&self.locks) }
         }
@@ -125,7 +125,7 @@ impl Kernel {
             Writing::All { _guard: self.relations.write(&self.locks) }
         } else {
             Writing::Families {
-                _guards: lock_both(&one.links.lock, &other.links.lock, &self.locks),
+                _guards: write_both(&one.links.lock, &other.links.lock, &self.locks),
             }
         }
     }

@@ -153,6 +153,16 @@ classes! {
         standing: [Absent, Absent, Absent, Kept, Replaced],
         edge: "A process that goes tells its children's groups that they may be orphaned.",
     };
+    PFamilyLock = Row {
+        name: "p_family_lock",
+        paper: None,
+        kind: Blocking,
+        scope: "per process",
+        guards: "the list of a process's children, and their p_pptr, p_ysptr and p_osptr",
+        spl: Base,
+        standing: [Replaced, Replaced, Replaced, Replaced, Kept],
+        edge: "In the place of proc_relation_lock; not simple, since setpgid moves a member under it.",
+    };
     PgLock = Row {
         name: "pg_lock",
         paper: Some(3),
@@ -193,16 +203,6 @@ classes! {
         standing: [Absent, Kept, Kept, Kept, Kept],
         edge: "Local, so after the global ones; sig_lock_or_return takes it with nothing held.",
     };
-    PFamilyLock = Row {
-        name: "p_family_lock",
-        paper: None,
-        kind: Simple,
-        scope: "per process",
-        guards: "the list of a process's children",
-        spl: Base,
-        standing: [Replaced, Replaced, Replaced, Replaced, Kept],
-        edge: "Fork is admitted under p_siglock before the child joins the list.",
-    };
     PLock = Row {
         name: "p_lock",
         paper: Some(6),
@@ -211,7 +211,7 @@ classes! {
         guards: "the contents of a process, p_forkcnt among them",
         spl: Base,
         standing: [Absent, Kept, Kept, Kept, Kept],
-        edge: "Wait goes through the list of children and looks at the state of each.",
+        edge: "sig_lock_or_return, then what it lets change: a fork is counted under both.",
     };
     TLock = Row {
         name: "t_lock",
