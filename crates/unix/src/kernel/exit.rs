@@ -76,6 +76,7 @@ impl Call<'_> {
         self.kernel.leave_session(self.proc);
         self.await_unreferenced();
         let coarse = self.kernel.coarse();
+        self.give_number_back();
         self.kernel.release_tracees(self.proc);
         let orphaned = self.kernel.die(self.proc);
         drop(coarse);

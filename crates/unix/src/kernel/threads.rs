@@ -68,7 +68,7 @@ impl Call<'_> {
         if self.kernel.closing.load(std::sync::atomic::Ordering::Relaxed) {
             self.kernel.psignal(self.proc, SignalInfo::kernel(Signal::KILL));
         }
-        let is_process = !matches!(first, First::Body(_));
+        let mut is_process = !matches!(first, First::Body(_));
         let mut ended = self.attempt(|call| {
             call.return_to_user();
             match first {
@@ -83,6 +83,7 @@ impl Call<'_> {
             match ended {
                 Ended::Left(Leave::Exec) => {
                     let Some(image) = self.begin_image() else { break };
+                    is_process = true;
                     ended = self.attempt(|call| {
                         call.return_to_user();
                         image.run(call)
@@ -163,11 +164,16 @@ impl Call<'_> {
         }
         drop(state);
         user.tasks.give_back(1);
+        self.give_number_back();
+        false
+    }
+
+    /// Gives the thread's number back, unless it is its process's.
+    pub(super) fn give_number_back(&self) {
         if self.thread.tid != self.proc.number() {
             let locks = &self.kernel.locks;
             self.kernel.pids.drop_keeper(locks, self.thread.tid, Keeper::Thread);
         }
-        false
     }
 
     pub(super) fn make_thread(&self, body: Body) -> Result<Tid> {
