@@ -174,7 +174,8 @@ impl Virtual {
             ending,
             panicked: notes.panicked,
             abandoned: stacks.abandoned,
-            state: (ending != Ending::Finished).then(|| kernel.snapshot()),
+            // SAFETY: the run has ended.
+            state: (ending != Ending::Finished).then(|| unsafe { kernel.snapshot() }),
             steps: kernel.executor.steps(),
             digest: kernel.executor.digest(),
             elapsed: kernel.executor.now(),

@@ -45,6 +45,19 @@ impl Fiber {
         }
     }
 
+    /// The locks that it has and waits for; known in builds with debug assertions only.
+    ///
+    /// # Safety
+    ///
+    /// Its run has ended.
+    pub(crate) unsafe fn locks(&self) -> Vec<String> {
+        match &self.0 {
+            // SAFETY: the caller's promise.
+            Kind::Task(task) => unsafe { task.locks() },
+            Kind::Thread(_) => Vec::new(),
+        }
+    }
+
     /// The processor that it runs on, or is to begin on.
     pub(crate) fn processor(&self) -> usize {
         match &self.0 {

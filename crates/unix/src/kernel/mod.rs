@@ -49,7 +49,7 @@ use pgrp::{Pgrp, Session};
 use pid_table::{Keeper, PidTable};
 use proc::{Limits, Phase, Proc, ProcState};
 use slab::Slab;
-pub use state::{ProcessState, State};
+pub use state::{ProcessState, State, ThreadState};
 use thread::Thread;
 use threads::First;
 use users::{Credentials, User, Users};

@@ -1,5 +1,7 @@
 //! A process (§5.2): [`Proc`], what its `p_lock` guards ([`ProcState`]), and references to it ([`ProcRef`]).
 
+#![allow(unsafe_code, reason = "a system that has ended is looked at through its locks")]
+
 use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -243,6 +245,21 @@ impl Proc {
 
     pub(super) fn lock<'a>(&'a self, locks: &'a Locks) -> SimpleGuard<'a, PLock, ProcState> {
         self.state.lock(locks)
+    }
+
+    /// What `p_lock` guards, though somebody may hold it.
+    ///
+    /// # Safety
+    ///
+    /// As for [`SimpleLock::value_after_the_end`].
+    pub(super) unsafe fn state_after_the_end(&self) -> &ProcState {
+        // SAFETY: the caller's promise.
+        unsafe { self.state.value_after_the_end() }
+    }
+
+    /// References that are held.
+    pub(super) fn references(&self) -> u32 {
+        self.refs.load(Ordering::Relaxed) & !ENDING
     }
 
     /// `p_lock` of this and of another process, in the order of their slots.

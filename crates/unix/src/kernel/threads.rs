@@ -8,7 +8,7 @@ use super::Kernel;
 use super::call::{After, Call, Leave, Stop, Unwind};
 use super::pid_table::Keeper;
 use super::proc::{Member, Proc};
-use super::thread::{Attention, Thread};
+use super::thread::{Attention, For, Thread};
 use crate::action::SignalInfo;
 use crate::errno::{Errno, Result};
 use crate::executor::{self, Start};
@@ -221,6 +221,7 @@ impl Call<'_> {
         if thread.0 == self.thread.tid {
             return Err(Errno::EDEADLK);
         }
+        self.thread.waits_for(For::Thread, thread.0);
         let mut claimed = false;
         self.interruptible(After::Always, || {
             let fiber = executor::current();

@@ -147,6 +147,7 @@ impl<'a, C: Class, T> Hold<'a, C, T> {
                 since = locks.acquired::<C>(came);
             }
         }
+        taken.have();
         Self { lock, locks, want, presence, since, _taken: taken }
     }
 }
