@@ -160,7 +160,7 @@ impl Virtual {
         // uniprocessor has one worker, `Kernel::on_master` runs calls on processor 0, and in mode
         // `Coarse` the classes that the lock replaces are taken under `Kernel::coarse` alone.
         let locks = unsafe { Locks::new(config.mode, locks) };
-        let kernel = Kernel::boot(config, locks, executor, Box::new(program));
+        let mut kernel = Kernel::boot(config, locks, executor, Box::new(program));
         let outcome = kernel.run();
         let ending = match outcome {
             executor::Outcome::Finished => Ending::Finished,
@@ -169,7 +169,7 @@ impl Virtual {
         };
         let notes = kernel.notes().clone();
         let stacks = kernel.executor.stacks();
-        Report {
+        let report = Report {
             status: notes.status,
             ending,
             panicked: notes.panicked,
@@ -180,7 +180,11 @@ impl Virtual {
             digest: kernel.executor.digest(),
             elapsed: kernel.executor.now(),
             locks: kernel.locks.statistics(),
+        };
+        if ending != Ending::Finished {
+            kernel.leak_files();
         }
+        report
     }
 }
 

@@ -257,6 +257,11 @@ impl Proc {
         unsafe { self.state.value_after_the_end() }
     }
 
+    /// What `p_lock` guards, of a process that nobody else can know of.
+    pub(super) fn state_mut(&mut self) -> &mut ProcState {
+        self.state.get_mut()
+    }
+
     /// References that are held.
     pub(super) fn references(&self) -> u32 {
         self.refs.load(Ordering::Relaxed) & !ENDING

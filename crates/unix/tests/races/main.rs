@@ -8,6 +8,7 @@ mod deaths;
 mod exits;
 mod explore;
 mod groups;
+mod numbers;
 mod signals;
 mod stalls;
 mod systems;
