@@ -76,7 +76,9 @@ impl Call<'_> {
         self.kernel.leave_session(self.proc);
         self.await_unreferenced();
         let coarse = self.kernel.coarse();
-        self.give_number_back();
+        if !self.is_process() {
+            self.give_number_back();
+        }
         self.kernel.release_tracees(self.proc);
         let orphaned = self.kernel.die(self.proc);
         drop(coarse);

@@ -162,18 +162,24 @@ impl Call<'_> {
             other.thread.demand(Attention::SIGNAL);
             other.wake();
         }
+        let is_process = self.is_process();
         drop(state);
+        // From now on the process may end, and the slot be another's.
         user.tasks.give_back(1);
-        self.give_number_back();
+        if !is_process {
+            self.give_number_back();
+        }
         false
     }
 
-    /// Gives the thread's number back, unless it is its process's.
+    /// Whether the thread has its process's number.
+    pub(super) fn is_process(&self) -> bool {
+        self.thread.tid == self.proc.number()
+    }
+
+    /// Gives the thread's own number back.
     pub(super) fn give_number_back(&self) {
-        if self.thread.tid != self.proc.number() {
-            let locks = &self.kernel.locks;
-            self.kernel.pids.drop_keeper(locks, self.thread.tid, Keeper::Thread);
-        }
+        self.kernel.pids.drop_keeper(&self.kernel.locks, self.thread.tid, Keeper::Thread);
     }
 
     pub(super) fn make_thread(&self, body: Body) -> Result<Tid> {
