@@ -77,6 +77,7 @@ pub(crate) struct Config {
     /// The highest process number.
     pub(crate) pids: usize,
     pub(crate) first_on: Option<usize>,
+    stacks: usize,
     #[cfg(any(debug_assertions, feature = "mutations"))]
     pub(crate) mutation: Option<crate::mutation::Mutation>,
     stop_at: Option<u64>,
@@ -130,6 +131,7 @@ impl Virtual {
             programs: BTreeMap::new(),
             pids: 4_194_304,
             first_on: None,
+            stacks: executor::Options::default().stacks,
             #[cfg(any(debug_assertions, feature = "mutations"))]
             mutation: None,
             stop_at: None,
@@ -148,6 +150,7 @@ impl Virtual {
         let options = executor::Options {
             processors: config.processors,
             stop_at: config.stop_at,
+            stacks: config.stacks,
             ..executor::Options::default()
         };
         let executor = match config.executor {
@@ -238,6 +241,13 @@ impl Builder {
     /// On which processor the program runs.
     pub fn first_on(mut self, processor: usize) -> Self {
         self.0.first_on = Some(processor);
+        self
+    }
+
+    /// How many threads may have a stack at once, the system's own among them, at least 8; 1,048,576
+    /// if nothing is said. A thread or a process for which there is none is refused with `EAGAIN`.
+    pub fn stacks(mut self, most: usize) -> Self {
+        self.0.stacks = most.max(8);
         self
     }
 

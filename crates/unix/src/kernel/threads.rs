@@ -54,7 +54,11 @@ impl Kernel {
             Call::new(kernel, kernel.slab.get(slot), thread).run(first);
         };
         let start = Start { processor: place, context, body: Box::new(body) };
-        self.executor.start(start).map(|_| ()).map_err(|_| Errno::EAGAIN)
+        self.reserve_service()?;
+        self.executor.start(start).map(|_| ()).map_err(|_| {
+            self.release_service();
+            Errno::EAGAIN
+        })
     }
 }
 
@@ -125,6 +129,11 @@ impl Call<'_> {
 
     /// The end of a thread: it exits with the process, or leaves it.
     pub(super) fn end(&self) {
+        self.end_in_process();
+        self.kernel.release_service();
+    }
+
+    fn end_in_process(&self) {
         let locks = &self.kernel.locks;
         if self.proc.siglock.ending(locks) == Some(self.thread.tid) {
             self.kernel.on_master(|| self.exit_process());

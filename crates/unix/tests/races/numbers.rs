@@ -20,6 +20,11 @@ fn fork_all(sys: &dyn Sys) -> (i32, Errno) {
     }
 }
 
+fn pauses(sys: &dyn Sys) -> i32 {
+    sys.pause();
+    0
+}
+
 /// Waits until no child is left; how many there were.
 fn reap_all(sys: &dyn Sys) -> i32 {
     let mut reaped = 0;
@@ -134,6 +139,37 @@ fn the_number_of_a_group_or_a_session_or_a_thread_is_not_given_out() {
             }
             sys.kill(Target::Group(leader), Some(Signal::KILL)).expect("one is there");
             0
+        });
+        assert_success(&on, &report);
+    }
+}
+
+#[test]
+fn a_stack_that_cannot_be_had_is_refused_and_everything_is_given_back() {
+    for (on, system) in everywhere() {
+        let limit = Limit { soft: 300, hard: 300 };
+        let system = system.stacks(256).pids(3000).limit(Resource::Processes, limit);
+        let report = run(system, |sys| {
+            sys.setuid(7).expect("it may");
+            // More refusals than there are numbers, and than the user may have processes.
+            let mut refused = 0;
+            while refused < 3500 {
+                let mut children = Vec::new();
+                while let Ok(child) = sys.fork(pauses) {
+                    children.push(child);
+                }
+                for _ in 0..500 {
+                    refused += i32::from(sys.fork(pauses) == Err(Errno::EAGAIN));
+                    refused += i32::from(sys.thread(|_| {}) == Err(Errno::EAGAIN));
+                }
+                assert!((20..256).contains(&children.len()), "{}", children.len());
+                for child in children {
+                    sys.kill(child.into(), Some(Signal::KILL)).expect("it is there");
+                }
+                reap_all(sys);
+            }
+            sys.fork(|_| 0).expect("there is room");
+            i32::from(reap_all(sys) != 1)
         });
         assert_success(&on, &report);
     }
