@@ -5,6 +5,7 @@
 //! in each mode in which the race can happen, and that seed finds it again.
 
 mod deaths;
+mod determinism;
 mod exits;
 mod explore;
 mod groups;
