@@ -144,8 +144,10 @@ fn destructors_of_a_killed_program_are_refused_their_calls() {
     }
 }
 
+type Sleep = fn(&dyn Sys);
+
 /// Kinds of sleep, each for ever.
-const SLEEPS: [(&str, fn(&dyn Sys)); 9] = [
+const SLEEPS: [(&str, Sleep); 9] = [
     ("sigsuspend", |sys| drop(sys.sigsuspend(SigSet::ALL))),
     ("pause", |sys| drop(sys.pause())),
     ("wait", |sys| {

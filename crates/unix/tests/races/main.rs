@@ -9,6 +9,7 @@ mod determinism;
 mod exits;
 mod explore;
 mod groups;
+mod master;
 mod numbers;
 mod signals;
 mod stalls;
