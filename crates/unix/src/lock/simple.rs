@@ -115,6 +115,7 @@ impl<C: Class, T> SimpleLock<C, T> {
                 self.spin();
             }
         } else if presence == Presence::Absent {
+            locks.assert_alone_here(C::NAME);
             if self.word.load(Ordering::Relaxed) == TAKEN {
                 self.held_twice(locks);
             }
