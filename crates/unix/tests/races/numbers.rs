@@ -3,9 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use tontine_unix::{Errno, Limit, Pid, Resource, Signal, Sys, Target, WaitOptions};
+use tontine_unix::{
+    Errno, Executor, Limit, Mode, Pid, Resource, Signal, Sys, Target, WaitOptions,
+};
 
-use crate::systems::{assert_success, everywhere, run};
+use crate::systems::{assert_success, everywhere, of, run};
 
 const OWN: Pid = Pid::number_only(0);
 
@@ -204,4 +206,29 @@ fn threads_give_their_numbers_back_however_they_end() {
         });
         assert_success(&on, &report);
     }
+}
+
+/// Forks that are tried, and processes that a user may have, in one run.
+const TRIED: i32 = if cfg!(debug_assertions) { 20_000 } else { 1_000_000 };
+const ALLOWED: i32 = TRIED / 5;
+
+#[test]
+fn a_million_forks_without_wait_are_made_or_refused() {
+    let system = of(Mode::Parallel, Executor::Parallel).pids(4_194_304);
+    let allowed = Limit { soft: ALLOWED as u64, hard: ALLOWED as u64 };
+    let report = run(system.limit(Resource::Processes, allowed), |sys| {
+        sys.setuid(7).expect("it may");
+        let made = (0..TRIED).filter(|_| match sys.fork(|_| 0) {
+            Ok(_) => true,
+            Err(errno) => {
+                assert_eq!(errno, Errno::EAGAIN);
+                false
+            }
+        });
+        assert_eq!(made.count() as i32, ALLOWED - 1);
+        assert_eq!(reap_all(sys), ALLOWED - 1);
+        sys.fork(|_| 0).expect("there is room");
+        i32::from(reap_all(sys) != 1)
+    });
+    assert_success("parallel", &report);
 }
