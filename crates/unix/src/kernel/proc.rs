@@ -324,6 +324,11 @@ impl<'k> ProcRef<'k> {
         held
     }
 
+    /// Who it was, for a later look; nothing keeps it.
+    pub(super) fn claim(self) -> HeldProc {
+        HeldProc { slot: self.proc.slot, birth: self.birth, counted: false }
+    }
+
     /// Its state, unless it has been waited for in the meantime.
     pub(super) fn state(&self) -> Option<SimpleGuard<'k, PLock, ProcState>> {
         let state = self.proc.lock(&self.kernel.locks);
