@@ -3,6 +3,8 @@
 //!
 //! `cargo run --release -p tontine-unix --example spawn_speed`
 
+#![allow(clippy::disallowed_types, reason = "it measures on the wall clock")]
+
 use std::process::Command;
 use std::time::Instant;
 

@@ -27,7 +27,7 @@ mod wait;
 
 pub use action::{ActionFlags, Code, Disposition, Handler, How, SigAction, SignalInfo};
 pub use errno::{Errno, Result};
-pub use kernel::{ProcessState, State};
+pub use kernel::{ProcessState, State, ThreadState};
 pub use limit::{Limit, Resource};
 pub use linux::Linux;
 pub use lock::{LockRow, LockStatistics, lock_order_page};

@@ -77,6 +77,7 @@ pub(crate) struct Config {
     /// The highest process number.
     pub(crate) pids: usize,
     pub(crate) first_on: Option<usize>,
+    stacks: usize,
     #[cfg(any(debug_assertions, feature = "mutations"))]
     pub(crate) mutation: Option<crate::mutation::Mutation>,
     stop_at: Option<u64>,
@@ -176,6 +177,7 @@ impl Virtual {
             programs: BTreeMap::new(),
             pids: 4_194_304,
             first_on: None,
+            stacks: executor::Options::default().stacks,
             #[cfg(any(debug_assertions, feature = "mutations"))]
             mutation: None,
             stop_at: None,
@@ -199,6 +201,7 @@ impl Virtual {
             stop_at: config.stop_at,
             busy_limit: config.busy_limit,
             hooks: Arc::clone(&watch) as Arc<dyn executor::Hooks>,
+            stacks: config.stacks,
             ..executor::Options::default()
         };
         let executor = match config.executor {
@@ -211,7 +214,7 @@ impl Virtual {
         // uniprocessor has one worker, `Kernel::on_master` runs calls on processor 0, and in mode
         // `Coarse` the classes that the lock replaces are taken under `Kernel::coarse` alone.
         let locks = unsafe { Locks::new(config.mode, locks) };
-        let kernel = Kernel::boot(config, locks, executor, Box::new(program));
+        let mut kernel = Kernel::boot(config, locks, executor, Box::new(program));
         let _ = watch.kernel.set(kernel.handle());
         kernel.executor.ticks(TICKS_A_SECOND, Kernel::on_tick);
         let outcome = kernel.run();
@@ -222,17 +225,22 @@ impl Virtual {
         };
         let notes = kernel.notes().clone();
         let stacks = kernel.executor.stacks();
-        Report {
+        let report = Report {
             status: notes.status,
             ending,
             panicked: notes.panicked,
             abandoned: stacks.abandoned,
-            state: (ending != Ending::Finished).then(|| kernel.snapshot()),
+            // SAFETY: the run has ended.
+            state: (ending != Ending::Finished).then(|| unsafe { kernel.snapshot() }),
             steps: kernel.executor.steps(),
             digest: kernel.executor.digest(),
             elapsed: kernel.executor.now(),
             locks: kernel.locks.statistics(),
+        };
+        if ending != Ending::Finished {
+            kernel.leak_files();
         }
+        report
     }
 }
 
@@ -286,6 +294,13 @@ impl Builder {
     /// On which processor the program runs.
     pub fn first_on(mut self, processor: usize) -> Self {
         self.0.first_on = Some(processor);
+        self
+    }
+
+    /// How many threads may have a stack at once, the system's own among them, at least 8; 1,048,576
+    /// if nothing is said. A thread or a process for which there is none is refused with `EAGAIN`.
+    pub fn stacks(mut self, most: usize) -> Self {
+        self.0.stacks = most.max(8);
         self
     }
 

@@ -27,6 +27,8 @@ pub enum Mutation {
     LooksBeforeSleep,
     /// `exit` completes though somebody refers to the process (§5.2).
     ReferencesUnawaited,
+    /// A deferred alarm holds no reference, and rings whoever is there then (§7.1).
+    EventUnreferenced,
 }
 
 impl Kernel {

@@ -45,6 +45,19 @@ impl Fiber {
         }
     }
 
+    /// The locks that it has and waits for; known in builds with debug assertions only.
+    ///
+    /// # Safety
+    ///
+    /// Its run has ended.
+    pub(crate) unsafe fn locks(&self) -> Vec<String> {
+        match &self.0 {
+            // SAFETY: the caller's promise.
+            Kind::Task(task) => unsafe { task.locks() },
+            Kind::Thread(_) => Vec::new(),
+        }
+    }
+
     /// The processor that it runs on, or is to begin on.
     pub(crate) fn processor(&self) -> usize {
         match &self.0 {
@@ -169,9 +182,11 @@ pub(crate) fn preempt() {
     }
 }
 
-/// Lets others run first.
+/// Lets others run first; not while a panic unwinds, for the thread counts its panics, not the
+/// fibers'.
 pub(crate) fn yield_now() {
     match running() {
+        Some(_) if thread::panicking() => {}
         Some(task) => task.suspend(Leave::Yield),
         None => thread::yield_now(),
     }

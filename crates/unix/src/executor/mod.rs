@@ -37,7 +37,7 @@ mod worker;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub(crate) use chooser::{Chooser, Seeded};
 pub(crate) use fiber::{
@@ -73,7 +73,7 @@ pub(crate) struct Executor {
     rest: Mutex<Rest>,
     /// Wakes the thread in [`Executor::run`].
     monitor: Condvar,
-    epoch: Instant,
+    epoch: parallel::Epoch,
     ticks: OnceLock<Ticks>,
     simulation: Option<simulated::Simulation>,
 }
@@ -130,7 +130,7 @@ impl Executor {
             given_up: AtomicUsize::new(0),
             rest: Mutex::default(),
             monitor: Condvar::new(),
-            epoch: Instant::now(),
+            epoch: parallel::Epoch::now(),
             ticks: OnceLock::new(),
             simulation,
         }

@@ -15,6 +15,7 @@
 //! | is about to sleep | `Inbox::fall_asleep` fails |
 //! | sleeps | the post finds the mark of sleep, takes it, and wakes |
 #![allow(unsafe_code, reason = "runs fibers by address")]
+#![allow(clippy::disallowed_types, reason = "its clock is the wall clock")]
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -27,6 +28,20 @@ use super::task::{Leave, Task};
 use super::tick::{self, TickTimer};
 use super::worker::{Local, Worker};
 use super::{Executor, Outcome, Rest};
+
+/// When an executor was made, on the wall clock.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Epoch(Instant);
+
+impl Epoch {
+    pub(super) fn now() -> Self {
+        Self(Instant::now())
+    }
+
+    pub(super) fn elapsed(self) -> Duration {
+        self.0.elapsed()
+    }
+}
 
 /// Choices within which each of a worker's queues is the first to be asked.
 const ROUND: u32 = 32;

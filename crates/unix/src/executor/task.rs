@@ -278,6 +278,16 @@ impl Task {
         unsafe { &raw mut (*self.inner.get()).word }
     }
 
+    /// The locks that it has and waits for.
+    ///
+    /// # Safety
+    ///
+    /// It does not run: its run has ended.
+    pub(super) unsafe fn locks(&self) -> Vec<String> {
+        // SAFETY: the caller's promise: nobody touches `inner` any more.
+        unsafe { (*self.inner.get()).locks.told() }
+    }
+
     /// Ends it: its stack, unless what lies on it was given up, is handed back, and the executor's
     /// reference is dropped. For its worker, with `leave` being how it left.
     ///

@@ -237,11 +237,16 @@ impl<'k> Call<'k> {
         self.retry(After::Restart, body)
     }
 
-    /// Says that the thread sleeps, and on which fiber.
-    fn sleeps(&self, state: &mut ProcState) {
+    /// Says on which fiber the thread is about to park: in mode `Master` on one of processor 0.
+    pub(super) fn parks_here(&self, state: &mut ProcState) {
         if self.kernel.config.mode == Mode::Master {
             self.member(state).fiber = Some(executor::current());
         }
+    }
+
+    /// Says that the thread sleeps so that a signal may wake it, and on which fiber.
+    fn sleeps(&self, state: &mut ProcState) {
+        self.parks_here(state);
         self.thread.set_sleeping(true);
     }
 

@@ -17,6 +17,7 @@ use crate::action::SignalInfo;
 use crate::executor::{self, Fiber};
 use crate::lock::lock_order::EventLock;
 use crate::lock::{SimpleLock, spl};
+use crate::mutation::Mutation;
 use crate::signal::Signal;
 
 /// Most events that wait at once.
@@ -69,7 +70,9 @@ impl Kernel {
 
     /// Has a process's alarm ring.
     pub(super) fn alarm_indirect(&self, target: &Proc, number: u64) {
-        let target = ProcRef::new(self, target).hold();
+        let target = ProcRef::new(self, target);
+        let unreferenced = self.mutates(Mutation::EventUnreferenced);
+        let target = if unreferenced { target.claim() } else { target.hold() };
         self.defer(Event::Alarm { target, number });
     }
 
@@ -123,7 +126,8 @@ impl Kernel {
             Event::Alarm { target, number } => {
                 let target = target.refer(self);
                 let mut state = target.lock(&self.locks);
-                if state.alarm.is_some_and(|(_, set)| set == number) {
+                let stands = state.alarm.is_some_and(|(_, set)| set == number);
+                if stands || self.mutates(Mutation::EventUnreferenced) {
                     state.alarm = None;
                     // Nothing that the system sends is refused.
                     let _ = self.post(&mut state, SignalInfo::kernel(Signal::ALRM), To::Process);

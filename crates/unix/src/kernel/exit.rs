@@ -74,8 +74,11 @@ impl Call<'_> {
         self.await_alone();
         self.kernel.close_all(self.proc);
         self.kernel.leave_session(self.proc);
-        self.await_unreferenced();
+        self.kernel.await_unreferenced(self.proc);
         let coarse = self.kernel.coarse();
+        if !self.is_process() {
+            self.give_number_back();
+        }
         self.kernel.release_tracees(self.proc);
         let orphaned = self.kernel.die(self.proc);
         drop(coarse);
@@ -83,26 +86,26 @@ impl Call<'_> {
             self.kernel.hang_up_if_stopped(&group);
         }
     }
+}
 
+impl Kernel {
     /// From now on the process throws away what it is sent; waits for the last reference (§5.2).
-    fn await_unreferenced(&self) {
+    pub(super) fn await_unreferenced(&self, proc: &Proc) {
         {
-            let mut state = self.state();
+            let mut state = proc.lock(&self.locks);
             state.phase = Phase::Exiting;
             state.ender = Some(executor::current());
             state.alarm = None;
         }
-        while self.proc.end_references() {
-            if self.kernel.mutates(Mutation::ReferencesUnawaited) {
+        while proc.end_references() {
+            if self.mutates(Mutation::ReferencesUnawaited) {
                 break;
             }
             executor::park();
         }
-        self.state().ender = None;
+        proc.lock(&self.locks).ender = None;
     }
-}
 
-impl Kernel {
     /// Takes a process out of its group, and an empty group out of the table.
     pub(super) fn leave_group(&self, proc: &Proc) {
         let Some(group) = proc.lock(&self.locks).pgrp.clone() else { return };

@@ -7,6 +7,7 @@ use super::call::{After, Call, Stop};
 use super::pipe::{Pipe, PipeRead, PipeWrite};
 use super::proc::Proc;
 use super::terminal::Terminal;
+use super::thread::For;
 use crate::action::SignalInfo;
 use crate::errno::{Errno, Result};
 use crate::executor::{self, Fiber};
@@ -148,6 +149,7 @@ impl Call<'_> {
     pub(super) fn read_from(&self, descriptor: Fd, buffer: &mut [u8]) -> Result<usize> {
         self.interruptible(After::Restart, || {
             let file = self.file(descriptor)?;
+            self.says_what_for(&file.end);
             match &file.end {
                 End::Reader(channel) => self.read_pipe(channel, buffer),
                 End::Writer(_) => Err(Errno::EBADF.into()),
@@ -161,6 +163,7 @@ impl Call<'_> {
         let mut written = 0;
         self.interruptible(After::Restart, || {
             let file = self.file(descriptor)?;
+            self.says_what_for(&file.end);
             match &file.end {
                 End::Reader(_) => Err(Errno::EBADF.into()),
                 End::Writer(channel) => self.write_pipe(channel, bytes, &mut written),
@@ -168,6 +171,16 @@ impl Call<'_> {
                 End::Controlling(terminal) => Ok(terminal.input(self.kernel, bytes)?),
             }
         })
+    }
+
+    /// Says what a read or a write may sleep for.
+    fn says_what_for(&self, end: &End) {
+        match end {
+            End::Reader(channel) | End::Writer(channel) => {
+                self.thread.waits_for(For::Pipe, channel.state.instance() as i32);
+            }
+            End::Terminal(_) | End::Controlling(_) => self.thread.waits_for(For::Terminal, 0),
+        }
     }
 
     fn read_pipe(&self, channel: &Channel, buffer: &mut [u8]) -> std::result::Result<usize, Stop> {

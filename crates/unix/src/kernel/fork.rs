@@ -39,7 +39,7 @@ impl Call<'_> {
 
     fn make_child(&self, first: &mut Option<First>) -> std::result::Result<Pid, Stop> {
         let kernel = self.kernel;
-        let _coarse = kernel.coarse();
+        let coarse = kernel.coarse();
         let (user, limit) = {
             let state = self.state();
             let unlimited = state.credentials.is_privileged();
@@ -80,6 +80,7 @@ impl Call<'_> {
         let place = child.lock(&kernel.locks).place;
         let first = first.take().expect("an attempt is made with a program");
         if let Err(errno) = kernel.begin(child, thread, place, first) {
+            drop(coarse);
             kernel.undo_fork(self.proc, child);
             return Err(errno.into());
         }
@@ -127,12 +128,19 @@ impl Kernel {
         self.bury();
     }
 
-    /// Takes a child back that could not begin.
+    /// Takes a child back that could not begin, once whoever found it meanwhile has let go of it.
     fn undo_fork(&self, parent: &Proc, child: &Proc) {
-        let writing = self.write_family(parent);
-        self.unlink(parent, child);
-        drop(writing);
+        self.await_unreferenced(child);
+        let _coarse = self.coarse();
+        {
+            let _writing = self.write_family(parent);
+            let group = child.lock(&self.locks).pgrp.clone();
+            self.disqualify(child, group.as_ref(), &mut Vec::new());
+            self.unlink(parent, child);
+        }
         child.lock(&self.locks).phase = Phase::Zombie;
+        // Others may wait for this child alone.
+        super::exit::wake_waiters(&mut parent.lock(&self.locks));
         self.reap(child);
     }
 }

@@ -138,10 +138,12 @@ impl Kernel {
             self.discard(state, SigSet::of(&[Signal::CONT]));
         } else if signal == Signal::KILL {
             // It dies; its parent learns of that and of no continuing.
-            state.stopped = None;
+            let stopped = state.stopped.take().is_some() || state.trapped.is_some();
             for member in &state.threads {
                 member.thread.settle(Attention::STOP);
-                member.unpark();
+                if stopped {
+                    member.unpark();
+                }
             }
         }
     }

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::Kernel;
+use crate::errno::{Errno, Result};
 use crate::executor::{self, Fiber, Start};
 use crate::mode::Mode;
 
@@ -23,6 +24,10 @@ pub(super) struct Master(Mutex<Desk>);
 struct Desk {
     calls: VecDeque<Call>,
     idle: Vec<Fiber>,
+    /// Service fibers that there are.
+    fibers: usize,
+    /// Threads that may make calls.
+    threads: usize,
     /// Fibers that were started or woken and have not looked for a call yet.
     coming: usize,
     ending: bool,
@@ -79,17 +84,45 @@ impl Kernel {
             if desk.coming >= desk.calls.len() {
                 return;
             }
-            desk.coming += 1;
-            desk.idle.pop()
+            // Where nobody is idle, one is about to look for a call: there is one for each thread.
+            let idle = desk.idle.pop();
+            desk.coming += usize::from(idle.is_some());
+            idle
         };
-        match idle {
-            Some(fiber) => fiber.unpark(),
-            None => {
-                let kernel = self.handle();
-                let body = Box::new(move || kernel.get().serve());
-                let start = Start { processor: Some(0), context: 0, name: 0, body };
-                self.executor.start(start).expect("the master has a stack for each that waits");
+        if let Some(fiber) = idle {
+            fiber.unpark();
+        }
+    }
+
+    /// Sees to it that there is a service fiber for each thread, one that is about to begin among them:
+    /// each may sleep in a call at once.
+    ///
+    /// # Errors
+    /// `EAGAIN`: there is no stack for it.
+    pub(super) fn reserve_service(&self) -> Result<()> {
+        if self.config.mode != Mode::Master {
+            return Ok(());
+        }
+        let mut desk = self.desk();
+        desk.threads += 1;
+        if desk.fibers < desk.threads {
+            let kernel = self.handle();
+            let body = Box::new(move || kernel.get().serve());
+            let start = Start { processor: Some(0), context: 0, name: 0, body };
+            if self.executor.start(start).is_err() {
+                desk.threads -= 1;
+                return Err(Errno::EAGAIN);
             }
+            desk.fibers += 1;
+            desk.coming += 1;
+        }
+        Ok(())
+    }
+
+    /// A thread makes no calls any more.
+    pub(super) fn release_service(&self) {
+        if self.config.mode == Mode::Master {
+            self.desk().threads -= 1;
         }
     }
 

@@ -49,7 +49,7 @@ use pgrp::{Pgrp, Session};
 use pid_table::{Keeper, PidTable};
 use proc::{Limits, Phase, Proc, ProcState};
 use slab::Slab;
-pub use state::{ProcessState, State};
+pub use state::{ProcessState, State, ThreadState};
 use thread::Thread;
 use threads::First;
 pub(crate) use threads::named_by;
@@ -220,6 +220,14 @@ impl Kernel {
         self.pids.keep(&self.locks, number, Keeper::Group);
         self.pids.keep(&self.locks, number, Keeper::Session);
         proc
+    }
+
+    /// Leaks the descriptors that a run left open when it ended early: to close them takes locks that
+    /// fibers may hold which never go on.
+    pub(crate) fn leak_files(&mut self) {
+        for proc in self.slab.iter_mut() {
+            std::mem::forget(std::mem::take(&mut proc.state_mut().files));
+        }
     }
 
     /// Runs until the program and everybody that it made has ended, or nobody ever will.

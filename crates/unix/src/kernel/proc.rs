@@ -1,5 +1,7 @@
 //! A process (§5.2): [`Proc`], what its `p_lock` guards ([`ProcState`]), and references to it ([`ProcRef`]).
 
+#![allow(unsafe_code, reason = "a system that has ended is looked at through its locks")]
+
 use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -245,6 +247,26 @@ impl Proc {
         self.state.lock(locks)
     }
 
+    /// What `p_lock` guards, though somebody may hold it.
+    ///
+    /// # Safety
+    ///
+    /// As for [`SimpleLock::value_after_the_end`].
+    pub(super) unsafe fn state_after_the_end(&self) -> &ProcState {
+        // SAFETY: the caller's promise.
+        unsafe { self.state.value_after_the_end() }
+    }
+
+    /// What `p_lock` guards, of a process that nobody else can know of.
+    pub(super) fn state_mut(&mut self) -> &mut ProcState {
+        self.state.get_mut()
+    }
+
+    /// References that are held.
+    pub(super) fn references(&self) -> u32 {
+        self.refs.load(Ordering::Relaxed) & !ENDING
+    }
+
     /// `p_lock` of this and of another process, in the order of their slots.
     pub(super) fn lock_both<'a>(
         &'a self,
@@ -300,6 +322,11 @@ impl<'k> ProcRef<'k> {
         let held = HeldProc { slot: self.proc.slot, birth: self.birth, counted: self.counted };
         std::mem::forget(self);
         held
+    }
+
+    /// Who it was, for a later look; nothing keeps it.
+    pub(super) fn claim(self) -> HeldProc {
+        HeldProc { slot: self.proc.slot, birth: self.birth, counted: false }
     }
 
     /// Its state, unless it has been waited for in the meantime.

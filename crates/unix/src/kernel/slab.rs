@@ -34,6 +34,11 @@ impl Slab {
         &made[at]
     }
 
+    /// All slots that were made, of a slab that nobody else can know of.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Proc> {
+        self.chunks.iter_mut().map_while(OnceLock::get_mut).flatten()
+    }
+
     /// All slots that were made.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Proc> {
         self.chunks.iter().map_while(OnceLock::get).flatten()

@@ -1,9 +1,12 @@
-//! What a system looks like from outside: [`State`], printed as `ps` would.
+//! What a system looks like at the end of its run: [`State`], printed as `ps` would, and who waits for
+//! what.
+
+#![allow(unsafe_code, reason = "a system that has ended is looked at through its locks")]
 
 use std::fmt;
 
 use super::Kernel;
-use super::proc::{Phase, ProcState};
+use super::proc::{Member, Phase, Proc, ProcState};
 use crate::signal::SigSet;
 use crate::wait::Status;
 
@@ -31,53 +34,97 @@ pub struct ProcessState {
     pub end: Option<Status>,
     /// Its program.
     pub name: String,
-    /// Its threads: number, the call that it is in, blocked signals, and those pending for it alone.
-    pub threads: Vec<(i32, &'static str, SigSet, SigSet)>,
+    /// Its threads, the oldest first.
+    pub threads: Vec<ThreadState>,
     /// Signals pending for the process.
     pub pending: SigSet,
+    /// Of one that exits or executes: the forks and the references that it waits for, beside its other
+    /// threads.
+    pub awaits: Option<(u32, u32)>,
+}
+
+/// One thread.
+#[derive(Debug, Clone)]
+pub struct ThreadState {
+    /// Its number.
+    pub tid: i32,
+    /// The call that it is in, or was in last.
+    pub call: &'static str,
+    /// Whether it sleeps in it, so that a signal may wake it.
+    pub sleeps: bool,
+    /// For what, where there is more to say than the call's name: ` for child 5`.
+    pub object: String,
+    /// Blocked signals.
+    pub blocked: SigSet,
+    /// Signals pending for it alone.
+    pub pending: SigSet,
+    /// Locks that it has, and the one that it waits for; in builds with debug assertions.
+    pub locks: Vec<String>,
 }
 
 impl Kernel {
-    /// The system as it is now. Exact while nobody runs.
-    pub(crate) fn snapshot(&self) -> State {
+    /// The system at the end of its run.
+    ///
+    /// # Safety
+    ///
+    /// The run has ended: no thread goes on, and locks that some still have say nothing.
+    pub(crate) unsafe fn snapshot(&self) -> State {
         let mut processes: Vec<_> = self
             .slab
             .iter()
             .filter_map(|proc| {
-                let parent = self.parent_hint(proc).map_or(0, |parent| parent.number());
-                let state = proc.lock(&self.locks);
-                (state.phase != Phase::Free).then(|| of(proc.number(), parent, &state))
+                // SAFETY: the caller's promise.
+                let state = unsafe { proc.state_after_the_end() };
+                // SAFETY: the same.
+                (state.phase != Phase::Free).then(|| unsafe { self.of(proc, state) })
             })
             .collect();
         processes.sort_by_key(|process| process.pid);
         State { processes }
     }
-}
 
-fn of(pid: i32, parent: i32, state: &ProcState) -> ProcessState {
-    let group = state.pgrp.as_ref();
-    let sleeps = state.threads.iter().all(|member| member.thread.is_sleeping());
-    let letter = match state.phase {
-        Phase::Zombie => 'Z',
-        _ if state.trapped.is_some() => 't',
-        _ if state.stopped.is_some() => 'T',
-        _ if sleeps => 'S',
-        _ => 'R',
-    };
-    let thread = |member: &super::proc::Member| {
-        let (thread, pending) = (&member.thread, member.pending.set());
-        (thread.tid, thread.call(), thread.mask(), pending)
-    };
-    ProcessState {
-        pid,
-        parent,
-        group: group.map_or(0, |group| group.id.number()),
-        session: group.map_or(0, |group| group.session.id.number()),
-        letter,
-        end: state.end,
-        name: state.name.to_string(),
-        threads: state.threads.iter().map(thread).collect(),
-        pending: state.pending.set(),
+    /// # Safety
+    ///
+    /// As for [`Kernel::snapshot`].
+    unsafe fn of(&self, proc: &Proc, state: &ProcState) -> ProcessState {
+        let group = state.pgrp.as_ref();
+        let sleeps = state.threads.iter().all(|member| member.thread.is_sleeping());
+        let letter = match state.phase {
+            Phase::Zombie => 'Z',
+            _ if state.trapped.is_some() => 't',
+            _ if state.stopped.is_some() => 'T',
+            _ if sleeps => 'S',
+            _ => 'R',
+        };
+        let thread = |member: &Member| {
+            let thread = &member.thread;
+            let awaited = thread.awaited();
+            ThreadState {
+                tid: thread.tid,
+                call: thread.call(),
+                sleeps: thread.is_sleeping(),
+                object: match awaited.is_empty() {
+                    true => thread.object(),
+                    false => format!(" for {awaited}"),
+                },
+                blocked: thread.mask(),
+                pending: member.pending.set(),
+                // SAFETY: the caller's promise.
+                locks: member.fiber.as_ref().map_or(Vec::new(), |fiber| unsafe { fiber.locks() }),
+            }
+        };
+        ProcessState {
+            pid: proc.number(),
+            parent: self.parent_hint(proc).map_or(0, Proc::number),
+            group: group.map_or(0, |group| group.id.number()),
+            session: group.map_or(0, |group| group.session.id.number()),
+            letter,
+            end: state.end,
+            name: state.name.to_string(),
+            threads: state.threads.iter().map(thread).collect(),
+            pending: state.pending.set(),
+            awaits: state.ender.as_ref().map(|_| (state.forks, proc.references())),
+        }
     }
 }
 
@@ -101,17 +148,29 @@ impl fmt::Display for ProcessState {
         if !self.pending.is_empty() {
             write!(f, " pending {}", self.pending)?;
         }
-        writeln!(f)?;
-        for (tid, call, mask, pending) in &self.threads {
-            write!(f, "{tid:>39} {call}")?;
-            if !mask.is_empty() {
-                write!(f, " blocked {mask}")?;
-            }
-            if !pending.is_empty() {
-                write!(f, " pending {pending}")?;
-            }
-            writeln!(f)?;
+        if let Some((forks, references)) = self.awaits {
+            let others = self.threads.len().saturating_sub(1);
+            write!(f, " waits for {others} threads, {forks} forks, {references} references")?;
         }
-        Ok(())
+        writeln!(f)?;
+        self.threads.iter().try_for_each(|thread| write!(f, "{thread}"))
+    }
+}
+
+impl fmt::Display for ThreadState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { tid, call, sleeps, object, blocked, pending, locks } = self;
+        match sleeps {
+            true => write!(f, "{tid:>39} sleeps in {call}{object}")?,
+            false => write!(f, "{tid:>39} {call}")?,
+        }
+        if !blocked.is_empty() {
+            write!(f, ", blocked {blocked}")?;
+        }
+        if !pending.is_empty() {
+            write!(f, ", pending {pending}")?;
+        }
+        locks.iter().try_for_each(|lock| write!(f, ", {lock}"))?;
+        writeln!(f)
     }
 }

@@ -29,6 +29,21 @@ bitflags! {
     }
 }
 
+/// What a thread sleeps for, beside what its call says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum For {
+    Nothing,
+    /// A child: its number, 0 for any, of a group the negative number, [`i32::MIN`] for its own.
+    Child,
+    /// The end of a thread.
+    Thread,
+    /// What comes out of a pipe, by the number of its lock, or room in it.
+    Pipe,
+    /// What comes from a terminal, or room in it.
+    Terminal,
+}
+
 /// A thread.
 #[derive(Debug)]
 pub(super) struct Thread {
@@ -46,6 +61,8 @@ pub(super) struct Thread {
     awaited: AtomicU64,
     /// The name of the call that it is in or was in last, for those that look.
     call: AtomicPtr<&'static str>,
+    /// What it sleeps for in it: the kind ([`For`]) in the high half, a number in the low one.
+    object: AtomicU64,
     /// The profiling flag's own word (§6.1): ticks since the last look, by the clock only.
     pub(super) ticks: AtomicU32,
 }
@@ -61,6 +78,7 @@ impl Thread {
             sleeping: AtomicBool::new(false),
             awaited: AtomicU64::new(0),
             call: AtomicPtr::new(ptr::null_mut()),
+            object: AtomicU64::new(0),
             ticks: AtomicU32::new(0),
         }
     }
@@ -68,6 +86,30 @@ impl Thread {
     /// Says which call the thread is in.
     pub(super) fn calls(&self, name: &'static &'static str) {
         self.call.store(ptr::from_ref(name).cast_mut(), Ordering::Relaxed);
+        self.waits_for(For::Nothing, 0);
+    }
+
+    /// Says what it is about to sleep for in this call.
+    pub(super) fn waits_for(&self, kind: For, number: i32) {
+        let packed = u64::from(kind as u8) << 32 | u64::from(number as u32);
+        self.object.store(packed, Ordering::Relaxed);
+    }
+
+    /// What it sleeps for, in words.
+    pub(super) fn object(&self) -> String {
+        const KINDS: [For; 5] = [For::Nothing, For::Child, For::Thread, For::Pipe, For::Terminal];
+        let packed = self.object.load(Ordering::Relaxed);
+        let number = packed as u32 as i32;
+        match (KINDS[(packed >> 32) as usize], number) {
+            (For::Nothing, _) => String::new(),
+            (For::Child, 0) => " for any child".to_owned(),
+            (For::Child, 1..) => format!(" for child {number}"),
+            (For::Child, i32::MIN) => " for a child of its group".to_owned(),
+            (For::Child, _) => format!(" for a child of group {}", -number),
+            (For::Thread, _) => format!(" for thread {number}"),
+            (For::Pipe, _) => format!(" for pipe {number}"),
+            (For::Terminal, _) => " for its terminal".to_owned(),
+        }
     }
 
     /// Which call it is in, or was in last.

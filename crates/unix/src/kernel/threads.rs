@@ -8,7 +8,7 @@ use super::Kernel;
 use super::call::{After, Call, Leave, Stop, Unwind};
 use super::pid_table::Keeper;
 use super::proc::{Member, Proc};
-use super::thread::{Attention, Thread};
+use super::thread::{Attention, For, Thread};
 use crate::action::SignalInfo;
 use crate::errno::{Errno, Result};
 use crate::executor::{self, Start};
@@ -56,7 +56,11 @@ impl Kernel {
         };
         let name = busy_name(proc.number(), thread_number);
         let start = Start { processor: place, context, name, body: Box::new(body) };
-        self.executor.start(start).map(|_| ()).map_err(|_| Errno::EAGAIN)
+        self.reserve_service()?;
+        self.executor.start(start).map(|_| ()).map_err(|_| {
+            self.release_service();
+            Errno::EAGAIN
+        })
     }
 }
 
@@ -101,7 +105,7 @@ impl Call<'_> {
         if self.kernel.closing.load(std::sync::atomic::Ordering::Relaxed) {
             self.kernel.psignal(self.proc, SignalInfo::kernel(Signal::KILL));
         }
-        let is_process = !matches!(first, First::Body(_));
+        let mut is_process = !matches!(first, First::Body(_));
         let mut ended = self.attempt(|call| {
             call.return_to_user();
             match first {
@@ -116,6 +120,7 @@ impl Call<'_> {
             match ended {
                 Ended::Left(Leave::Exec) => {
                     let Some(image) = self.begin_image() else { break };
+                    is_process = true;
                     ended = self.attempt(|call| {
                         call.return_to_user();
                         image.run(call)
@@ -159,6 +164,11 @@ impl Call<'_> {
 
     /// The end of a thread: it exits with the process, or leaves it.
     pub(super) fn end(&self) {
+        self.end_in_process();
+        self.kernel.release_service();
+    }
+
+    fn end_in_process(&self) {
         let locks = &self.kernel.locks;
         if self.proc.siglock.ending(locks) == Some(self.thread.tid) {
             self.kernel.on_master(|| self.exit_process());
@@ -196,13 +206,24 @@ impl Call<'_> {
             other.thread.demand(Attention::SIGNAL);
             other.wake();
         }
+        let is_process = self.is_process();
         drop(state);
+        // From now on the process may end, and the slot be another's.
         user.tasks.give_back(1);
-        if self.thread.tid != self.proc.number() {
-            let locks = &self.kernel.locks;
-            self.kernel.pids.drop_keeper(locks, self.thread.tid, Keeper::Thread);
+        if !is_process {
+            self.give_number_back();
         }
         false
+    }
+
+    /// Whether the thread has its process's number.
+    pub(super) fn is_process(&self) -> bool {
+        self.thread.tid == self.proc.number()
+    }
+
+    /// Gives the thread's own number back.
+    pub(super) fn give_number_back(&self) {
+        self.kernel.pids.drop_keeper(&self.kernel.locks, self.thread.tid, Keeper::Thread);
     }
 
     pub(super) fn make_thread(&self, body: Body) -> Result<Tid> {
@@ -251,6 +272,7 @@ impl Call<'_> {
         if thread.0 == self.thread.tid {
             return Err(Errno::EDEADLK);
         }
+        self.thread.waits_for(For::Thread, thread.0);
         let mut claimed = false;
         self.interruptible(After::Always, || {
             let fiber = executor::current();

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use super::Kernel;
 use super::call::{After, Call, Stop};
 use super::proc::{News, Phase, Proc, ProcState};
+use super::thread::For;
 use crate::errno::{Errno, Result};
 use crate::mutation::Mutation;
 use crate::process::Pid;
@@ -40,6 +41,13 @@ impl Call<'_> {
         if !options.intersects(wanted) {
             return Err(Errno::EINVAL);
         }
+        let number = match children {
+            Children::Any => 0,
+            Children::One(pid) => pid.number(),
+            Children::Group(pid) => -pid.number(),
+            Children::OwnGroup => i32::MIN,
+        };
+        self.thread.waits_for(For::Child, number);
         self.interruptible(After::Restart, || {
             self.sig_lock_or_return()?.unlock();
             self.wait_once(children, options)

@@ -47,6 +47,13 @@ impl Taken {
             here: PhantomData,
         }
     }
+
+    /// The lock that was noted is held from now on; until then it was waited for.
+    #[inline(always)]
+    pub(super) fn have(&self) {
+        #[cfg(debug_assertions)]
+        record::have(self.slot);
+    }
 }
 
 #[cfg(debug_assertions)]
@@ -109,5 +116,14 @@ impl PerFiber {
         self.spl = spl::replace(self.spl);
         #[cfg(debug_assertions)]
         record::exchange(&self.held);
+    }
+
+    /// The locks that the fiber has, and the one that it waits for, while it does not run; known in
+    /// builds with debug assertions only.
+    pub(crate) fn told(&self) -> Vec<String> {
+        #[cfg(debug_assertions)]
+        return self.held.told();
+        #[cfg(not(debug_assertions))]
+        Vec::new()
     }
 }

@@ -104,6 +104,22 @@ impl Locks {
         }
     }
 
+    /// Checks that a lock which the mode leaves out may be taken here: in mode `Master` on
+    /// processor 0 alone.
+    ///
+    /// # Panics
+    ///
+    /// With debug assertions, otherwise.
+    #[inline]
+    #[track_caller]
+    pub(super) fn assert_alone_here(&self, name: &str) {
+        debug_assert!(
+            self.mode != Mode::Master || executor::processor() == 0,
+            "{name} is taken on processor {}: in mode master only processor 0 does",
+            executor::processor()
+        );
+    }
+
     /// What the mode is.
     pub(crate) fn mode(&self) -> Mode {
         self.mode

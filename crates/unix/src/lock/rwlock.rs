@@ -133,6 +133,7 @@ impl<'a, C: Class, T> Hold<'a, C, T> {
         let taken = Taken::note::<C>(lock.instance, manner);
         let mut since = 0;
         if presence == Presence::Absent {
+            locks.assert_alone_here(C::NAME);
             if !lock.turns.try_take_alone(want) {
                 lock.held_twice(locks);
             }
@@ -147,6 +148,7 @@ impl<'a, C: Class, T> Hold<'a, C, T> {
                 since = locks.acquired::<C>(came);
             }
         }
+        taken.have();
         Self { lock, locks, want, presence, since, _taken: taken }
     }
 }

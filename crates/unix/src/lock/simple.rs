@@ -74,6 +74,7 @@ impl<C: Class, T> SimpleLock<C, T> {
             }
         }
         let taken = Taken::note::<C>(self.instance, Manner::Try);
+        taken.have();
         let since = match presence {
             Presence::Counted => locks.acquired::<C>(Came::AtOnce),
             _ => 0,
@@ -84,6 +85,17 @@ impl<C: Class, T> SimpleLock<C, T> {
     /// What tells it from others of its class.
     pub(crate) fn instance(&self) -> u32 {
         self.instance
+    }
+
+    /// The value, though somebody may hold the lock.
+    ///
+    /// # Safety
+    ///
+    /// Whoever holds it never goes on: it is a fiber of a run that has ended. It holds a reference to
+    /// the value that is never used again.
+    pub(crate) unsafe fn value_after_the_end(&self) -> &T {
+        // SAFETY: the caller's promise: nobody changes the value any more.
+        unsafe { &*self.value.get() }
     }
 
     /// The value, of a lock that nobody else can know of.
@@ -103,6 +115,7 @@ impl<C: Class, T> SimpleLock<C, T> {
                 self.spin();
             }
         } else if presence == Presence::Absent {
+            locks.assert_alone_here(C::NAME);
             if self.word.load(Ordering::Relaxed) == TAKEN {
                 self.held_twice(locks);
             }
@@ -110,6 +123,7 @@ impl<C: Class, T> SimpleLock<C, T> {
         } else {
             since = self.count_or_refuse(locks);
         }
+        taken.have();
         SimpleGuard { lock: self, locks, presence, since, _taken: taken }
     }
 

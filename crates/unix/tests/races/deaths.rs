@@ -20,6 +20,13 @@ fn end(sys: &dyn Sys, child: Pid) -> Status {
         .status
 }
 
+/// Lets others run until somebody has set `flag`.
+fn await_set(sys: &dyn Sys, flag: &AtomicBool) {
+    while !flag.load(Ordering::Relaxed) {
+        sys.sched_yield();
+    }
+}
+
 const ABORTED: Status = Status::Signaled(Signal::ABRT, true);
 const KILLED: Status = Status::Signaled(Signal::KILL, false);
 
@@ -62,12 +69,16 @@ fn a_panic_in_a_handler_is_its_programs() {
 fn a_program_that_catches_its_unwinding_is_abandoned_and_ends_all_the_same() {
     for (on, system) in everywhere() {
         let report = run(system, |sys| {
-            let child = sys.fork(|sys| {
+            let ready = Arc::new(AtomicBool::new(false));
+            let says = ready.clone();
+            let child = sys.fork(move |sys| {
                 loop {
+                    says.store(true, Ordering::Relaxed);
                     let _ = catch_unwind(AssertUnwindSafe(|| sys.pause()));
                 }
             });
             let child = child.expect("there is room");
+            await_set(sys, &ready);
             sys.kill(child.into(), Some(Signal::KILL)).expect("it is there");
             i32::from(end(sys, child) != KILLED)
         });
@@ -135,8 +146,10 @@ fn destructors_of_a_killed_program_are_refused_their_calls() {
     }
 }
 
+type Sleep = fn(&dyn Sys);
+
 /// Kinds of sleep, each for ever.
-const SLEEPS: [(&str, fn(&dyn Sys)); 9] = [
+const SLEEPS: [(&str, Sleep); 9] = [
     ("sigsuspend", |sys| drop(sys.sigsuspend(SigSet::ALL))),
     ("pause", |sys| drop(sys.pause())),
     ("wait", |sys| {
@@ -178,9 +191,7 @@ fn a_thread_that_sleeps_in_any_call_dies_when_it_is_killed() {
                     sys.exit(9);
                 });
                 let child = child.expect("there is room");
-                while !ready.load(Ordering::Relaxed) {
-                    sys.sched_yield();
-                }
+                await_set(sys, &ready);
                 (0..20).for_each(|_| sys.sched_yield());
                 let before = sys.now();
                 sys.kill(child.into(), Some(Signal::KILL)).expect("it is there");

@@ -61,13 +61,21 @@ impl Race {
     /// Without the protection a seed shows it, and shows it again.
     #[cfg(any(debug_assertions, feature = "mutations"))]
     pub fn fails_with(&self, mutation: tontine_unix::Mutation) {
+        self.finds(&format!("{mutation:?}"), |builder| builder.mutate(mutation));
+    }
+
+    /// The program itself has a race: a seed shows it, and shows it again.
+    pub fn fails(&self) {
+        self.finds("a mistake of the program", |builder| builder);
+    }
+
+    fn finds(&self, what: &str, change: impl Fn(Builder) -> Builder) {
         for &mode in self.modes {
-            let run = |seed| self.run(self.system(mode, seed).mutate(mutation));
-            let found = (0..seeds().max(2000)).map(|seed| (seed, run(seed)));
-            let found = found.into_iter().find(|(_, report)| !held(report));
-            let (seed, report) =
-                found.unwrap_or_else(|| panic!("{mode}: nothing notices {mutation:?}"));
-            println!("{mutation:?}, {mode}: seed {seed}: {}", told(&report));
+            let run = |seed| self.run(change(self.system(mode, seed)));
+            let mut runs = (0..seeds().max(2000)).map(|seed| (seed, run(seed)));
+            let found = runs.find(|(_, report)| !held(report));
+            let (seed, report) = found.unwrap_or_else(|| panic!("{mode}: nothing notices {what}"));
+            println!("{what}, {mode}: seed {seed}: {}", told(&report));
             let again = run(seed);
             assert_eq!(
                 (again.digest, again.steps, again.ending, again.status),

@@ -5,9 +5,12 @@
 //! in each mode in which the race can happen, and that seed finds it again.
 
 mod deaths;
+mod determinism;
 mod exits;
 mod explore;
 mod groups;
+mod master;
+mod numbers;
 mod signals;
 mod stalls;
 mod systems;

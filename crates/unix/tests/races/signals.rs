@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::time::Duration;
 
 #[cfg(any(debug_assertions, feature = "mutations"))]
 use tontine_unix::Mutation;
@@ -107,6 +108,47 @@ const GROUP_AGAINST_EXIT: Race = Race {
     with: |builder| builder,
     modes: CONCURRENT,
 };
+
+/// An alarm rings as its process ends, and its slot is another's when the signal thread comes to it.
+const ALARM_AGAINST_EXIT: Race = Race {
+    scene: || {
+        Arc::new(|sys| {
+            let second = Duration::from_secs(1);
+            let victim = sys
+                .fork(move |sys| {
+                    let start = sys.now();
+                    let alarm = SigSet::of(&[Signal::ALRM]);
+                    sys.sigprocmask(Some((How::Block, alarm))).expect("it is allowed");
+                    sys.alarm(1);
+                    let shortly = start + second - Duration::from_micros(3) - sys.now();
+                    let _ = sys.nanosleep(shortly);
+                    0
+                })
+                .expect("there is room");
+            sys.waitpid(victim.into(), Default::default()).expect("it is my child");
+            let stranger = sys.fork(|sys| {
+                (0..30).for_each(|_| sys.sched_yield());
+                0
+            });
+            let stranger = sys.waitpid(stranger.expect("room").into(), Default::default());
+            let status = stranger.expect("it is my child").expect("it ended").status;
+            i32::from(status.exited() != Some(0))
+        })
+    },
+    with: |builder| builder,
+    modes: PREEMPTED,
+};
+
+#[test]
+fn an_alarm_never_rings_who_has_the_slot_afterwards() {
+    ALARM_AGAINST_EXIT.holds();
+}
+
+#[cfg(any(debug_assertions, feature = "mutations"))]
+#[test]
+fn without_its_reference_an_alarm_rings_a_stranger() {
+    ALARM_AGAINST_EXIT.fails_with(Mutation::EventUnreferenced);
+}
 
 #[test]
 fn a_signal_that_comes_as_sigsuspend_falls_asleep_wakes_it() {

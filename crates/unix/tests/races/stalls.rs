@@ -33,11 +33,11 @@ fn a_deadlock_is_found_and_says_who_waits_for_what() {
         let state = report.state.expect("it has not ended").to_string();
         for line in [
             "sleeps in read for pipe",
-            "sleeps in sigtimedwait for SIGUSR2",
+            "sleeps in sigtimedwait for {SIGUSR2}",
             "sleeps in sigsuspend",
             "sleeps in join for thread 5",
             "sleeps in wait for child 7",
-            "sleeps in pause, blocked SIGINT",
+            "sleeps in pause, blocked {SIGINT}",
         ] {
             assert!(state.contains(line), "{on}: no line says `{line}`:\n{state}");
         }

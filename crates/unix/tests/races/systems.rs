@@ -4,7 +4,7 @@ use tontine_unix::{Builder, Ending, Executor, Mode, Report, Status, Sys, Virtual
 
 /// A system of every mode and executor, with some seeds of the simulated one.
 pub fn everywhere() -> impl Iterator<Item = (String, Builder)> {
-    let simulated = (0..20).map(|seed| Executor::Simulated { seed });
+    let simulated = (0..8).map(|seed| Executor::Simulated { seed });
     let executors: Vec<_> = simulated.chain([Executor::Parallel; 2]).collect();
     let all = Mode::ALL
         .into_iter()

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 #[cfg(any(debug_assertions, feature = "mutations"))]
 use tontine_unix::Mutation;
-use tontine_unix::{Errno, How, SigAction, SigSet, Signal, WaitOptions};
+use tontine_unix::{Errno, How, Mode, SigAction, SigSet, Signal, WaitOptions};
 
 use crate::explore::{CONCURRENT, PREEMPTED, Race, Scene};
 
@@ -93,6 +93,13 @@ fn one_of_two_waiters_gets_a_child() {
 #[test]
 fn who_waits_until_there_is_none_loses_no_child_to_coalescing() {
     CHILDREN_COALESCE.holds();
+}
+
+/// The race is the program's own: of the children that end before it is scheduled again it sees one.
+#[test]
+fn who_waits_once_a_signal_loses_children_in_every_mode() {
+    let naive = Race { scene: || reaps_by_signal(1), with: |builder| builder, modes: &Mode::ALL };
+    naive.fails();
 }
 
 #[cfg(any(debug_assertions, feature = "mutations"))]

@@ -16,6 +16,8 @@ struct Entry {
     rank: u8,
     instance: u32,
     at: &'static Location<'static>,
+    /// It is waited for.
+    waits: bool,
 }
 
 /// What one fiber holds. A tick that lands in the middle of a change leaves the length as it was.
@@ -35,6 +37,15 @@ impl Held {
 
     fn iter(&self) -> impl Iterator<Item = Entry> {
         self.entries[..self.len.get()].iter().filter_map(Cell::get)
+    }
+
+    /// In words.
+    pub(super) fn told(&self) -> Vec<String> {
+        let tell = |Entry { rank, instance, at, waits }| {
+            let (verb, name) = (if waits { "waits for" } else { "has" }, ORDER[rank as usize].name);
+            format!("{verb} {name} {instance} ({at})")
+        };
+        self.iter().map(tell).collect()
     }
 
     fn push(&self, entry: Entry) -> usize {
@@ -75,7 +86,7 @@ pub(super) fn exchange(other: &Held) {
 #[track_caller]
 pub(super) fn note(rank: u8, instance: u32, manner: Manner) -> usize {
     check_spl(rank);
-    let entry = Entry { rank, instance, at: Location::caller() };
+    let entry = Entry { rank, instance, at: Location::caller(), waits: true };
     HELD.with(|held| {
         if manner != Manner::Try {
             for outer in held.iter() {
@@ -84,6 +95,14 @@ pub(super) fn note(rank: u8, instance: u32, manner: Manner) -> usize {
         }
         held.push(entry)
     })
+}
+
+/// The lock that was noted there has been taken.
+pub(super) fn have(slot: usize) {
+    HELD.with(|held| {
+        let entry = held.entries[slot].get();
+        held.entries[slot].set(entry.map(|entry| Entry { waits: false, ..entry }));
+    });
 }
 
 /// The lock that was noted there is no longer held.
@@ -96,7 +115,7 @@ pub(super) fn forget(slot: usize) {
 pub(super) fn assert_may_park() {
     assert_eq!(spl::level(), Level::Base, "spl: a fiber must not sleep at high spl");
     HELD.with(|held| {
-        for Entry { rank, instance, at } in held.iter() {
+        for Entry { rank, instance, at, .. } in held.iter() {
             let row = &ORDER[rank as usize];
             assert!(
                 row.kind == Kind::Blocking,
@@ -110,7 +129,7 @@ pub(super) fn assert_may_park() {
 /// Panics if a lock is held that is taken at high spl.
 pub(super) fn assert_may_lower() {
     HELD.with(|held| {
-        for Entry { rank, instance, at } in held.iter() {
+        for Entry { rank, instance, at, .. } in held.iter() {
             let row = &ORDER[rank as usize];
             assert!(
                 row.spl == Level::Base || thread::panicking(),
