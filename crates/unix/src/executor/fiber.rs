@@ -169,9 +169,11 @@ pub(crate) fn preempt() {
     }
 }
 
-/// Lets others run first.
+/// Lets others run first; not while a panic unwinds, for the thread counts its panics, not the
+/// fibers'.
 pub(crate) fn yield_now() {
     match running() {
+        Some(_) if thread::panicking() => {}
         Some(task) => task.suspend(Leave::Yield),
         None => thread::yield_now(),
     }

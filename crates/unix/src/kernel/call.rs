@@ -81,6 +81,8 @@ impl From<Marked> for Stop {
 pub(super) enum After {
     /// It starts again, if each handler was installed with `SA_RESTART`.
     Restart,
+    /// It starts again.
+    Always,
     /// It returns `EINTR`.
     Interrupt,
 }
@@ -175,7 +177,9 @@ impl<'k> Call<'k> {
                 Ok(value) => return Ok(value),
                 Err(Stop::Errno(errno)) => return Err(errno),
                 Err(Stop::Interrupted) => match (delivered, after) {
-                    (Delivered::Nothing, _) | (Delivered::Restart, After::Restart) => {}
+                    (Delivered::Nothing, _)
+                    | (Delivered::Restart, After::Restart)
+                    | (_, After::Always) => {}
                     _ => return Err(Errno::EINTR),
                 },
             }
@@ -231,11 +235,16 @@ impl<'k> Call<'k> {
         self.retry(After::Restart, body)
     }
 
-    /// Says that the thread sleeps, and on which fiber.
-    fn sleeps(&self, state: &mut ProcState) {
+    /// Says on which fiber the thread is about to park: in mode `Master` on one of processor 0.
+    pub(super) fn parks_here(&self, state: &mut ProcState) {
         if self.kernel.config.mode == Mode::Master {
             self.member(state).fiber = Some(executor::current());
         }
+    }
+
+    /// Says that the thread sleeps so that a signal may wake it, and on which fiber.
+    fn sleeps(&self, state: &mut ProcState) {
+        self.parks_here(state);
         self.thread.set_sleeping(true);
     }
 

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use super::Kernel;
 use super::call::{After, Call, Leave, Stop};
 use super::threads::First;
 use crate::errno::{Errno, Result};
@@ -70,8 +71,10 @@ impl Call<'_> {
         state.name = image.name.clone();
         state.executed = true;
         state.ender = None;
+        state.ended.clear();
         state.image = Some(image);
         drop(state);
+        self.kernel.on_master(|| self.kernel.close_for_exec(self.proc));
         self.alternate.take();
         self.profile.take();
         self.saved_mask.take();
@@ -89,9 +92,10 @@ impl Call<'_> {
         let image = self.image(&sys.path, sys.arguments.clone())?;
         let report = Arc::new(Report::default());
         let (spawn, told) = (sys.clone(), Arc::clone(&report));
+        let kernel = self.kernel.handle();
         let program = move |child: &dyn Sys| -> i32 {
             let arguments: Vec<&str> = image.arguments.iter().map(String::as_str).collect();
-            let failed = prepare(child, &spawn).err().unwrap_or_else(|| {
+            let failed = prepare(kernel.get(), child, &spawn).err().unwrap_or_else(|| {
                 told.tell(0);
                 match child.exec(&image.name, &arguments) {
                     Err(errno) => errno,
@@ -153,7 +157,7 @@ impl Report {
 }
 
 /// What posix_spawn(3) does between fork and exec.
-fn prepare(sys: &dyn Sys, spawn: &Spawn) -> Result<()> {
+fn prepare(kernel: &Kernel, sys: &dyn Sys, spawn: &Spawn) -> Result<()> {
     if spawn.session {
         sys.setsid()?;
     }
@@ -163,8 +167,8 @@ fn prepare(sys: &dyn Sys, spawn: &Spawn) -> Result<()> {
     for signal in spawn.defaults.difference(SigSet::UNBLOCKABLE).iter() {
         sys.sigaction(signal, Some(crate::action::SigAction::DEFAULT))?;
     }
-    for &(from, to) in &spawn.descriptors {
-        sys.dup2(from, to)?;
+    if let Some(proc) = kernel.find(sys.getpid()) {
+        kernel.on_master(|| kernel.move_descriptors(&proc, &spawn.descriptors))?;
     }
     if let Some(mask) = spawn.mask {
         sys.sigprocmask(Some((crate::action::How::Set, mask)))?;

@@ -73,12 +73,14 @@ impl Call<'_> {
         self.kernel.leave_session(self.proc);
         self.await_unreferenced();
         let coarse = self.kernel.coarse();
+        self.give_number_back();
         self.kernel.release_tracees(self.proc);
         let orphaned = self.kernel.die(self.proc);
         drop(coarse);
         for group in orphaned {
             self.kernel.hang_up_if_stopped(&group);
         }
+        self.kernel.check_groups();
     }
 
     /// From now on the process throws away what it is sent; waits for the last reference (§5.2).
@@ -115,9 +117,7 @@ impl Kernel {
     /// that this has orphaned.
     fn die(&self, proc: &Proc) -> Vec<Arc<Pgrp>> {
         let mut orphaned = Vec::new();
-        let own = proc.lock(&self.locks).pgrp.clone();
         self.give_children_away(proc, &mut orphaned);
-        self.disqualify(proc, own.as_ref(), &mut orphaned);
         let (threads, status) = {
             let mut state = proc.lock(&self.locks);
             (std::mem::take(&mut state.threads), state.end)
@@ -128,6 +128,9 @@ impl Kernel {
             self.close(status);
         }
         let (writing, parent) = self.write_parent(proc);
+        // Read under the relations: the parent may be moving the process to another group.
+        let own = proc.lock(&self.locks).pgrp.clone();
+        self.disqualify(proc, own.as_ref(), &mut orphaned);
         proc.lock(&self.locks).phase = Phase::Zombie;
         let vanishes = match parent {
             Some(parent) => self.tell_end(parent, proc, status),

@@ -86,6 +86,7 @@ impl Kernel {
     /// Signals each member of a group, and `this` if it is no member. `pg_lock` is held for the whole
     /// walk: nobody joins or leaves meanwhile (§5.1).
     pub(super) fn pgsignal_internal(&self, group: &Pgrp, info: SignalInfo, this: Option<&Proc>) {
+        let coarse = self.coarse();
         let members = group.members.read(&self.locks);
         let mut met = false;
         for &slot in &members.slots {
@@ -94,6 +95,7 @@ impl Kernel {
             self.psignal_inthread(member, info);
         }
         drop(members);
+        drop(coarse);
         if let Some(this) = this.filter(|_| !met) {
             self.psignal_inthread(this, info);
         }
@@ -136,9 +138,12 @@ impl Kernel {
             self.discard(state, SigSet::of(&[Signal::CONT]));
         } else if signal == Signal::KILL {
             // It dies; its parent learns of that and of no continuing.
-            state.stopped = None;
+            let stopped = state.stopped.take().is_some() || state.trapped.is_some();
             for member in &state.threads {
                 member.thread.settle(Attention::STOP);
+                if stopped {
+                    member.unpark();
+                }
             }
         }
     }

@@ -46,16 +46,14 @@ impl Call<'_> {
         }
         self.guarded(|| {
             let coarse = self.kernel.coarse();
-            let orphaned = self.move_to_group(self.or_self(process), group)?;
+            let moved = self.move_to_group(self.or_self(process), group);
             drop(coarse);
-            for group in orphaned {
-                self.kernel.hang_up_if_stopped(&group);
-            }
-            Ok(())
+            self.kernel.check_groups();
+            moved
         })
     }
 
-    fn move_to_group(&self, process: Pid, group: Pid) -> Result<Vec<Arc<Pgrp>>> {
+    fn move_to_group(&self, process: Pid, group: Pid) -> Result<()> {
         let kernel = self.kernel;
         let target = kernel.find(process).ok_or(Errno::ESRCH)?;
         let group = if group.number() == 0 { target.pid() } else { group };
@@ -88,14 +86,13 @@ impl Call<'_> {
             }
             None => return Err(Errno::EPERM),
         };
-        let mut orphaned = Vec::new();
         if !Arc::ptr_eq(&from, &to) {
-            kernel.requalify(&target, &from, &to, &mut orphaned);
+            kernel.requalify(&target, &from, &to);
         }
         drop(writing);
         drop(groups);
         kernel.forget_if_dead(&from);
-        Ok(orphaned)
+        Ok(())
     }
 
     pub(super) fn new_session(&self) -> Result<Pid> {
@@ -109,19 +106,16 @@ impl Call<'_> {
             }
             let (writing, _) = kernel.write_parent_and_own(self.proc);
             let from = self.state().pgrp.clone().ok_or(Errno::ESRCH)?;
-            kernel.pids.keep(&kernel.locks, me.number(), Keeper::Session);
+            kernel.pids.keep(me.number(), Keeper::Session);
             let session = Session::new(me, kernel.instance());
             let to = kernel.make_group(&mut groups, me, session);
-            let mut orphaned = Vec::new();
-            kernel.requalify(self.proc, &from, &to, &mut orphaned);
+            kernel.requalify(self.proc, &from, &to);
             self.proc.set_session(me.number());
             drop(writing);
             drop(groups);
             kernel.forget_if_dead(&from);
             drop(coarse);
-            for group in orphaned {
-                kernel.hang_up_if_stopped(&group);
-            }
+            kernel.check_groups();
             Ok(me)
         })
     }
@@ -144,22 +138,17 @@ impl Kernel {
     }
 
     /// Moves a process between groups, and counts anew what that changes. Under the table and
-    /// relations for writing.
-    fn requalify(
-        &self,
-        proc: &Proc,
-        from: &Arc<Pgrp>,
-        to: &Arc<Pgrp>,
-        orphaned: &mut Vec<Arc<Pgrp>>,
-    ) {
+    /// relations for writing. A group that is orphaned by this is not told: it was so done on purpose,
+    /// and POSIX speaks of exits alone.
+    fn requalify(&self, proc: &Proc, from: &Arc<Pgrp>, to: &Arc<Pgrp>) {
         let children: Vec<(&Proc, Option<Arc<Pgrp>>)> = self
             .children(proc)
             .map(|child| (child, child.lock(&self.locks).pgrp.clone()))
             .collect();
-        let mut lost = Vec::new();
-        self.disqualify(proc, Some(from), &mut lost);
+        let lost = &mut Vec::new();
+        self.disqualify(proc, Some(from), lost);
         for (child, group) in &children {
-            self.disqualify(child, group.as_ref(), &mut lost);
+            self.disqualify(child, group.as_ref(), lost);
         }
         {
             let (mut leaving, joining) = write_both(&from.members, &to.members, &self.locks);
@@ -172,7 +161,6 @@ impl Kernel {
         for (child, group) in &children {
             self.qualify(child, group.as_ref());
         }
-        orphaned.extend(lost.into_iter().filter(|group| group.is_orphaned()));
     }
 
     /// Counts a process for its group, if its parent cares for that. Under relations for writing.
@@ -210,6 +198,7 @@ impl Kernel {
     /// An orphaned group with a stopped member is told: nobody would continue it (POSIX, `_exit`).
     pub(super) fn hang_up_if_stopped(&self, group: &Arc<Pgrp>) {
         let stopped = {
+            let _coarse = self.coarse();
             let members = group.members.read(&self.locks);
             members.slots.iter().any(|&slot| {
                 let state = self.slab.get(slot).lock(&self.locks);

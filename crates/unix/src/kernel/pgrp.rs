@@ -47,8 +47,8 @@ pub(super) struct Session {
 pub(super) struct SessionState {
     /// The controlling terminal.
     pub(super) terminal: Option<Arc<Terminal>>,
-    /// Its leader has exited.
-    pub(super) headless: bool,
+    /// The foreground group of a terminal that was hung up, to be told when the leader exits.
+    pub(super) left: Option<Arc<Pgrp>>,
 }
 
 /// A counted reference to a group (§7.2.1).
@@ -163,7 +163,7 @@ impl Kernel {
         id: Pid,
         session: Arc<Session>,
     ) -> Arc<Pgrp> {
-        self.pids.keep(&self.locks, id.number(), Keeper::Group);
+        self.pids.keep(id.number(), Keeper::Group);
         let group = Arc::new(Pgrp::new(id, session, self.instance()));
         groups.insert(id.number(), group.clone());
         group

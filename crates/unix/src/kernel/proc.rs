@@ -1,5 +1,6 @@
 //! A process (§5.2): [`Proc`], what its `p_lock` guards ([`ProcState`]), and references to it ([`ProcRef`]).
 
+use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
@@ -75,6 +76,8 @@ pub(super) struct ProcState {
     pub(super) name: Arc<str>,
     /// The oldest first.
     pub(super) threads: Vec<Member>,
+    /// Threads that ended and nobody has joined; each until another thread has its number.
+    pub(super) ended: BTreeSet<i32>,
     pub(super) actions: Arc<Actions>,
     pub(super) pending: Pending,
     pub(super) credentials: Credentials,
@@ -368,6 +371,7 @@ impl ProcState {
             phase: Phase::Free,
             name,
             threads: Vec::new(),
+            ended: BTreeSet::new(),
             actions,
             pending: Pending::default(),
             credentials,

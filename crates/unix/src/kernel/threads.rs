@@ -5,7 +5,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 
 use super::Kernel;
-use super::call::{Call, Leave, Stop, Unwind};
+use super::call::{After, Call, Leave, Stop, Unwind};
 use super::pid_table::Keeper;
 use super::proc::{Member, Proc};
 use super::thread::{Attention, Thread};
@@ -68,7 +68,7 @@ impl Call<'_> {
         if self.kernel.closing.load(std::sync::atomic::Ordering::Relaxed) {
             self.kernel.psignal(self.proc, SignalInfo::kernel(Signal::KILL));
         }
-        let is_process = !matches!(first, First::Body(_));
+        let mut is_process = !matches!(first, First::Body(_));
         let mut ended = self.attempt(|call| {
             call.return_to_user();
             match first {
@@ -83,6 +83,7 @@ impl Call<'_> {
             match ended {
                 Ended::Left(Leave::Exec) => {
                     let Some(image) = self.begin_image() else { break };
+                    is_process = true;
                     ended = self.attempt(|call| {
                         call.return_to_user();
                         image.run(call)
@@ -152,8 +153,9 @@ impl Call<'_> {
         {
             ender.unpark();
         }
-        if let Some(Some(joiner)) = member.joiner {
-            joiner.unpark();
+        match member.joiner {
+            Some(Some(joiner)) => joiner.unpark(),
+            _ => drop(state.ended.insert(self.thread.tid)),
         }
         // What only this thread would have delivered is the next one's.
         for other in &state.threads {
@@ -162,11 +164,16 @@ impl Call<'_> {
         }
         drop(state);
         user.tasks.give_back(1);
+        self.give_number_back();
+        false
+    }
+
+    /// Gives the thread's number back, unless it is its process's.
+    pub(super) fn give_number_back(&self) {
         if self.thread.tid != self.proc.number() {
             let locks = &self.kernel.locks;
             self.kernel.pids.drop_keeper(locks, self.thread.tid, Keeper::Thread);
         }
-        false
     }
 
     pub(super) fn make_thread(&self, body: Body) -> Result<Tid> {
@@ -192,6 +199,7 @@ impl Call<'_> {
             let thread = Arc::new(Thread::new(tid, self.thread.mask()));
             let halted = {
                 let mut state = self.state();
+                state.ended.remove(&tid);
                 state.threads.push(Member::new(thread.clone()));
                 state.end.is_some()
             };
@@ -214,16 +222,19 @@ impl Call<'_> {
             return Err(Errno::EDEADLK);
         }
         let mut claimed = false;
-        self.interruptible(super::call::After::Restart, || {
+        self.interruptible(After::Always, || {
             let fiber = executor::current();
-            let found = self.sleep(None, |state| match state.member(thread.0) {
-                None if claimed => Some(Ok(())),
-                None => Some(Err(Errno::ESRCH)),
-                Some(member) if !claimed && member.joiner.is_some() => Some(Err(Errno::EINVAL)),
-                Some(member) => {
-                    claimed = true;
-                    member.joiner = Some(Some(fiber.clone()));
-                    None
+            let found = self.sleep(None, |state| {
+                let ended = state.ended.remove(&thread.0);
+                match state.member(thread.0) {
+                    None if claimed || ended => Some(Ok(())),
+                    None => Some(Err(Errno::ESRCH)),
+                    Some(member) if !claimed && member.joiner.is_some() => Some(Err(Errno::EINVAL)),
+                    Some(member) => {
+                        claimed = true;
+                        member.joiner = Some(Some(fiber.clone()));
+                        None
+                    }
                 }
             })?;
             found.expect("no deadline").map_err(Stop::Errno)

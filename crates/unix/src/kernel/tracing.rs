@@ -125,11 +125,10 @@ impl Call<'_> {
                     let keeps = !killed && !halted;
                     break Resumed(keeps.then_some(info.signal));
                 }
-                state.ender = Some(executor::current());
+                self.parks_here(&mut state);
             }
             executor::park();
         };
-        self.state().ender = None;
         let waiting = waiting.sig_wait_to_lock().sig_lock_to_wait(&self.thread);
         let info = resumed
             .0

@@ -128,7 +128,7 @@ classes! {
         paper: None,
         kind: Blocking,
         scope: "global",
-        guards: "all, in mode coarse",
+        guards: "relations, groups and their members, in mode coarse",
         spl: Base,
         standing: [Replaced, Replaced, Kept, Replaced, Replaced],
         edge: "Taken at the entry of a system call, before anything else.",
@@ -170,7 +170,7 @@ classes! {
         scope: "global",
         guards: "the hash table of user ids",
         spl: Base,
-        standing: [Absent, Absent, Absent, Kept, Kept],
+        standing: [Absent, Absent, Kept, Kept, Kept],
         edge: "The first simple lock: who spins must not hold up who sleeps.",
     };
     PidLock = Row {
@@ -180,7 +180,7 @@ classes! {
         scope: "global",
         guards: "the table of handles: which process a pid is",
         spl: Base,
-        standing: [Absent, Absent, Absent, Kept, Kept],
+        standing: [Absent, Absent, Kept, Kept, Kept],
         edge: "Fork counts its user's processes, then takes a handle.",
     };
     PSiglock = Row {
@@ -230,7 +230,7 @@ classes! {
         scope: "per process group",
         guards: "pg_refcnt",
         spl: Base,
-        standing: [Absent, Absent, Absent, Kept, Kept],
+        standing: [Absent, Absent, Kept, Kept, Kept],
         edge: "A reference is taken while p_lock or t_lock keeps the pointer to the group true.",
     };
     SLock = Row {
@@ -240,7 +240,7 @@ classes! {
         scope: "per session",
         guards: "the contents of a session",
         spl: Base,
-        standing: [Absent, Absent, Absent, Kept, Kept],
+        standing: [Absent, Absent, Kept, Kept, Kept],
         edge: "The order of the paper's table 3.",
     };
     UTimeLock = Row {

@@ -3,8 +3,8 @@
 use tontine_unix::{Errno, Pid, Signal, Status, Sys, Target, WaitOptions};
 
 use crate::scene::{
-    Gate, NOBODY, SELF, end, everywhere, everywhere_and_on_linux, fork, kill, leader, sleep_for_ever,
-    sleeper, spawn_cat, with,
+    Gate, NOBODY, SELF, end, everywhere, everywhere_and_on_linux, fork, kill, leader,
+    sleep_for_ever, sleeper, spawn_cat, with,
 };
 
 #[test]
@@ -81,7 +81,7 @@ fn setpgid_esrch_neither_the_caller_nor_a_child() {
         assert_eq!(sys.setpgid(grand, grand), Err(Errno::ESRCH), "a grandchild");
         grandchild.open(sys);
         assert_eq!(end(sys, child), Status::Exited(0));
-        assert_eq!(sys.setpgid(child, child), Err(Errno::ESRCH), "who was waited for");
+        assert_eq!(sys.setpgid(child, SELF), Err(Errno::ESRCH), "who was waited for");
         assert_eq!(sys.setpgid(NOBODY, SELF), Err(Errno::ESRCH), "nobody");
         assert_eq!(sys.setpgid(Pid::number_only(-1), SELF), Err(Errno::ESRCH), "no number");
     });

@@ -60,9 +60,7 @@ pub(crate) fn with(
 }
 
 /// As [`everywhere`], and in a forked process on Linux.
-pub(crate) fn everywhere_and_on_linux(
-    program: impl Fn(&dyn Sys) + Clone + Send + Sync + 'static,
-) {
+pub(crate) fn everywhere_and_on_linux(program: impl Fn(&dyn Sys) + Clone + Send + Sync + 'static) {
     on_linux(program.clone());
     everywhere(program);
 }
@@ -250,10 +248,7 @@ pub(crate) fn reported(sys: &dyn Sys, from: Gate) -> Signal {
 
 /// Plays `body` in a child that leads a session with a terminal of its own; it gets both ends, the
 /// controlling one first.
-pub(crate) fn with_terminal(
-    sys: &dyn Sys,
-    body: impl FnOnce(&dyn Sys, Fd, Fd) + Send + 'static,
-) {
+pub(crate) fn with_terminal(sys: &dyn Sys, body: impl FnOnce(&dyn Sys, Fd, Fd) + Send + 'static) {
     let leader = fork(sys, move |sys| {
         sys.setsid().unwrap();
         let (controlling, terminal) = sys.openpty().unwrap();
