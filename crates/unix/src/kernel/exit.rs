@@ -102,13 +102,13 @@ impl Kernel {
     /// Takes a process out of its group, and an empty group out of the table.
     pub(super) fn leave_group(&self, proc: &Proc) {
         let Some(group) = proc.lock(&self.locks).pgrp.clone() else { return };
-        let dead = {
+        let empty = {
             let mut members = group.members.write(&self.locks);
             members.remove(self, proc);
             proc.lock(&self.locks).pgrp = None;
-            members.dead
+            members.slots.is_empty()
         };
-        if dead {
+        if empty {
             self.forget_group(&group);
         }
     }

@@ -35,7 +35,8 @@ impl Kernel {
         }
         let _coarse = self.coarse();
         let groups = self.pgrphash.read(&self.locks);
-        let _reading = self.read_family(self.slab.get(self.init));
+        let per_process = self.config.mode == Mode::PerProcess;
+        let _reading = (!per_process).then(|| self.relations.read(&self.locks));
         for (number, group) in groups.iter() {
             assert_eq!(*number, group.id.number(), "a group stands under its number");
             self.check_group(group);

@@ -10,10 +10,11 @@ use super::Kernel;
 use super::call::Call;
 use super::pgrp::{Pgrp, Session};
 use super::pid_table::Keeper;
-use super::proc::{Phase, Proc};
+use super::proc::{Phase, Proc, ProcRef};
 use crate::action::SignalInfo;
 use crate::errno::{Errno, Result};
 use crate::lock::write_both;
+use crate::mode::Mode;
 use crate::process::Pid;
 use crate::signal::Signal;
 
@@ -58,7 +59,23 @@ impl Call<'_> {
         let target = kernel.find(process).ok_or(Errno::ESRCH)?;
         let group = if group.number() == 0 { target.pid() } else { group };
         let mut groups = kernel.pgrphash.write(&kernel.locks);
-        let (writing, parent) = kernel.write_parent_and_own(&target);
+        let (from, to) = self.check_move(&mut groups, &target, group)?;
+        let moved = Arc::ptr_eq(&from, &to) || kernel.requalify(&target, &from, &to);
+        drop(groups);
+        kernel.forget_if_empty(&from);
+        kernel.forget_if_empty(&to);
+        if moved { Ok(()) } else { Err(Errno::ESRCH) }
+    }
+
+    /// From which group to which a process is to be moved, if the caller may.
+    fn check_move(
+        &self,
+        groups: &mut super::Groups,
+        target: &ProcRef<'_>,
+        group: Pid,
+    ) -> Result<(Arc<Pgrp>, Arc<Pgrp>)> {
+        let kernel = self.kernel;
+        let (_reading, parent) = kernel.read_parent(target);
         let own_session = self.state().pgrp.as_ref().map(|group| group.session.clone());
         let own_session = own_session.ok_or(Errno::ESRCH)?;
         let is_self = target.slot == self.proc.slot;
@@ -82,17 +99,11 @@ impl Call<'_> {
             Some(found) if !Arc::ptr_eq(&found.session, &own_session) => return Err(Errno::EPERM),
             Some(found) => Arc::clone(found),
             None if group.number() == target.number() => {
-                kernel.make_group(&mut groups, target.pid(), own_session)
+                kernel.make_group(groups, target.pid(), own_session)
             }
             None => return Err(Errno::EPERM),
         };
-        if !Arc::ptr_eq(&from, &to) {
-            kernel.requalify(&target, &from, &to);
-        }
-        drop(writing);
-        drop(groups);
-        kernel.forget_if_dead(&from);
-        Ok(())
+        Ok((from, to))
     }
 
     pub(super) fn new_session(&self) -> Result<Pid> {
@@ -104,16 +115,14 @@ impl Call<'_> {
             if groups.contains_key(&me.number()) {
                 return Err(Errno::EPERM);
             }
-            let (writing, _) = kernel.write_parent_and_own(self.proc);
             let from = self.state().pgrp.clone().ok_or(Errno::ESRCH)?;
             kernel.pids.keep(me.number(), Keeper::Session);
             let session = Session::new(me, kernel.instance());
             let to = kernel.make_group(&mut groups, me, session);
             kernel.requalify(self.proc, &from, &to);
             self.proc.set_session(me.number());
-            drop(writing);
             drop(groups);
-            kernel.forget_if_dead(&from);
+            kernel.forget_if_empty(&from);
             drop(coarse);
             kernel.check_groups();
             Ok(me)
@@ -137,10 +146,19 @@ impl Kernel {
         }
     }
 
-    /// Moves a process between groups, and counts anew what that changes. Under the table and
-    /// relations for writing. A group that is orphaned by this is not told: it was so done on purpose,
+    /// Moves a process between groups, and counts anew what that changes; false if it was waited for
+    /// meanwhile. Under the table for writing. A group that is orphaned by this is not told: it was so done on purpose,
     /// and POSIX speaks of exits alone.
-    fn requalify(&self, proc: &Proc, from: &Arc<Pgrp>, to: &Arc<Pgrp>) {
+    fn requalify(&self, proc: &Proc, from: &Arc<Pgrp>, to: &Arc<Pgrp>) -> bool {
+        // A family's lock is simple, and so comes after the groups'.
+        let per_process = self.config.mode == Mode::PerProcess;
+        let _all = (!per_process).then(|| self.write_parent_and_own(proc));
+        let (mut leaving, joining) = write_both(&from.members, &to.members, &self.locks);
+        let mut joining = joining.expect("two groups");
+        let _families = per_process.then(|| self.write_parent_and_own(proc));
+        if !proc.lock(&self.locks).pgrp.as_ref().is_some_and(|now| Arc::ptr_eq(now, from)) {
+            return false;
+        }
         let children: Vec<(&Proc, Option<Arc<Pgrp>>)> = self
             .children(proc)
             .map(|child| (child, child.lock(&self.locks).pgrp.clone()))
@@ -150,17 +168,14 @@ impl Kernel {
         for (child, group) in &children {
             self.disqualify(child, group.as_ref(), lost);
         }
-        {
-            let (mut leaving, joining) = write_both(&from.members, &to.members, &self.locks);
-            let mut joining = joining.expect("two groups");
-            leaving.remove(self, proc);
-            joining.add(proc);
-            proc.lock(&self.locks).pgrp = Some(Arc::clone(to));
-        }
+        leaving.remove(self, proc);
+        joining.add(proc);
+        proc.lock(&self.locks).pgrp = Some(Arc::clone(to));
         self.qualify(proc, Some(to));
         for (child, group) in &children {
             self.qualify(child, group.as_ref());
         }
+        true
     }
 
     /// Counts a process for its group, if its parent cares for that. Under relations for writing.
@@ -212,9 +227,9 @@ impl Kernel {
     }
 
     /// Takes a group whose last member has left out of the table.
-    fn forget_if_dead(&self, group: &Arc<Pgrp>) {
-        let dead = group.members.read(&self.locks).dead;
-        if dead {
+    fn forget_if_empty(&self, group: &Arc<Pgrp>) {
+        let empty = group.members.read(&self.locks).slots.is_empty();
+        if empty {
             self.forget_group(group);
         }
     }

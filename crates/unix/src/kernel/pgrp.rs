@@ -30,8 +30,6 @@ pub(super) struct Pgrp {
 pub(super) struct Members {
     /// Slots, each of which knows its place here.
     pub(super) slots: Vec<u32>,
-    /// The last one left: nobody joins any more.
-    pub(super) dead: bool,
 }
 
 /// A session.
@@ -128,7 +126,6 @@ impl Members {
         if let Some(&moved) = self.slots.get(place) {
             kernel.slab.get(moved).place_in_group.store(place as u32, Ordering::Relaxed);
         }
-        self.dead = self.slots.is_empty();
     }
 }
 
@@ -169,10 +166,13 @@ impl Kernel {
         group
     }
 
-    /// Takes a group out of the table whose last member has left.
+    /// Takes a group out of the table whose last member has left, unless somebody has joined it since.
     pub(super) fn forget_group(&self, group: &Arc<Pgrp>) {
         let mut groups = self.pgrphash.write(&self.locks);
         let number = group.id.number();
+        if !group.members.read(&self.locks).slots.is_empty() {
+            return;
+        }
         if groups.get(&number).is_some_and(|found| Arc::ptr_eq(found, group)) {
             groups.remove(&number);
             self.pids.drop_keeper(&self.locks, number, Keeper::Group);
