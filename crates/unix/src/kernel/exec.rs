@@ -91,18 +91,17 @@ impl Call<'_> {
     pub(super) fn spawn_process(&self, sys: &Spawn) -> Result<Pid> {
         let image = self.image(&sys.path, sys.arguments.clone())?;
         let report = Arc::new(Report::default());
-        let (spawn, told) = (sys.clone(), Arc::clone(&report));
+        let (spawn, told) = (sys.clone(), Teller(Arc::clone(&report)));
         let kernel = self.kernel.handle();
         let program = move |child: &dyn Sys| -> i32 {
             let arguments: Vec<&str> = image.arguments.iter().map(String::as_str).collect();
-            let failed = prepare(kernel.get(), child, &spawn).err().unwrap_or_else(|| {
-                told.tell(0);
-                match child.exec(&image.name, &arguments) {
-                    Err(errno) => errno,
-                    Ok(never) => match never {},
-                }
+            let failed = prepare(kernel.get(), child, &spawn).err().unwrap_or_else(|| match child
+                .exec(&image.name, &arguments)
+            {
+                Err(errno) => errno,
+                Ok(never) => match never {},
             });
-            told.tell(failed.raw());
+            told.0.tell(failed.raw());
             127
         };
         let mut first = Some(First::Program(Box::new(program)));
@@ -123,12 +122,24 @@ impl Call<'_> {
     }
 }
 
-/// What a spawned child tells its parent before it executes: 0, or why it cannot.
+/// What a spawned child tells its parent: 0 when it has executed, or why it cannot.
 #[derive(Debug, Default)]
 struct Report {
     /// −1 until it is told.
     told: AtomicI32,
     parent: OnceLock<Fiber>,
+}
+
+/// The child's end of a report, which is let go of when the child has executed, or was killed before
+/// it could: it was made all the same.
+struct Teller(Arc<Report>);
+
+impl Drop for Teller {
+    fn drop(&mut self) {
+        if self.0.told.load(Ordering::Relaxed) == -1 {
+            self.0.tell(0);
+        }
+    }
 }
 
 impl Report {

@@ -130,8 +130,8 @@ impl Kernel {
         let (writing, parent) = self.write_parent(proc);
         // Read under the relations: the parent may be moving the process to another group.
         let own = proc.lock(&self.locks).pgrp.clone();
-        self.disqualify(proc, own.as_ref(), &mut orphaned);
         proc.lock(&self.locks).phase = Phase::Zombie;
+        self.recount(proc, own.as_ref(), &mut orphaned);
         let vanishes = match parent {
             Some(parent) => self.tell_end(parent, proc, status),
             None => true,
@@ -193,10 +193,9 @@ impl Kernel {
             let children: Vec<&Proc> = self.children(proc).collect();
             for child in children {
                 let group = child.lock(&self.locks).pgrp.clone();
-                self.disqualify(child, group.as_ref(), orphaned);
                 self.unlink(proc, child);
                 self.link(reaper, child);
-                self.qualify(child, group.as_ref());
+                self.recount(child, group.as_ref(), orphaned);
                 if child.lock(&self.locks).phase == Phase::Zombie {
                     let status = child.lock(&self.locks).end.unwrap_or(Status::Exited(0));
                     if self.tell_end(reaper, child, status) {

@@ -71,7 +71,7 @@ impl Call<'_> {
             let _writing = kernel.write_family(self.proc);
             kernel.link(self.proc, child);
             let group = child.lock(&kernel.locks).pgrp.clone();
-            kernel.qualify(child, group.as_ref());
+            kernel.recount(child, group.as_ref(), &mut Vec::new());
         }
         kernel.population.fetch_add(1, Ordering::Relaxed);
         let pid = child.pid();

@@ -8,7 +8,6 @@ use std::sync::atomic::Ordering;
 
 use super::Kernel;
 use super::pgrp::Pgrp;
-use super::proc::{Phase, Proc};
 use crate::mode::Mode;
 
 /// In larger systems only the end of the run is checked.
@@ -60,12 +59,9 @@ impl Kernel {
         for (place, &slot) in members.slots.iter().enumerate() {
             let member = self.slab.get(slot);
             assert_eq!(member.place_in_group.load(Ordering::Relaxed) as usize, place, "its place");
-            let (own, phase) = {
-                let state = member.lock(&self.locks);
-                (state.pgrp.clone(), state.phase)
-            };
+            let own = member.lock(&self.locks).pgrp.clone();
             assert!(own.is_some_and(|own| Arc::ptr_eq(&own, group)), "a member is in its group");
-            let counts = phase != Phase::Zombie && self.is_cared_for(member, group);
+            let counts = self.counts_for(member, group);
             assert_eq!(
                 member.qualifies.load(Ordering::Relaxed),
                 counts,
@@ -76,15 +72,5 @@ impl Kernel {
             qualified += i32::from(counts);
         }
         assert_eq!(group.qualified(), qualified, "members of group {} that count", group.id);
-    }
-
-    /// Whether the parent of a member is alive, and in another group of the same session.
-    fn is_cared_for(&self, member: &Proc, group: &Arc<Pgrp>) -> bool {
-        let Some(parent) = self.parent_hint(member) else { return false };
-        let state = parent.lock(&self.locks);
-        state.phase != Phase::Zombie
-            && state.pgrp.as_ref().is_some_and(|its| {
-                !Arc::ptr_eq(its, group) && Arc::ptr_eq(&its.session, &group.session)
-            })
     }
 }

@@ -39,7 +39,8 @@ impl Call<'_> {
     }
 
     pub(super) fn set_group(&self, process: Pid, group: Pid) -> Result<()> {
-        if group.number() < 0 {
+        let named = if group.number() == 0 { process } else { group };
+        if named.number() < 0 {
             return Err(Errno::EINVAL);
         }
         if process.number() < 0 {
@@ -159,55 +160,51 @@ impl Kernel {
         if !proc.lock(&self.locks).pgrp.as_ref().is_some_and(|now| Arc::ptr_eq(now, from)) {
             return false;
         }
-        let children: Vec<(&Proc, Option<Arc<Pgrp>>)> = self
-            .children(proc)
-            .map(|child| (child, child.lock(&self.locks).pgrp.clone()))
-            .collect();
+        // Counted where it comes before it comes, and where it goes after it has gone: at no moment
+        // does a group look orphaned that is not.
+        let counted = proc.qualifies.swap(false, Ordering::Relaxed);
         let lost = &mut Vec::new();
-        self.disqualify(proc, Some(from), lost);
-        for (child, group) in &children {
-            self.disqualify(child, group.as_ref(), lost);
-        }
+        self.recount(proc, Some(to), lost);
         leaving.remove(self, proc);
         joining.add(proc);
         proc.lock(&self.locks).pgrp = Some(Arc::clone(to));
-        self.qualify(proc, Some(to));
-        for (child, group) in &children {
-            self.qualify(child, group.as_ref());
+        if counted {
+            from.qualify(-1);
+        }
+        for child in self.children(proc) {
+            let group = child.lock(&self.locks).pgrp.clone();
+            self.recount(child, group.as_ref(), lost);
         }
         true
     }
 
-    /// Counts a process for its group, if its parent cares for that. Under relations for writing.
-    pub(super) fn qualify(&self, proc: &Proc, group: Option<&Arc<Pgrp>>) {
-        let (Some(group), Some(parent)) = (group, self.parent_hint(proc)) else { return };
-        let (cares, alive) = {
-            let state = parent.lock(&self.locks);
-            let cares = state.pgrp.as_ref().is_some_and(|its| {
-                !Arc::ptr_eq(its, group) && Arc::ptr_eq(&its.session, &group.session)
-            });
-            (cares, state.phase != Phase::Zombie)
-        };
-        if cares && alive && proc.lock(&self.locks).phase != Phase::Zombie {
-            proc.qualifies.store(true, Ordering::Relaxed);
-            group.qualify(1);
-        }
-    }
-
-    /// Counts it no longer; a group that is orphaned by that is noted. Under relations for writing.
-    pub(super) fn disqualify(
+    /// Counts a process for its group if its parent cares for that, and no longer if it does not; a group
+    /// that is orphaned by that is noted. Under relations for writing.
+    pub(super) fn recount(
         &self,
         proc: &Proc,
         group: Option<&Arc<Pgrp>>,
         orphaned: &mut Vec<Arc<Pgrp>>,
     ) {
-        if !proc.qualifies.swap(false, Ordering::Relaxed) {
+        let Some(group) = group else { return };
+        let counts = self.counts_for(proc, group);
+        if proc.qualifies.swap(counts, Ordering::Relaxed) == counts {
             return;
         }
-        let group = group.expect("who counts is in a group");
-        if group.qualify(-1) {
+        if group.qualify(if counts { 1 } else { -1 }) {
             orphaned.push(Arc::clone(group));
         }
+    }
+
+    /// Whether a process is alive and its parent, alive too, is in another group of the same session.
+    pub(super) fn counts_for(&self, proc: &Proc, group: &Arc<Pgrp>) -> bool {
+        let alive = proc.lock(&self.locks).phase != Phase::Zombie;
+        let Some(parent) = self.parent_hint(proc).filter(|_| alive) else { return false };
+        let state = parent.lock(&self.locks);
+        state.phase != Phase::Zombie
+            && state.pgrp.as_ref().is_some_and(|its| {
+                !Arc::ptr_eq(its, group) && Arc::ptr_eq(&its.session, &group.session)
+            })
     }
 
     /// An orphaned group with a stopped member is told: nobody would continue it (POSIX, `_exit`).

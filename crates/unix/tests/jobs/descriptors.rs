@@ -106,12 +106,8 @@ fn spawn_moves_descriptors_all_at_once() {
         sys.dup2(input, Fd(40)).unwrap();
         sys.dup2(output, Fd(41)).unwrap();
         let mut spawn = Spawn::new(CAT, &["cat"]);
-        spawn.descriptors = vec![
-            (Fd(40), Fd(41)),
-            (Fd(41), Fd(40)),
-            (Fd(40), Fd::STDIN),
-            (Fd(41), Fd::STDOUT),
-        ];
+        spawn.descriptors =
+            vec![(Fd(40), Fd(41)), (Fd(41), Fd(40)), (Fd(40), Fd::STDIN), (Fd(41), Fd::STDOUT)];
         let child = sys.spawn(&spawn).unwrap();
         for mine in [input, output, Fd(40), Fd(41)] {
             sys.close(mine).unwrap();

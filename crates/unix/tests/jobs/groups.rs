@@ -63,6 +63,7 @@ fn setpgid_einval_a_negative_group() {
     everywhere_and_on_linux(|sys| {
         assert_eq!(sys.setpgid(SELF, Pid::number_only(-1)), Err(Errno::EINVAL));
         assert_eq!(sys.setpgid(NOBODY, Pid::number_only(-1)), Err(Errno::EINVAL));
+        assert_eq!(sys.setpgid(Pid::number_only(-1), SELF), Err(Errno::EINVAL), "of its own");
     });
 }
 
@@ -83,7 +84,11 @@ fn setpgid_esrch_neither_the_caller_nor_a_child() {
         assert_eq!(end(sys, child), Status::Exited(0));
         assert_eq!(sys.setpgid(child, SELF), Err(Errno::ESRCH), "who was waited for");
         assert_eq!(sys.setpgid(NOBODY, SELF), Err(Errno::ESRCH), "nobody");
-        assert_eq!(sys.setpgid(Pid::number_only(-1), SELF), Err(Errno::ESRCH), "no number");
+        assert_eq!(
+            sys.setpgid(Pid::number_only(-1), sys.getpgrp()),
+            Err(Errno::ESRCH),
+            "no number"
+        );
     });
 }
 

@@ -3,8 +3,8 @@
 use tontine_unix::{Errno, Fd, Modes, Signal, Status, Sys, Termios};
 
 use crate::scene::{
-    Gate, NOBODY, SELF, change, end, everywhere_and_on_linux, foreground_sleeper, fork, ignore, kill,
-    leader, news, report, reported, rest, sleep_for_ever, sleeper, stop, with_terminal,
+    Gate, NOBODY, SELF, change, end, everywhere_and_on_linux, foreground_sleeper, fork, ignore,
+    kill, leader, news, report, reported, rest, sleep_for_ever, sleeper, stop, with_terminal,
 };
 use tontine_unix::{Pid, SigSet};
 

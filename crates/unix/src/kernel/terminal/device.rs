@@ -387,7 +387,7 @@ impl Call<'_> {
         signal: Signal,
     ) -> std::result::Result<Background, Stop> {
         let kernel = self.kernel;
-        let group = self.own_group()?;
+        let mut group = self.own_group()?;
         let foreground = {
             let state = terminal.state.lock(&kernel.locks);
             let own =
@@ -405,8 +405,15 @@ impl Call<'_> {
         match (unmoved, signal) {
             (true, Signal::TTIN) => Err(Errno::EIO.into()),
             (true, _) => Ok(Background::Allowed),
-            (false, _) if group.is_orphaned() => Err(Errno::EIO.into()),
             (false, _) => {
+                // A group that another thread has left for this process looks orphaned.
+                while group.is_orphaned() {
+                    let now = self.own_group()?;
+                    if Arc::ptr_eq(&now, &group) {
+                        return Err(Errno::EIO.into());
+                    }
+                    group = now;
+                }
                 // The group, and this process whatever its group is by then (§7.2.3).
                 kernel.pgsignal_self(&group, self.proc, SignalInfo::kernel(signal));
                 Ok(Background::Signalled)
