@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use super::Kernel;
 use super::call::{After, Call, Leave, Stop};
 use super::threads::First;
 use crate::errno::{Errno, Result};
@@ -73,6 +74,7 @@ impl Call<'_> {
         state.ended.clear();
         state.image = Some(image);
         drop(state);
+        self.kernel.on_master(|| self.kernel.close_for_exec(self.proc));
         self.alternate.take();
         self.profile.take();
         self.saved_mask.take();
@@ -90,14 +92,14 @@ impl Call<'_> {
         let image = self.image(&sys.path, sys.arguments.clone())?;
         let report = Arc::new(Report::default());
         let (spawn, told) = (sys.clone(), Teller(Arc::clone(&report)));
+        let kernel = self.kernel.handle();
         let program = move |child: &dyn Sys| -> i32 {
             let arguments: Vec<&str> = image.arguments.iter().map(String::as_str).collect();
-            let failed = prepare(child, &spawn).err().unwrap_or_else(|| {
-                told.0.tell(0);
-                match child.exec(&image.name, &arguments) {
-                    Err(errno) => errno,
-                    Ok(never) => match never {},
-                }
+            let failed = prepare(kernel.get(), child, &spawn).err().unwrap_or_else(|| match child
+                .exec(&image.name, &arguments)
+            {
+                Err(errno) => errno,
+                Ok(never) => match never {},
             });
             told.0.tell(failed.raw());
             127
@@ -120,7 +122,7 @@ impl Call<'_> {
     }
 }
 
-/// What a spawned child tells its parent before it executes: 0, or why it cannot.
+/// What a spawned child tells its parent: 0 when it has executed, or why it cannot.
 #[derive(Debug, Default)]
 struct Report {
     /// −1 until it is told.
@@ -128,7 +130,8 @@ struct Report {
     parent: OnceLock<Fiber>,
 }
 
-/// The child's end of a report. A child that was killed before it could execute was made all the same.
+/// The child's end of a report, which is let go of when the child has executed, or was killed before
+/// it could: it was made all the same.
 struct Teller(Arc<Report>);
 
 impl Drop for Teller {
@@ -165,7 +168,7 @@ impl Report {
 }
 
 /// What posix_spawn(3) does between fork and exec.
-fn prepare(sys: &dyn Sys, spawn: &Spawn) -> Result<()> {
+fn prepare(kernel: &Kernel, sys: &dyn Sys, spawn: &Spawn) -> Result<()> {
     if spawn.session {
         sys.setsid()?;
     }
@@ -175,8 +178,8 @@ fn prepare(sys: &dyn Sys, spawn: &Spawn) -> Result<()> {
     for signal in spawn.defaults.difference(SigSet::UNBLOCKABLE).iter() {
         sys.sigaction(signal, Some(crate::action::SigAction::DEFAULT))?;
     }
-    for &(from, to) in &spawn.descriptors {
-        sys.dup2(from, to)?;
+    if let Some(proc) = kernel.find(sys.getpid()) {
+        kernel.on_master(|| kernel.move_descriptors(&proc, &spawn.descriptors))?;
     }
     if let Some(mask) = spawn.mask {
         sys.sigprocmask(Some((crate::action::How::Set, mask)))?;

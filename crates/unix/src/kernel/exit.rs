@@ -85,6 +85,7 @@ impl Call<'_> {
         for group in orphaned {
             self.kernel.hang_up_if_stopped(&group);
         }
+        self.kernel.check_groups();
     }
 }
 
@@ -109,13 +110,13 @@ impl Kernel {
     /// Takes a process out of its group, and an empty group out of the table.
     pub(super) fn leave_group(&self, proc: &Proc) {
         let Some(group) = proc.lock(&self.locks).pgrp.clone() else { return };
-        let dead = {
+        let empty = {
             let mut members = group.members.write(&self.locks);
             members.remove(self, proc);
             proc.lock(&self.locks).pgrp = None;
-            members.dead
+            members.slots.is_empty()
         };
-        if dead {
+        if empty {
             self.forget_group(&group);
         }
     }
@@ -141,8 +142,8 @@ impl Kernel {
         let (writing, parent) = self.write_parent(proc);
         // Read under the relations: the parent may be moving the process to another group.
         let own = proc.lock(&self.locks).pgrp.clone();
-        self.disqualify(proc, own.as_ref(), &mut orphaned);
         proc.lock(&self.locks).phase = Phase::Zombie;
+        self.recount(proc, own.as_ref(), &mut orphaned);
         let tell = || parent.is_none_or(|parent| self.tell_end(parent, proc, status));
         let vanishes = told.unwrap_or_else(tell);
         if vanishes {
@@ -202,10 +203,9 @@ impl Kernel {
             let children: Vec<&Proc> = self.children(proc).collect();
             for child in children {
                 let group = child.lock(&self.locks).pgrp.clone();
-                self.disqualify(child, group.as_ref(), orphaned);
                 self.unlink(proc, child);
                 self.link(reaper, child);
-                self.qualify(child, group.as_ref());
+                self.recount(child, group.as_ref(), orphaned);
                 if child.lock(&self.locks).phase == Phase::Zombie {
                     let status = child.lock(&self.locks).end.unwrap_or(Status::Exited(0));
                     if self.tell_end(reaper, child, status) {

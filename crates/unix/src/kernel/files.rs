@@ -14,13 +14,19 @@ use crate::executor::{self, Fiber};
 use crate::limit::Resource;
 use crate::lock::SimpleLock;
 use crate::lock::lock_order::TLock;
-use crate::process::Spawn;
 use crate::signal::Signal;
 use crate::terminal::Fd;
 
 /// A process's descriptors, by number.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Files(Vec<Option<Arc<File>>>);
+pub(super) struct Files(Vec<Option<Descriptor>>);
+
+#[derive(Debug, Clone)]
+struct Descriptor {
+    file: Arc<File>,
+    /// As every new one; copies that `dup2` makes are not.
+    closed_by_exec: bool,
+}
 
 /// What a descriptor stands for. It is closed when the last descriptor for it is.
 #[derive(Debug)]
@@ -65,7 +71,8 @@ impl ChannelState {
 impl Files {
     fn get(&self, descriptor: Fd) -> Result<Arc<File>> {
         let at = usize::try_from(descriptor.0).map_err(|_| Errno::EBADF)?;
-        self.0.get(at).cloned().flatten().ok_or(Errno::EBADF)
+        let found = self.0.get(at).and_then(Option::as_ref);
+        found.map(|descriptor| Arc::clone(&descriptor.file)).ok_or(Errno::EBADF)
     }
 
     /// The lowest free number below `limit`.
@@ -77,13 +84,44 @@ impl Files {
         if at == self.0.len() {
             self.0.push(None);
         }
-        self.0[at] = Some(file);
+        self.0[at] = Some(Descriptor { file, closed_by_exec: true });
         Ok(Fd(at as i32))
+    }
+
+    /// Makes `to` another name of `file`; returns what it was.
+    fn replace(&mut self, file: Arc<File>, to: Fd, limit: u64) -> Result<Option<Arc<File>>> {
+        let at = usize::try_from(to.0).map_err(|_| Errno::EBADF)?;
+        if at as u64 >= limit {
+            return Err(Errno::EBADF);
+        }
+        if self.0.len() <= at {
+            self.0.resize(at + 1, None);
+        }
+        let before = self.0[at].replace(Descriptor { file, closed_by_exec: false });
+        Ok(before.map(|descriptor| descriptor.file))
     }
 
     fn remove(&mut self, descriptor: Fd) -> Result<Arc<File>> {
         let at = usize::try_from(descriptor.0).map_err(|_| Errno::EBADF)?;
-        self.0.get_mut(at).and_then(Option::take).ok_or(Errno::EBADF)
+        let taken = self.0.get_mut(at).and_then(Option::take);
+        taken.map(|descriptor| descriptor.file).ok_or(Errno::EBADF)
+    }
+
+    /// Takes out what the next program is not to have.
+    fn executed(&mut self) -> Self {
+        let closed = |descriptor: &mut Option<Descriptor>| {
+            descriptor.take_if(|descriptor| descriptor.closed_by_exec)
+        };
+        Self(self.0.iter_mut().map(closed).collect())
+    }
+}
+
+impl File {
+    pub(super) fn new(kernel: &Kernel, end: End) -> Arc<Self> {
+        if let End::Terminal(terminal) = &end {
+            terminal.open(kernel);
+        }
+        Arc::new(Self { end, kernel: kernel.handle() })
     }
 }
 
@@ -137,7 +175,7 @@ impl Call<'_> {
     }
 
     pub(super) fn add(&self, end: End) -> Result<Fd> {
-        let file = Arc::new(File { end, kernel: self.kernel.handle() });
+        let file = File::new(self.kernel, end);
         let mut state = self.state();
         let limit = state.limits.of(Resource::Descriptors).soft;
         let added = state.files.insert(Arc::clone(&file), limit);
@@ -168,7 +206,7 @@ impl Call<'_> {
                 End::Reader(_) => Err(Errno::EBADF.into()),
                 End::Writer(channel) => self.write_pipe(channel, bytes, &mut written),
                 End::Terminal(terminal) => self.write_terminal(terminal, bytes, &mut written),
-                End::Controlling(terminal) => Ok(terminal.input(self.kernel, bytes)?),
+                End::Controlling(terminal) => self.write_input(terminal, bytes, &mut written),
             }
         })
     }
@@ -244,42 +282,53 @@ impl Call<'_> {
     pub(super) fn duplicate(&self, from: Fd, to: Fd) -> Result<()> {
         self.guarded(|| {
             let file = self.file(from)?;
-            let at = usize::try_from(to.0).map_err(|_| Errno::EBADF)?;
             if from == to {
                 return Ok(());
             }
-            let mut state = self.state();
-            if at as u64 >= state.limits.of(Resource::Descriptors).soft {
-                return Err(Errno::EBADF);
-            }
-            let files = &mut state.files.0;
-            if files.len() <= at {
-                files.resize(at + 1, None);
-            }
-            let before = files[at].replace(file);
-            drop(state);
-            drop(before);
-            Ok(())
+            let before = {
+                let mut state = self.state();
+                let limit = state.limits.of(Resource::Descriptors).soft;
+                state.files.replace(file, to, limit)
+            };
+            before.map(drop)
         })
-    }
-
-    /// Whether the descriptors that a new process is to have are there.
-    pub(super) fn check_descriptors(&self, spawn: &Spawn) -> Result<()> {
-        let state = self.state();
-        spawn.descriptors.iter().try_for_each(|&(from, _)| state.files.get(from).map(drop))
     }
 }
 
 impl File {
-    pub(super) fn terminal(&self) -> Result<&Arc<Terminal>> {
+    /// The terminal, and whether this is its controlling end.
+    pub(super) fn terminal(&self) -> Result<(&Arc<Terminal>, bool)> {
         match &self.end {
-            End::Terminal(terminal) | End::Controlling(terminal) => Ok(terminal),
+            End::Terminal(terminal) => Ok((terminal, false)),
+            End::Controlling(terminal) => Ok((terminal, true)),
             _ => Err(Errno::ENOTTY),
         }
     }
 }
 
 impl Kernel {
+    /// Gives a process that is about to execute the descriptors that it was spawned with: each second
+    /// one is what the first one was before.
+    pub(super) fn move_descriptors(&self, proc: &Proc, moves: &[(Fd, Fd)]) -> Result<()> {
+        let mut closed = Vec::new();
+        let mut state = proc.lock(&self.locks);
+        let limit = state.limits.of(Resource::Descriptors).soft;
+        let files: Vec<_> =
+            moves.iter().map(|&(from, _)| state.files.get(from)).collect::<Result<_>>()?;
+        let moved = files.into_iter().zip(moves).try_for_each(|(file, &(_, to))| {
+            closed.extend(state.files.replace(file, to, limit)?);
+            Ok(())
+        });
+        drop(state);
+        moved
+    }
+
+    /// Closes what a process's next program is not to have.
+    pub(super) fn close_for_exec(&self, proc: &Proc) {
+        let closed = proc.lock(&self.locks).files.executed();
+        drop(closed);
+    }
+
     /// Closes all descriptors of a process that exits.
     pub(super) fn close_all(&self, proc: &Proc) {
         let files = std::mem::take(&mut proc.lock(&self.locks).files);

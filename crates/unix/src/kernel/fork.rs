@@ -72,7 +72,7 @@ impl Call<'_> {
             let _writing = kernel.write_family(self.proc);
             kernel.link(self.proc, child);
             let group = child.lock(&kernel.locks).pgrp.clone();
-            kernel.qualify(child, group.as_ref());
+            kernel.recount(child, group.as_ref(), &mut Vec::new());
         }
         kernel.population.fetch_add(1, Ordering::Relaxed);
         let pid = child.pid();
@@ -135,10 +135,10 @@ impl Kernel {
         {
             let _writing = self.write_family(parent);
             let group = child.lock(&self.locks).pgrp.clone();
-            self.disqualify(child, group.as_ref(), &mut Vec::new());
+            child.lock(&self.locks).phase = Phase::Zombie;
+            self.recount(child, group.as_ref(), &mut Vec::new());
             self.unlink(parent, child);
         }
-        child.lock(&self.locks).phase = Phase::Zombie;
         // Others may wait for this child alone.
         super::exit::wake_waiters(&mut parent.lock(&self.locks));
         self.reap(child);

@@ -10,10 +10,11 @@ use super::Kernel;
 use super::call::Call;
 use super::pgrp::{Pgrp, Session};
 use super::pid_table::Keeper;
-use super::proc::{Phase, Proc};
+use super::proc::{Phase, Proc, ProcRef};
 use crate::action::SignalInfo;
 use crate::errno::{Errno, Result};
 use crate::lock::write_both;
+use crate::mode::Mode;
 use crate::mutation::Mutation;
 use crate::process::Pid;
 use crate::signal::Signal;
@@ -39,7 +40,8 @@ impl Call<'_> {
     }
 
     pub(super) fn set_group(&self, process: Pid, group: Pid) -> Result<()> {
-        if group.number() < 0 {
+        let named = if group.number() == 0 { process } else { group };
+        if named.number() < 0 {
             return Err(Errno::EINVAL);
         }
         if process.number() < 0 {
@@ -47,16 +49,14 @@ impl Call<'_> {
         }
         self.guarded(|| {
             let coarse = self.kernel.coarse();
-            let orphaned = self.move_to_group(self.or_self(process), group)?;
+            let moved = self.move_to_group(self.or_self(process), group);
             drop(coarse);
-            for group in orphaned {
-                self.kernel.hang_up_if_stopped(&group);
-            }
-            Ok(())
+            self.kernel.check_groups();
+            moved
         })
     }
 
-    fn move_to_group(&self, process: Pid, group: Pid) -> Result<Vec<Arc<Pgrp>>> {
+    fn move_to_group(&self, process: Pid, group: Pid) -> Result<()> {
         let kernel = self.kernel;
         let target = kernel.find(process).ok_or(Errno::ESRCH)?;
         let group = if group.number() == 0 { target.pid() } else { group };
@@ -65,7 +65,25 @@ impl Call<'_> {
             groups.get(&group.number()).cloned()
         });
         let mut groups = kernel.pgrphash.write(&kernel.locks);
-        let (writing, parent) = kernel.write_parent_and_own(&target);
+        let (from, to) = self.check_move(&mut groups, &target, group, early)?;
+        let moved = Arc::ptr_eq(&from, &to) || kernel.requalify(&target, &from, &to);
+        drop(groups);
+        kernel.forget_if_empty(&from);
+        kernel.forget_if_empty(&to);
+        if moved { Ok(()) } else { Err(Errno::ESRCH) }
+    }
+
+    /// From which group to which a process is to be moved, if the caller may. `early` is what a look
+    /// without the table's lock found, where a test takes that away.
+    fn check_move(
+        &self,
+        groups: &mut super::Groups,
+        target: &ProcRef<'_>,
+        group: Pid,
+        early: Option<Option<Arc<Pgrp>>>,
+    ) -> Result<(Arc<Pgrp>, Arc<Pgrp>)> {
+        let kernel = self.kernel;
+        let (_reading, parent) = kernel.read_parent(target);
         let own_session = self.state().pgrp.as_ref().map(|group| group.session.clone());
         let own_session = own_session.ok_or(Errno::ESRCH)?;
         let is_self = target.slot == self.proc.slot;
@@ -89,18 +107,11 @@ impl Call<'_> {
             Some(found) if !Arc::ptr_eq(&found.session, &own_session) => return Err(Errno::EPERM),
             Some(found) => found,
             None if group.number() == target.number() => {
-                kernel.make_group(&mut groups, target.pid(), own_session)
+                kernel.make_group(groups, target.pid(), own_session)
             }
             None => return Err(Errno::EPERM),
         };
-        let mut orphaned = Vec::new();
-        if !Arc::ptr_eq(&from, &to) {
-            kernel.requalify(&target, &from, &to, &mut orphaned);
-        }
-        drop(writing);
-        drop(groups);
-        kernel.forget_if_dead(&from);
-        Ok(orphaned)
+        Ok((from, to))
     }
 
     pub(super) fn new_session(&self) -> Result<Pid> {
@@ -112,21 +123,16 @@ impl Call<'_> {
             if groups.contains_key(&me.number()) {
                 return Err(Errno::EPERM);
             }
-            let (writing, _) = kernel.write_parent_and_own(self.proc);
             let from = self.state().pgrp.clone().ok_or(Errno::ESRCH)?;
-            kernel.pids.keep(&kernel.locks, me.number(), Keeper::Session);
+            kernel.pids.keep(me.number(), Keeper::Session);
             let session = Session::new(me, kernel.instance());
             let to = kernel.make_group(&mut groups, me, session);
-            let mut orphaned = Vec::new();
-            kernel.requalify(self.proc, &from, &to, &mut orphaned);
+            kernel.requalify(self.proc, &from, &to);
             self.proc.set_session(me.number());
-            drop(writing);
             drop(groups);
-            kernel.forget_if_dead(&from);
+            kernel.forget_if_empty(&from);
             drop(coarse);
-            for group in orphaned {
-                kernel.hang_up_if_stopped(&group);
-            }
+            kernel.check_groups();
             Ok(me)
         })
     }
@@ -148,68 +154,64 @@ impl Kernel {
         }
     }
 
-    /// Moves a process between groups, and counts anew what that changes. Under the table and
-    /// relations for writing.
-    fn requalify(
-        &self,
-        proc: &Proc,
-        from: &Arc<Pgrp>,
-        to: &Arc<Pgrp>,
-        orphaned: &mut Vec<Arc<Pgrp>>,
-    ) {
-        let children: Vec<(&Proc, Option<Arc<Pgrp>>)> = self
-            .children(proc)
-            .map(|child| (child, child.lock(&self.locks).pgrp.clone()))
-            .collect();
-        let mut lost = Vec::new();
-        self.disqualify(proc, Some(from), &mut lost);
-        for (child, group) in &children {
-            self.disqualify(child, group.as_ref(), &mut lost);
+    /// Moves a process between groups, and counts anew what that changes; false if it was waited for
+    /// meanwhile. Under the table for writing. A group that is orphaned by this is not told: it was so done on purpose,
+    /// and POSIX speaks of exits alone.
+    fn requalify(&self, proc: &Proc, from: &Arc<Pgrp>, to: &Arc<Pgrp>) -> bool {
+        // A family's lock is simple, and so comes after the groups'.
+        let per_process = self.config.mode == Mode::PerProcess;
+        let _all = (!per_process).then(|| self.write_parent_and_own(proc));
+        let (mut leaving, joining) = write_both(&from.members, &to.members, &self.locks);
+        let mut joining = joining.expect("two groups");
+        let _families = per_process.then(|| self.write_parent_and_own(proc));
+        if !proc.lock(&self.locks).pgrp.as_ref().is_some_and(|now| Arc::ptr_eq(now, from)) {
+            return false;
         }
-        {
-            let (mut leaving, joining) = write_both(&from.members, &to.members, &self.locks);
-            let mut joining = joining.expect("two groups");
-            leaving.remove(self, proc);
-            joining.add(proc);
-            proc.lock(&self.locks).pgrp = Some(Arc::clone(to));
+        // Counted where it comes before it comes, and where it goes after it has gone: at no moment
+        // does a group look orphaned that is not.
+        let counted = proc.qualifies.swap(false, Ordering::Relaxed);
+        let lost = &mut Vec::new();
+        self.recount(proc, Some(to), lost);
+        leaving.remove(self, proc);
+        joining.add(proc);
+        proc.lock(&self.locks).pgrp = Some(Arc::clone(to));
+        if counted {
+            from.qualify(-1);
         }
-        self.qualify(proc, Some(to));
-        for (child, group) in &children {
-            self.qualify(child, group.as_ref());
+        for child in self.children(proc) {
+            let group = child.lock(&self.locks).pgrp.clone();
+            self.recount(child, group.as_ref(), lost);
         }
-        orphaned.extend(lost.into_iter().filter(|group| group.is_orphaned()));
+        true
     }
 
-    /// Counts a process for its group, if its parent cares for that. Under relations for writing.
-    pub(super) fn qualify(&self, proc: &Proc, group: Option<&Arc<Pgrp>>) {
-        let (Some(group), Some(parent)) = (group, self.parent_hint(proc)) else { return };
-        let (cares, alive) = {
-            let state = parent.lock(&self.locks);
-            let cares = state.pgrp.as_ref().is_some_and(|its| {
-                !Arc::ptr_eq(its, group) && Arc::ptr_eq(&its.session, &group.session)
-            });
-            (cares, state.phase != Phase::Zombie)
-        };
-        if cares && alive && proc.lock(&self.locks).phase != Phase::Zombie {
-            proc.qualifies.store(true, Ordering::Relaxed);
-            group.qualify(1);
-        }
-    }
-
-    /// Counts it no longer; a group that is orphaned by that is noted. Under relations for writing.
-    pub(super) fn disqualify(
+    /// Counts a process for its group if its parent cares for that, and no longer if it does not; a group
+    /// that is orphaned by that is noted. Under relations for writing.
+    pub(super) fn recount(
         &self,
         proc: &Proc,
         group: Option<&Arc<Pgrp>>,
         orphaned: &mut Vec<Arc<Pgrp>>,
     ) {
-        if !proc.qualifies.swap(false, Ordering::Relaxed) {
+        let Some(group) = group else { return };
+        let counts = self.counts_for(proc, group);
+        if proc.qualifies.swap(counts, Ordering::Relaxed) == counts {
             return;
         }
-        let group = group.expect("who counts is in a group");
-        if group.qualify(-1) {
+        if group.qualify(if counts { 1 } else { -1 }) {
             orphaned.push(Arc::clone(group));
         }
+    }
+
+    /// Whether a process is alive and its parent, alive too, is in another group of the same session.
+    pub(super) fn counts_for(&self, proc: &Proc, group: &Arc<Pgrp>) -> bool {
+        let alive = proc.lock(&self.locks).phase != Phase::Zombie;
+        let Some(parent) = self.parent_hint(proc).filter(|_| alive) else { return false };
+        let state = parent.lock(&self.locks);
+        state.phase != Phase::Zombie
+            && state.pgrp.as_ref().is_some_and(|its| {
+                !Arc::ptr_eq(its, group) && Arc::ptr_eq(&its.session, &group.session)
+            })
     }
 
     /// An orphaned group with a stopped member is told: nobody would continue it (POSIX, `_exit`).
@@ -229,9 +231,9 @@ impl Kernel {
     }
 
     /// Takes a group whose last member has left out of the table.
-    fn forget_if_dead(&self, group: &Arc<Pgrp>) {
-        let dead = group.members.read(&self.locks).dead;
-        if dead {
+    fn forget_if_empty(&self, group: &Arc<Pgrp>) {
+        let empty = group.members.read(&self.locks).slots.is_empty();
+        if empty {
             self.forget_group(group);
         }
     }

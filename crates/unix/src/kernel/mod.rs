@@ -18,6 +18,7 @@ mod family;
 mod files;
 mod fork;
 mod generate;
+mod group_check;
 mod jobs;
 mod master;
 mod pending;
@@ -217,8 +218,8 @@ impl Kernel {
         proc.set_session(number);
         drop(state);
         self.pids.publish(number, slot);
-        self.pids.keep(&self.locks, number, Keeper::Group);
-        self.pids.keep(&self.locks, number, Keeper::Session);
+        self.pids.keep(number, Keeper::Group);
+        self.pids.keep(number, Keeper::Session);
         proc
     }
 
@@ -232,7 +233,11 @@ impl Kernel {
 
     /// Runs until the program and everybody that it made has ended, or nobody ever will.
     pub(crate) fn run(&self) -> Outcome {
-        self.executor.run()
+        let outcome = self.executor.run();
+        if outcome != Outcome::Stopped {
+            self.check_groups_of(|_| true);
+        }
+        outcome
     }
 
     /// What is remembered for the report.

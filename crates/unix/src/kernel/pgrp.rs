@@ -30,8 +30,6 @@ pub(super) struct Pgrp {
 pub(super) struct Members {
     /// Slots, each of which knows its place here.
     pub(super) slots: Vec<u32>,
-    /// The last one left: nobody joins any more.
-    pub(super) dead: bool,
 }
 
 /// A session.
@@ -47,8 +45,8 @@ pub(super) struct Session {
 pub(super) struct SessionState {
     /// The controlling terminal.
     pub(super) terminal: Option<Arc<Terminal>>,
-    /// Its leader has exited.
-    pub(super) headless: bool,
+    /// The foreground group of a terminal that was hung up, to be told when the leader exits.
+    pub(super) left: Option<Arc<Pgrp>>,
 }
 
 /// A counted reference to a group (§7.2.1).
@@ -128,7 +126,6 @@ impl Members {
         if let Some(&moved) = self.slots.get(place) {
             kernel.slab.get(moved).place_in_group.store(place as u32, Ordering::Relaxed);
         }
-        self.dead = self.slots.is_empty();
     }
 }
 
@@ -163,16 +160,19 @@ impl Kernel {
         id: Pid,
         session: Arc<Session>,
     ) -> Arc<Pgrp> {
-        self.pids.keep(&self.locks, id.number(), Keeper::Group);
+        self.pids.keep(id.number(), Keeper::Group);
         let group = Arc::new(Pgrp::new(id, session, self.instance()));
         groups.insert(id.number(), group.clone());
         group
     }
 
-    /// Takes a group out of the table whose last member has left.
+    /// Takes a group out of the table whose last member has left, unless somebody has joined it since.
     pub(super) fn forget_group(&self, group: &Arc<Pgrp>) {
         let mut groups = self.pgrphash.write(&self.locks);
         let number = group.id.number();
+        if !group.members.read(&self.locks).slots.is_empty() {
+            return;
+        }
         if groups.get(&number).is_some_and(|found| Arc::ptr_eq(found, group)) {
             groups.remove(&number);
             self.pids.drop_keeper(&self.locks, number, Keeper::Group);

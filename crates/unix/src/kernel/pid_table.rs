@@ -1,8 +1,8 @@
 //! Which number means whom (§5): [`PidTable`].
 //!
 //! One word a number: the slot that has it, and who else keeps it from being given out again: a group, a
-//! session, a thread. Words change under `pid_lock`; a lookup reads one without it, and its result
-//! is a claim until the slot has been asked (see [`Slab`](super::slab::Slab)).
+//! session, a thread. Words are given out and back under `pid_lock`; a lookup reads one without it,
+//! and its result is a claim until the slot has been asked (see [`Slab`](super::slab::Slab)).
 
 #![allow(unsafe_code, reason = "atomic words are made of zeroed memory")]
 
@@ -127,9 +127,9 @@ impl PidTable {
         allocation.free.push(slot);
     }
 
-    /// Keeps a number that somebody has.
-    pub(super) fn keep(&self, locks: &Locks, number: i32, keeper: Keeper) {
-        let _allocation = self.allocation.lock(locks);
+    /// Keeps a number that somebody has, which is why nobody else is given it meanwhile: no lock is
+    /// needed.
+    pub(super) fn keep(&self, number: i32, keeper: Keeper) {
         self.words[number as usize].fetch_or(keeper as u32, Ordering::Relaxed);
     }
 

@@ -30,8 +30,8 @@ struct State {
     session: Option<Arc<Session>>,
     /// The foreground process group.
     foreground: Option<Arc<Pgrp>>,
-    /// Descriptors for the end where processes sit are open.
-    open: bool,
+    /// Open files for the end where processes sit.
+    open: u32,
     /// Those that wait for it to change, at either end.
     sleepers: Vec<Fiber>,
 }
@@ -54,15 +54,48 @@ enum Background {
 
 impl Terminal {
     pub(in crate::kernel) fn new(instance: u32) -> Arc<Self> {
-        let state = State { open: true, ..State::default() };
-        Arc::new(Self { state: SimpleLock::new(instance, state) })
+        Arc::new(Self { state: SimpleLock::new(instance, State::default()) })
     }
 
-    /// Somebody types.
+    /// Makes it a session's, with this group in the foreground, unless it is somebody's or the session
+    /// has one.
+    ///
+    /// # Errors
+    /// `EPERM`; `EIO`: it is hung up.
+    pub(in crate::kernel) fn become_controlling(
+        self: &Arc<Self>,
+        kernel: &Kernel,
+        group: Arc<Pgrp>,
+    ) -> Result<()> {
+        let mut state = self.state.lock(&kernel.locks);
+        let session = Arc::clone(&group.session);
+        let mut own = session.state.lock(&kernel.locks);
+        if state.line.is_hung_up() {
+            return Err(Errno::EIO);
+        }
+        match (&state.session, &own.terminal) {
+            (Some(its), _) if Arc::ptr_eq(its, &session) => return Ok(()),
+            (None, None) => {}
+            _ => return Err(Errno::EPERM),
+        }
+        own.terminal = Some(Arc::clone(self));
+        drop(own);
+        state.session = Some(session);
+        state.foreground = Some(group);
+        Ok(())
+    }
+
+    /// Somebody types; says how many bytes there was room for. Where there was none, `sleeper` is woken
+    /// when there may be some.
     ///
     /// # Errors
     /// `EIO`: it is hung up.
-    pub(in crate::kernel) fn input(&self, kernel: &Kernel, bytes: &[u8]) -> Result<usize> {
+    pub(in crate::kernel) fn input(
+        &self,
+        kernel: &Kernel,
+        bytes: &[u8],
+        sleeper: Fiber,
+    ) -> Result<usize> {
         let (effects, group): (Effects, _) = {
             let mut state = self.state.lock(&kernel.locks);
             if state.line.is_hung_up() {
@@ -70,6 +103,9 @@ impl Terminal {
             }
             let effects = state.line.input(bytes);
             state.wake();
+            if effects.taken == 0 {
+                state.sleepers.push(sleeper);
+            }
             (effects, state.foreground.clone())
         };
         if let Some(group) = group {
@@ -93,22 +129,27 @@ impl Terminal {
             state.wake();
             return Some(n);
         }
-        if !state.open {
+        if state.open == 0 {
             return None;
         }
         state.sleepers.extend(sleeper);
         Some(0)
     }
 
-    /// The last descriptor for the end where processes sit is closed.
+    /// One more file for the end where processes sit.
+    pub(in crate::kernel) fn open(&self, kernel: &Kernel) {
+        self.state.lock(&kernel.locks).open += 1;
+    }
+
+    /// One less.
     pub(in crate::kernel) fn close(&self, kernel: &Kernel) {
         let mut state = self.state.lock(&kernel.locks);
-        state.open = false;
+        state.open -= 1;
         state.wake();
     }
 
-    /// The controlling end is closed: who reads finds the end, and the session leader and the foreground
-    /// group are told.
+    /// The controlling end is closed: who reads finds the end, and the session's leader is told. Its
+    /// foreground group is told when the leader exits.
     pub(in crate::kernel) fn hang_up(&self, kernel: &Kernel) {
         let (session, foreground) = {
             let mut state = self.state.lock(&kernel.locks);
@@ -117,14 +158,14 @@ impl Terminal {
             (state.session.take(), state.foreground.take())
         };
         let Some(session) = session else { return };
-        session.state.lock(&kernel.locks).terminal = None;
+        {
+            let mut own = session.state.lock(&kernel.locks);
+            own.terminal = None;
+            own.left = foreground;
+        }
         if let Some(leader) = kernel.find(session.id) {
             kernel.psignal(&leader, SignalInfo::kernel(Signal::HUP));
             kernel.psignal(&leader, SignalInfo::kernel(Signal::CONT));
-        }
-        if let Some(group) = foreground {
-            kernel.pgsignal(&group, SignalInfo::kernel(Signal::HUP));
-            kernel.pgsignal(&group, SignalInfo::kernel(Signal::CONT));
         }
     }
 
@@ -137,7 +178,6 @@ impl Terminal {
         };
         if let Some(group) = foreground {
             kernel.pgsignal(&group, SignalInfo::kernel(Signal::HUP));
-            kernel.pgsignal(&group, SignalInfo::kernel(Signal::CONT));
         }
     }
 }
@@ -160,26 +200,12 @@ impl Call<'_> {
 
     pub(in crate::kernel) fn take_terminal(&self, descriptor: Fd) -> Result<()> {
         self.guarded(|| {
-            let file = self.file(descriptor)?;
-            let terminal = file.terminal()?;
-            let session = self.own_session()?;
+            let (terminal, _) = self.terminal(descriptor)?;
             let group = self.own_group()?;
-            if session.id.number() != self.proc.number() {
+            if group.session.id.number() != self.proc.number() {
                 return Err(Errno::EPERM);
             }
-            if session.state.lock(&self.kernel.locks).terminal.is_some() {
-                return Err(Errno::EPERM);
-            }
-            {
-                let mut state = terminal.state.lock(&self.kernel.locks);
-                if state.session.is_some() {
-                    return Err(Errno::EPERM);
-                }
-                state.session = Some(Arc::clone(&session));
-                state.foreground = Some(group);
-            }
-            session.state.lock(&self.kernel.locks).terminal = Some(Arc::clone(terminal));
-            Ok(())
+            terminal.become_controlling(self.kernel, group)
         })
     }
 
@@ -187,28 +213,40 @@ impl Call<'_> {
         self.guarded(|| {
             let terminal = self.own_terminal(descriptor)?;
             let state = terminal.state.lock(&self.kernel.locks);
-            Ok(state.foreground.as_ref().map_or(Pid::number_only(i32::MAX), |group| group.id))
+            Ok(state.foreground.as_ref().map_or(Pid::number_only(0), |group| group.id))
         })
     }
 
     pub(in crate::kernel) fn set_foreground(&self, descriptor: Fd, group: Pid) -> Result<()> {
-        if group.number() < 0 {
-            return Err(Errno::EINVAL);
-        }
         self.guarded_stops(|| {
-            let terminal = self.own_terminal(descriptor)?;
-            if let Background::Signalled = self.check_background(&terminal, Signal::TTOU)? {
+            // From where it can do nothing the terminal is as good as none.
+            let not_here = |stop| match stop {
+                Stop::Errno(Errno::EIO) => Stop::Errno(Errno::ENOTTY),
+                stop => stop,
+            };
+            let found = self.terminal(descriptor).map_err(Stop::from);
+            let (terminal, _) = found.map_err(not_here)?;
+            let background = self.check_background(&terminal, Signal::TTOU);
+            if let Background::Signalled = background.map_err(not_here)? {
                 return Err(Stop::Interrupted);
             }
             let session = self.own_session()?;
+            let own = session.state.lock(&self.kernel.locks).terminal.clone();
+            if !own.is_some_and(|own| Arc::ptr_eq(&own, &terminal)) {
+                return Err(Errno::ENOTTY.into());
+            }
+            if group.number() < 0 {
+                return Err(Errno::EINVAL.into());
+            }
             let _coarse = self.kernel.coarse();
-            let group = self.kernel.find_group(group).ok_or(Errno::ESRCH)?;
+            let Some(group) = self.kernel.find_group(group) else {
+                let somebody = self.kernel.find(group).is_some();
+                return Err(if somebody { Errno::EPERM } else { Errno::ESRCH }.into());
+            };
             if !Arc::ptr_eq(&group.session, &session) {
                 return Err(Errno::EPERM.into());
             }
-            let mut state = terminal.state.lock(&self.kernel.locks);
-            state.foreground = Some(Arc::clone(&group));
-            drop(state);
+            terminal.state.lock(&self.kernel.locks).foreground = Some(Arc::clone(&group));
             Ok(())
         })
     }
@@ -223,17 +261,16 @@ impl Call<'_> {
 
     pub(in crate::kernel) fn termios(&self, descriptor: Fd) -> Result<Termios> {
         self.guarded(|| {
-            let file = self.file(descriptor)?;
-            let state = file.terminal()?.state.lock(&self.kernel.locks);
+            let (terminal, _) = self.terminal(descriptor)?;
+            let state = terminal.state.lock(&self.kernel.locks);
             Ok(state.line.termios())
         })
     }
 
     pub(in crate::kernel) fn set_termios(&self, descriptor: Fd, termios: Termios) -> Result<()> {
         self.guarded_stops(|| {
-            let file = self.file(descriptor)?;
-            let terminal = file.terminal()?;
-            if let Background::Signalled = self.check_background(terminal, Signal::TTOU)? {
+            let (terminal, _) = self.terminal(descriptor)?;
+            if let Background::Signalled = self.check_background(&terminal, Signal::TTOU)? {
                 return Err(Stop::Interrupted);
             }
             let mut state = terminal.state.lock(&self.kernel.locks);
@@ -248,10 +285,10 @@ impl Call<'_> {
         terminal: &Arc<Terminal>,
         buffer: &mut [u8],
     ) -> std::result::Result<usize, Stop> {
+        if let Background::Signalled = self.check_background(terminal, Signal::TTIN)? {
+            return Err(Stop::Interrupted);
+        }
         loop {
-            if let Background::Signalled = self.check_background(terminal, Signal::TTIN)? {
-                return Err(Stop::Interrupted);
-            }
             {
                 let mut state = terminal.state.lock(&self.kernel.locks);
                 match state.line.read(buffer) {
@@ -303,6 +340,28 @@ impl Call<'_> {
         Ok(*written)
     }
 
+    /// Types at the controlling end; sleeps where there is no room.
+    pub(in crate::kernel) fn write_input(
+        &self,
+        terminal: &Terminal,
+        bytes: &[u8],
+        written: &mut usize,
+    ) -> std::result::Result<usize, Stop> {
+        while *written < bytes.len() {
+            let taken = terminal.input(self.kernel, &bytes[*written..], executor::current())?;
+            *written += taken;
+            if taken == 0
+                && let Err(stop) = self.nap()
+            {
+                if *written > 0 {
+                    break;
+                }
+                return Err(stop);
+            }
+        }
+        Ok(*written)
+    }
+
     pub(in crate::kernel) fn read_output(
         &self,
         terminal: &Terminal,
@@ -328,7 +387,7 @@ impl Call<'_> {
         signal: Signal,
     ) -> std::result::Result<Background, Stop> {
         let kernel = self.kernel;
-        let group = self.own_group()?;
+        let mut group = self.own_group()?;
         let foreground = {
             let state = terminal.state.lock(&kernel.locks);
             let own =
@@ -346,8 +405,15 @@ impl Call<'_> {
         match (unmoved, signal) {
             (true, Signal::TTIN) => Err(Errno::EIO.into()),
             (true, _) => Ok(Background::Allowed),
-            (false, _) if group.is_orphaned() => Err(Errno::EIO.into()),
             (false, _) => {
+                // A group that another thread has left for this process looks orphaned.
+                while group.is_orphaned() {
+                    let now = self.own_group()?;
+                    if Arc::ptr_eq(&now, &group) {
+                        return Err(Errno::EIO.into());
+                    }
+                    group = now;
+                }
                 // The group, and this process whatever its group is by then (§7.2.3).
                 kernel.pgsignal_self(&group, self.proc, SignalInfo::kernel(signal));
                 Ok(Background::Signalled)
@@ -363,16 +429,26 @@ impl Call<'_> {
         self.own_group().map(|group| Arc::clone(&group.session))
     }
 
-    /// The terminal, which has to be the caller's session's.
-    fn own_terminal(&self, descriptor: Fd) -> Result<Arc<Terminal>> {
+    /// The terminal, and whether the descriptor is for its controlling end.
+    ///
+    /// # Errors
+    /// `EIO`: it is hung up.
+    fn terminal(&self, descriptor: Fd) -> Result<(Arc<Terminal>, bool)> {
         let file = self.file(descriptor)?;
-        let terminal = Arc::clone(file.terminal()?);
+        let (terminal, controlling) = file.terminal()?;
+        let hung_up = terminal.state.lock(&self.kernel.locks).line.is_hung_up();
+        if hung_up { Err(Errno::EIO) } else { Ok((Arc::clone(terminal), controlling)) }
+    }
+
+    /// The terminal, which has to be the caller's session's unless it is seen from its controlling end.
+    fn own_terminal(&self, descriptor: Fd) -> Result<Arc<Terminal>> {
+        let (terminal, controlling) = self.terminal(descriptor)?;
         let session = self.own_session()?;
         let own = {
             let state = terminal.state.lock(&self.kernel.locks);
             state.session.as_ref().is_some_and(|its| Arc::ptr_eq(its, &session))
         };
-        if own { Ok(terminal) } else { Err(Errno::ENOTTY) }
+        if own || controlling { Ok(terminal) } else { Err(Errno::ENOTTY) }
     }
 }
 
@@ -384,13 +460,16 @@ impl Kernel {
         if session.id.number() != proc.number() {
             return;
         }
-        let terminal = {
+        let (terminal, left) = {
             let mut state = session.state.lock(&self.locks);
-            state.headless = true;
-            state.terminal.take()
+            (state.terminal.take(), state.left.take())
         };
         if let Some(terminal) = terminal {
             terminal.disown(self);
+        }
+        if let Some(group) = left {
+            self.pgsignal(&group, SignalInfo::kernel(Signal::HUP));
+            self.pgsignal(&group, SignalInfo::kernel(Signal::CONT));
         }
     }
 }
