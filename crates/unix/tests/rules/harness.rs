@@ -4,7 +4,8 @@
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+pub use std::time::Duration;
+use std::time::Instant;
 
 pub use tontine_unix::*;
 
@@ -230,7 +231,7 @@ pub fn until(sys: &dyn Sys, holds: impl Fn() -> bool) {
 
 /// A pipe on which one side waits for the other.
 #[derive(Clone, Copy)]
-pub struct Bell(Fd, Fd);
+pub struct Bell(pub Fd, Fd);
 
 impl Bell {
     pub fn new(sys: &dyn Sys) -> Self {
