@@ -60,6 +60,8 @@ pub(super) struct Unwind;
 pub(super) enum Stop {
     /// The caller is told.
     Errno(Errno),
+    /// There is something to see to before it can begin; then it begins.
+    Again,
     /// There is something to see to before it can go on.
     Interrupted,
 }
@@ -72,7 +74,7 @@ impl From<Errno> for Stop {
 
 impl From<Marked> for Stop {
     fn from(_: Marked) -> Self {
-        Self::Interrupted
+        Self::Again
     }
 }
 
@@ -111,7 +113,7 @@ impl<'k> Call<'k> {
 
     /// The caller's entry in its process's list.
     pub(super) fn member<'s>(&self, state: &'s mut ProcState) -> &'s mut Member {
-        state.member(self.thread.tid).expect("a thread that runs is in its process's list")
+        state.member(self.thread.tid()).expect("a thread that runs is in its process's list")
     }
 
     /// The process that a number means in an argument, where 0 is the caller.
@@ -174,6 +176,7 @@ impl<'k> Call<'k> {
             match result {
                 Ok(value) => return Ok(value),
                 Err(Stop::Errno(errno)) => return Err(errno),
+                Err(Stop::Again) => {}
                 Err(Stop::Interrupted) => match (delivered, after) {
                     (Delivered::Nothing, _) | (Delivered::Restart, After::Restart) => {}
                     _ => return Err(Errno::EINTR),

@@ -5,7 +5,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use super::call::{After, Call, Leave, Stop};
+use super::call::{After, Call, Leave};
+use super::pid_table::Keeper;
 use super::threads::First;
 use crate::errno::{Errno, Result};
 use crate::executor::{self, Fiber};
@@ -42,10 +43,10 @@ const ARG_MAX: usize = 128 << 10;
 impl Call<'_> {
     /// The program of this name.
     fn image(&self, path: &str, arguments: Vec<String>) -> Result<Image> {
+        let found = self.kernel.config.programs.get(path).ok_or(Errno::ENOENT)?;
         if arguments.iter().map(|argument| argument.len() + 1).sum::<usize>() > ARG_MAX {
             return Err(Errno::E2BIG);
         }
-        let found = self.kernel.config.programs.get(path).ok_or(Errno::ENOENT)?;
         Ok(Image { name: path.into(), program: found.clone(), arguments })
     }
 
@@ -58,8 +59,7 @@ impl Call<'_> {
             self.halt_others();
             self.await_alone();
             self.reset_for(image);
-            self.leaving.set(Some(Leave::Exec));
-            Err(Stop::Interrupted)
+            self.leave(Leave::Exec)
         })
     }
 
@@ -71,10 +71,18 @@ impl Call<'_> {
         state.executed = true;
         state.ender = None;
         state.image = Some(image);
+        // Its thread is the process's first one from now on.
+        let (number, tid) = (self.proc.number(), self.thread.tid());
+        self.thread.set_tid(number);
+        state.unjoined.clear();
         drop(state);
+        if tid != number {
+            self.kernel.pids.drop_keeper(&self.kernel.locks, tid, Keeper::Thread);
+        }
         self.alternate.take();
         self.profile.take();
         self.saved_mask.take();
+        self.frames.take();
         self.proc.siglock.reset(&self.kernel.locks);
     }
 
@@ -88,17 +96,17 @@ impl Call<'_> {
     pub(super) fn spawn_process(&self, sys: &Spawn) -> Result<Pid> {
         let image = self.image(&sys.path, sys.arguments.clone())?;
         let report = Arc::new(Report::default());
-        let (spawn, told) = (sys.clone(), Arc::clone(&report));
+        let (spawn, told) = (sys.clone(), Teller(Arc::clone(&report)));
         let program = move |child: &dyn Sys| -> i32 {
             let arguments: Vec<&str> = image.arguments.iter().map(String::as_str).collect();
             let failed = prepare(child, &spawn).err().unwrap_or_else(|| {
-                told.tell(0);
+                told.0.tell(0);
                 match child.exec(&image.name, &arguments) {
                     Err(errno) => errno,
                     Ok(never) => match never {},
                 }
             });
-            told.tell(failed.raw());
+            told.0.tell(failed.raw());
             127
         };
         let mut first = Some(First::Program(Box::new(program)));
@@ -127,6 +135,15 @@ struct Report {
     parent: OnceLock<Fiber>,
 }
 
+/// The child's end of a [`Report`]: one that is killed before it has executed has not failed.
+struct Teller(Arc<Report>);
+
+impl Drop for Teller {
+    fn drop(&mut self) {
+        self.0.tell(0);
+    }
+}
+
 impl Report {
     fn expect(&self, parent: Fiber) {
         self.told.store(-1, Ordering::Relaxed);
@@ -135,7 +152,10 @@ impl Report {
 
     fn tell(&self, errno: i32) {
         // SYNC spawned: pairs with `Report::wait`.
-        self.told.store(errno, Ordering::Release);
+        let first = self.told.compare_exchange(-1, errno, Ordering::Release, Ordering::Relaxed);
+        if first.is_err() {
+            return;
+        }
         if let Some(parent) = self.parent.get() {
             parent.unpark();
         }

@@ -10,7 +10,7 @@ use super::thread::Attention;
 use crate::action::{ActionFlags, Code, SignalInfo};
 use crate::executor;
 use crate::process::Pid;
-use crate::signal::Signal;
+use crate::signal::{SigSet, Signal};
 use crate::wait::Status;
 
 /// The number of the process that runs the program.
@@ -45,7 +45,7 @@ impl Call<'_> {
     /// Marks all other threads to end, and wakes them.
     pub(super) fn halt_others(&self) {
         let state = self.state();
-        for member in state.threads.iter().filter(|other| other.thread.tid != self.thread.tid) {
+        for member in state.threads.iter().filter(|other| other.thread.tid() != self.thread.tid()) {
             member.thread.demand(Attention::HALT);
             member.unpark();
         }
@@ -120,6 +120,7 @@ impl Kernel {
         self.disqualify(proc, own.as_ref(), &mut orphaned);
         let (threads, status) = {
             let mut state = proc.lock(&self.locks);
+            self.discard(&mut state, SigSet::ALL);
             (std::mem::take(&mut state.threads), state.end)
         };
         drop(threads);
@@ -155,9 +156,12 @@ impl Kernel {
         let (pid, uid) = (child.number(), child.lock(&self.locks).credentials.real);
         let mut state = parent.lock(&self.locks);
         let vanishes = self.is_init(parent) || state.actions.children_vanish();
-        let info = SignalInfo { signal: Signal::CHLD, code, pid, uid, value: 0, status: number };
-        // Nothing that the system sends is refused.
-        let _ = self.post(&mut state, info, super::generate::To::Process);
+        if !Self::ignores(&state, Signal::CHLD) {
+            let info =
+                SignalInfo { signal: Signal::CHLD, code, pid, uid, value: 0, status: number };
+            // Nothing that the system sends is refused.
+            let _ = self.post(&mut state, info, super::generate::To::Process);
+        }
         self.set_changed(parent, child, true);
         wake_waiters(&mut state);
         vanishes
@@ -170,7 +174,8 @@ impl Kernel {
         let (_reading, parent) = self.read_parent(proc);
         let Some(parent) = parent else { return };
         let mut state = parent.lock(&self.locks);
-        if !state.actions.of(Signal::CHLD).flags.contains(ActionFlags::NOCLDSTOP) {
+        let quiet = state.actions.of(Signal::CHLD).flags.contains(ActionFlags::NOCLDSTOP);
+        if !quiet && !Self::ignores(&state, Signal::CHLD) {
             let info = SignalInfo { signal: Signal::CHLD, code, pid, uid, value: 0, status };
             let _ = self.post(&mut state, info, super::generate::To::Process);
         }

@@ -1,5 +1,6 @@
 //! A process (§5.2): [`Proc`], what its `p_lock` guards ([`ProcState`]), and references to it ([`ProcRef`]).
 
+use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
@@ -75,6 +76,8 @@ pub(super) struct ProcState {
     pub(super) name: Arc<str>,
     /// The oldest first.
     pub(super) threads: Vec<Member>,
+    /// Threads that have ended and that nobody has joined.
+    pub(super) unjoined: BTreeSet<i32>,
     pub(super) actions: Arc<Actions>,
     pub(super) pending: Pending,
     pub(super) credentials: Credentials,
@@ -88,6 +91,8 @@ pub(super) struct ProcState {
     pub(super) ender: Option<Fiber>,
     /// The signal that stopped it, while it is stopped.
     pub(super) stopped: Option<Signal>,
+    /// A thread has taken a stop and will stop the process, unless that is cancelled before.
+    pub(super) stopping: bool,
     /// What the parent has not been told by `wait` yet.
     pub(super) news: Option<News>,
     /// How it ended, once it has.
@@ -368,6 +373,7 @@ impl ProcState {
             phase: Phase::Free,
             name,
             threads: Vec::new(),
+            unjoined: BTreeSet::new(),
             actions,
             pending: Pending::default(),
             credentials,
@@ -378,6 +384,7 @@ impl ProcState {
             forks: 0,
             ender: None,
             stopped: None,
+            stopping: false,
             news: None,
             end: None,
             executed: false,
@@ -409,7 +416,12 @@ impl ProcState {
 
     /// The entry of a thread of this process.
     pub(super) fn member(&mut self, tid: i32) -> Option<&mut Member> {
-        self.threads.iter_mut().find(|member| member.thread.tid == tid)
+        self.threads.iter_mut().find(|member| member.thread.tid() == tid)
+    }
+
+    /// How many signals are queued, for the process or for one thread.
+    pub(super) fn queued(&self) -> usize {
+        self.threads.iter().map(|member| member.pending.len()).sum::<usize>() + self.pending.len()
     }
 
     /// Everything that is pending, for the process or for one thread.

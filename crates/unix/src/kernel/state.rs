@@ -66,7 +66,7 @@ fn of(pid: i32, parent: i32, state: &ProcState) -> ProcessState {
     };
     let thread = |member: &super::proc::Member| {
         let (thread, pending) = (&member.thread, member.pending.set());
-        (thread.tid, thread.call(), thread.mask(), pending)
+        (thread.tid(), thread.call(), thread.mask(), pending)
     };
     ProcessState {
         pid,

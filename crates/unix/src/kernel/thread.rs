@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "a name behind one atomic word")]
 
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use bitflags::bitflags;
 
@@ -31,7 +31,8 @@ bitflags! {
 /// A thread.
 #[derive(Debug)]
 pub(super) struct Thread {
-    pub(super) tid: i32,
+    /// Its number; the one that executes takes the process's.
+    tid: AtomicI32,
     attention: AtomicU32,
     /// Blocked signals; written by the thread itself, under its `p_lock`.
     mask: AtomicU64,
@@ -48,7 +49,7 @@ pub(super) struct Thread {
 impl Thread {
     pub(super) fn new(tid: i32, mask: SigSet) -> Self {
         Self {
-            tid,
+            tid: AtomicI32::new(tid),
             attention: AtomicU32::new(0),
             mask: AtomicU64::new(mask.bits()),
             sleeping: AtomicBool::new(false),
@@ -56,6 +57,16 @@ impl Thread {
             call: AtomicPtr::new(ptr::null_mut()),
             ticks: AtomicU32::new(0),
         }
+    }
+
+    /// Its number.
+    pub(super) fn tid(&self) -> i32 {
+        self.tid.load(Ordering::Relaxed)
+    }
+
+    /// Gives it another one. Under `p_lock`, by itself.
+    pub(super) fn set_tid(&self, tid: i32) {
+        self.tid.store(tid, Ordering::Relaxed);
     }
 
     /// Says which call the thread is in.

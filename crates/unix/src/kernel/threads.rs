@@ -68,7 +68,7 @@ impl Call<'_> {
         if self.kernel.closing.load(std::sync::atomic::Ordering::Relaxed) {
             self.kernel.psignal(self.proc, SignalInfo::kernel(Signal::KILL));
         }
-        let is_process = !matches!(first, First::Body(_));
+        let mut is_process = !matches!(first, First::Body(_));
         let mut ended = self.attempt(|call| {
             call.return_to_user();
             match first {
@@ -83,6 +83,7 @@ impl Call<'_> {
             match ended {
                 Ended::Left(Leave::Exec) => {
                     let Some(image) = self.begin_image() else { break };
+                    is_process = true;
                     ended = self.attempt(|call| {
                         call.return_to_user();
                         image.run(call)
@@ -125,7 +126,7 @@ impl Call<'_> {
     /// The end of a thread: it exits with the process, or leaves it.
     pub(super) fn end(&self) {
         let locks = &self.kernel.locks;
-        if self.proc.siglock.ending(locks) == Some(self.thread.tid) {
+        if self.proc.siglock.ending(locks) == Some(self.thread.tid()) {
             self.kernel.on_master(|| self.exit_process());
             return;
         }
@@ -143,7 +144,7 @@ impl Call<'_> {
         if state.threads.len() == 1 && state.end.is_none() {
             return true;
         }
-        let at = state.threads.iter().position(|member| member.thread.tid == self.thread.tid);
+        let at = state.threads.iter().position(|member| member.thread.tid() == self.thread.tid());
         let Some(at) = at else { return false };
         let member = state.threads.remove(at);
         let user = state.credentials.user.clone();
@@ -152,8 +153,12 @@ impl Call<'_> {
         {
             ender.unpark();
         }
-        if let Some(Some(joiner)) = member.joiner {
-            joiner.unpark();
+        user.signals.give_back(member.pending.len());
+        match member.joiner {
+            Some(Some(joiner)) => joiner.unpark(),
+            _ => {
+                state.unjoined.insert(self.thread.tid());
+            }
         }
         // What only this thread would have delivered is the next one's.
         for other in &state.threads {
@@ -162,9 +167,9 @@ impl Call<'_> {
         }
         drop(state);
         user.tasks.give_back(1);
-        if self.thread.tid != self.proc.number() {
+        if self.thread.tid() != self.proc.number() {
             let locks = &self.kernel.locks;
-            self.kernel.pids.drop_keeper(locks, self.thread.tid, Keeper::Thread);
+            self.kernel.pids.drop_keeper(locks, self.thread.tid(), Keeper::Thread);
         }
         false
     }
@@ -190,18 +195,18 @@ impl Call<'_> {
                 }
             };
             let thread = Arc::new(Thread::new(tid, self.thread.mask()));
-            let halted = {
-                let mut state = self.state();
-                state.threads.push(Member::new(thread.clone()));
-                state.end.is_some()
-            };
-            if halted {
+            let mut state = self.state();
+            state.unjoined.remove(&tid);
+            state.threads.push(Member::new(thread.clone()));
+            drop(state);
+            if self.proc.siglock.ending(&kernel.locks).is_some() {
+                // Whoever exits or executes may not have met it.
                 thread.demand(Attention::HALT);
             }
             let body = body.take().expect("a thread is made once");
             let begun = kernel.begin(self.proc, Arc::clone(&thread), place, First::Body(body));
             if begun.is_err() {
-                self.state().threads.retain(|member| member.thread.tid != tid);
+                self.state().threads.retain(|member| member.thread.tid() != tid);
                 kernel.pids.drop_keeper(&kernel.locks, tid, Keeper::Thread);
                 user.tasks.give_back(1);
             }
@@ -210,22 +215,29 @@ impl Call<'_> {
     }
 
     pub(super) fn join_thread(&self, thread: Tid) -> Result<()> {
-        if thread.0 == self.thread.tid {
+        if thread.0 == self.thread.tid() {
             return Err(Errno::EDEADLK);
         }
         let mut claimed = false;
         self.interruptible(super::call::After::Restart, || {
             let fiber = executor::current();
-            let found = self.sleep(None, |state| match state.member(thread.0) {
-                None if claimed => Some(Ok(())),
-                None => Some(Err(Errno::ESRCH)),
-                Some(member) if !claimed && member.joiner.is_some() => Some(Err(Errno::EINVAL)),
-                Some(member) => {
-                    claimed = true;
-                    member.joiner = Some(Some(fiber.clone()));
-                    None
+            let found = self.sleep(None, |state| {
+                if state.unjoined.remove(&thread.0) {
+                    return Some(Ok(()));
                 }
-            })?;
+                match state.member(thread.0) {
+                    None if claimed => Some(Ok(())),
+                    None => Some(Err(Errno::ESRCH)),
+                    Some(member) if !claimed && member.joiner.is_some() => Some(Err(Errno::EINVAL)),
+                    Some(member) => {
+                        claimed = true;
+                        member.joiner = Some(Some(fiber.clone()));
+                        None
+                    }
+                }
+            });
+            // No signal ends it: POSIX knows no EINTR of it.
+            let found = found.map_err(|_| Stop::Again)?;
             found.expect("no deadline").map_err(Stop::Errno)
         })
     }
