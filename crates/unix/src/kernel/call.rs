@@ -236,10 +236,15 @@ impl<'k> Call<'k> {
 
     /// Says that the thread sleeps, and on which fiber.
     fn sleeps(&self, state: &mut ProcState) {
+        self.parks(state);
+        self.thread.set_sleeping(true);
+    }
+
+    /// Says on which fiber the thread is about to park; a mode but `Master` knows already.
+    pub(super) fn parks(&self, state: &mut ProcState) {
         if self.kernel.config.mode == Mode::Master {
             self.member(state).fiber = Some(executor::current());
         }
-        self.thread.set_sleeping(true);
     }
 
     /// Sleeps once, until somebody unparks this fiber; whoever calls looks again.

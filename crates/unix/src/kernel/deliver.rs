@@ -269,13 +269,14 @@ impl Call<'_> {
     fn stay_stopped(&self) {
         loop {
             {
-                let state = self.state();
+                let mut state = self.state();
                 let killed = state.pending_anywhere().contains(Signal::KILL);
                 let halted = self.thread.attention().contains(Attention::HALT);
                 if state.stopped.is_none() || killed || halted {
                     self.thread.settle(Attention::STOP);
                     return;
                 }
+                self.parks(&mut state);
             }
             executor::park();
         }

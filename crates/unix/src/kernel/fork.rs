@@ -65,6 +65,7 @@ impl Call<'_> {
         }
         kernel.start_time(child, self.state().limits.of(Resource::Cpu).soft);
         kernel.clear_links(child);
+        child.siglock.reset(&kernel.locks);
         child.move_in(number, kernel.births.fetch_add(1, Ordering::Relaxed).max(1));
         {
             let _writing = kernel.write_family(self.proc);

@@ -49,6 +49,7 @@ fn a_child_inherits_neither_pending_signals_nor_the_alarm() {
 #[test]
 fn a_child_has_changes_of_its_own() {
     everywhere(|sys| {
+        sys.setpriority(Whose::Process(Pid::number_only(0)), 8).unwrap();
         let end = end_as(sys, |sys| {
             act(sys, Signal::USR1, SigAction::IGNORE);
             block(sys, &[Signal::USR2]);
@@ -58,7 +59,7 @@ fn a_child_has_changes_of_its_own() {
         assert_eq!(end, Status::Exited(0));
         assert_eq!(sys.sigaction(Signal::USR1, None), Ok(SigAction::DEFAULT));
         assert_eq!(sys.sigprocmask(None), Ok(SigSet::EMPTY));
-        assert_eq!(sys.getpriority(Whose::Process(Pid::number_only(0))), Ok(0));
+        assert_eq!(sys.getpriority(Whose::Process(Pid::number_only(0))), Ok(8));
     })
     .and_on_linux();
 }
