@@ -96,16 +96,15 @@ impl<F: Fn(&dyn Sys) + Send + Sync + 'static> Held<F> {
             })
             .expect("a process more");
         let begun = Instant::now();
-        loop {
+        let end = loop {
             match linux.waitpid(child.into(), WaitOptions::NOHANG).expect("it is a child") {
-                Some(waited) => return assert_eq!(waited.status, Status::Exited(0)),
-                None if begun.elapsed() > PATIENCE => {
-                    let _ = linux.kill(Target::Group(child), Some(Signal::KILL));
-                    panic!("it does not end");
-                }
+                Some(waited) => break Some(waited.status),
+                None if begun.elapsed() > PATIENCE => break None,
                 None => std::thread::sleep(Duration::from_millis(1)),
             }
-        }
+        };
+        let _ = linux.kill(Target::Group(child), Some(Signal::KILL));
+        assert_eq!(end, Some(Status::Exited(0)));
     }
 }
 
