@@ -74,10 +74,11 @@ impl Call<'_> {
         self.await_unreferenced();
         let coarse = self.kernel.coarse();
         self.kernel.release_tracees(self.proc);
-        for group in self.kernel.die(self.proc) {
+        let orphaned = self.kernel.die(self.proc);
+        drop(coarse);
+        for group in orphaned {
             self.kernel.hang_up_if_stopped(&group);
         }
-        drop(coarse);
     }
 
     /// From now on the process throws away what it is sent; waits for the last reference (§5.2).

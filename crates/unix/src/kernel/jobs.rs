@@ -210,6 +210,7 @@ impl Kernel {
     /// An orphaned group with a stopped member is told: nobody would continue it (POSIX, `_exit`).
     pub(super) fn hang_up_if_stopped(&self, group: &Arc<Pgrp>) {
         let stopped = {
+            let _coarse = self.coarse();
             let members = group.members.read(&self.locks);
             members.slots.iter().any(|&slot| {
                 let state = self.slab.get(slot).lock(&self.locks);

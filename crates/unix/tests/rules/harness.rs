@@ -193,6 +193,16 @@ pub fn kill(sys: &dyn Sys, pid: Pid, signal: Signal) {
     sys.kill(pid.into(), Some(signal)).unwrap();
 }
 
+/// A user whom no other process on this machine has.
+pub fn nobody_else(sys: &dyn Sys) -> u32 {
+    100_000 + sys.getpid().number() as u32
+}
+
+/// A child as others than its parent name it on Linux, where handles are a process's own.
+pub fn bare(child: Pid) -> Pid {
+    Pid::number_only(child.number())
+}
+
 /// How a child ended.
 pub fn end_of(sys: &dyn Sys, child: Pid) -> Status {
     change_of(sys, child, WaitOptions::EXITED)

@@ -185,9 +185,10 @@ fn a_user_may_signal_its_own_and_not_others() {
             child
         };
         let (same, other, root) = (make(54_321), make(54_322), make(0));
+        let (mine, others) = (bare(same), [other, root].map(bare));
         let end = end_as(sys, move |sys| {
             sys.setuid(54_321).unwrap();
-            for target in [other, root] {
+            for target in others {
                 for signal in [None, Some(Signal::TERM), Some(Signal::CONT)] {
                     assert_eq!(sys.kill(target.into(), signal), Err(Errno::EPERM));
                     assert_eq!(sys.kill(Target::Group(target), signal), Err(Errno::EPERM));
@@ -196,7 +197,7 @@ fn a_user_may_signal_its_own_and_not_others() {
                     assert_eq!(sys.tgkill(target, thread, signal), Err(Errno::EPERM));
                 }
             }
-            assert_eq!(sys.kill(same.into(), Some(Signal::TERM)), Ok(()));
+            assert_eq!(sys.kill(mine.into(), Some(Signal::TERM)), Ok(()));
             0
         });
         assert_eq!(end, Status::Exited(0));
@@ -214,9 +215,10 @@ fn a_group_is_refused_only_if_nobody_in_it_may_be_signalled() {
     everywhere(|sys| {
         let bell = Bell::new(sys);
         let one = leader(sys);
+        let group = bare(one);
         let mine = sys
             .fork(move |sys| {
-                sys.setpgid(Pid::number_only(0), one).unwrap();
+                sys.setpgid(Pid::number_only(0), group).unwrap();
                 sys.setuid(54_321).unwrap();
                 bell.ring(sys);
                 sleep_on(sys)
@@ -225,7 +227,7 @@ fn a_group_is_refused_only_if_nobody_in_it_may_be_signalled() {
         bell.heard(sys);
         let end = end_as(sys, move |sys| {
             sys.setuid(54_321).unwrap();
-            assert_eq!(sys.kill(Target::Group(one), Some(Signal::TERM)), Ok(()));
+            assert_eq!(sys.kill(Target::Group(group), Some(Signal::TERM)), Ok(()));
             0
         });
         assert_eq!(end, Status::Exited(0));
@@ -259,10 +261,11 @@ fn sigcont_may_be_sent_to_anyone_in_the_session() {
         let child = sys.fork(sleep_on).unwrap();
         kill(sys, child, Signal::STOP);
         change_of(sys, child, WaitOptions::STOPPED);
+        let stopped = bare(child);
         let end = end_as(sys, move |sys| {
             sys.setuid(54_321).unwrap();
-            assert_eq!(sys.kill(child.into(), Some(Signal::TERM)), Err(Errno::EPERM));
-            assert_eq!(sys.kill(child.into(), Some(Signal::CONT)), Ok(()));
+            assert_eq!(sys.kill(stopped.into(), Some(Signal::TERM)), Err(Errno::EPERM));
+            assert_eq!(sys.kill(stopped.into(), Some(Signal::CONT)), Ok(()));
             0
         });
         assert_eq!(end, Status::Exited(0));

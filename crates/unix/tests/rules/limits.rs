@@ -100,7 +100,7 @@ fn signals_that_are_pending_count_for_the_user_that_a_process_becomes() {
         let end = end_as(sys, |sys| {
             block(sys, &[Signal::RTMIN]);
             sys.sigqueue(sys.getpid(), Some(Signal::RTMIN), 1).unwrap();
-            sys.setuid(54_321).unwrap();
+            sys.setuid(nobody_else(sys)).unwrap();
             sys.setrlimit(Resource::PendingSignals, Limit::of(1)).unwrap();
             sys.sigwait(SigSet::of(&[Signal::RTMIN])).unwrap();
             assert_eq!(sys.sigqueue(sys.getpid(), Some(Signal::RTMIN), 1), Ok(()));

@@ -67,14 +67,8 @@ fn the_threads_own_come_before_the_processs_and_lower_before_higher() {
         own.iter().for_each(|&signal| sys.raise(signal).unwrap());
         shared.iter().for_each(|&signal| kill(sys, sys.getpid(), signal));
         let order: Vec<_> = drain(sys, all).iter().map(|info| info.signal).collect();
-        let expected = [
-            Signal::USR1,
-            Signal::TERM,
-            Signal::RTMAX,
-            Signal::HUP,
-            Signal::USR2,
-            Signal::RTMIN,
-        ];
+        let expected =
+            [Signal::USR1, Signal::TERM, Signal::RTMAX, Signal::HUP, Signal::USR2, Signal::RTMIN];
         assert_eq!(order, expected);
     })
     .and_on_linux();

@@ -55,11 +55,12 @@ fn another_users_priority_is_read_and_not_changed() {
     everywhere(|sys| {
         let other = sys.fork(sleep_on).unwrap();
         sys.setpriority(Whose::Process(other), 2).unwrap();
+        let whose = Whose::Process(bare(other));
         let end = end_as(sys, move |sys| {
             sys.setuid(54_321).unwrap();
-            assert_eq!(sys.getpriority(Whose::Process(other)), Ok(2));
-            assert_eq!(sys.setpriority(Whose::Process(other), 9), Err(Errno::EPERM));
-            assert_eq!(sys.setpriority(Whose::Process(other), 1), Err(Errno::EPERM));
+            assert_eq!(sys.getpriority(whose), Ok(2));
+            assert_eq!(sys.setpriority(whose, 9), Err(Errno::EPERM));
+            assert_eq!(sys.setpriority(whose, 1), Err(Errno::EPERM));
             0
         });
         assert_eq!(end, Status::Exited(0));
@@ -91,11 +92,12 @@ fn a_groups_is_the_lowest_of_its_members_and_set_for_all() {
 fn a_users_is_that_of_all_its_processes() {
     everywhere(|sys| {
         let end = end_as(sys, |sys| {
+            sys.setpriority(ME, 1).unwrap();
             sys.setuid(54_321).unwrap();
             let child = sys.fork(sleep_on).unwrap();
             sys.setpriority(ME, 5).unwrap();
-            assert_eq!(sys.getpriority(Whose::User(54_321)), Ok(0));
-            assert_eq!(sys.getpriority(Whose::User(0)), Ok(0), "0 is the caller's user");
+            assert_eq!(sys.getpriority(Whose::User(54_321)), Ok(1));
+            assert_eq!(sys.getpriority(Whose::User(0)), Ok(1), "0 is the caller's user");
             assert_eq!(sys.setpriority(Whose::User(0), 6), Ok(()));
             assert_eq!(sys.getpriority(Whose::Process(child)), Ok(6));
             assert_eq!(sys.getpriority(Whose::User(54_321)), Ok(6));

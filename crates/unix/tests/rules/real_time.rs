@@ -50,10 +50,10 @@ fn by_default_they_terminate() {
     .and_on_linux();
 }
 
-/// As root's children with another user's number, of whom nobody else is there.
+/// Runs a part of a rule with a limit of queued signals, as a user of its own.
 fn limited(sys: &dyn Sys, limit: u64, rule: impl FnOnce(&dyn Sys) + Send + 'static) {
     let end = end_as(sys, move |sys| {
-        sys.setuid(54_321).unwrap();
+        sys.setuid(nobody_else(sys)).unwrap();
         let limit = Limit::of(limit);
         sys.setrlimit(Resource::PendingSignals, limit).unwrap();
         sys.sigprocmask(Some((How::Block, SET))).unwrap();
@@ -69,7 +69,10 @@ fn beyond_the_limit_sigqueue_says_eagain_until_one_is_taken() {
         limited(sys, 2, |sys| {
             let queue = || sys.sigqueue(sys.getpid(), Some(Signal::RTMIN), 1);
             assert_eq!((queue(), queue(), queue()), (Ok(()), Ok(()), Err(Errno::EAGAIN)));
-            assert_eq!(sys.tgkill(sys.getpid(), sys.gettid(), Some(Signal::RTMIN)), Err(Errno::EAGAIN));
+            assert_eq!(
+                sys.tgkill(sys.getpid(), sys.gettid(), Some(Signal::RTMIN)),
+                Err(Errno::EAGAIN)
+            );
             sys.sigwait(SET).unwrap();
             assert_eq!((queue(), queue()), (Ok(()), Err(Errno::EAGAIN)));
         });

@@ -56,17 +56,18 @@ fn each_thread_has_its_own_mask_to_return_to() {
         act(sys, Signal::USR1, Log::default().signals());
         act(sys, Signal::USR2, Log::default().signals());
         block(sys, &[Signal::USR1, Signal::USR2]);
-        let threads = [(Signal::USR1, Signal::HUP), (Signal::USR2, Signal::TERM)].map(|(awaited, own)| {
-            let seen = log.clone();
-            sys.thread(move |sys| {
-                block(sys, &[own]);
-                let before = sys.sigprocmask(None).unwrap();
-                let mask = SigSet::ALL.without(awaited);
-                assert_eq!(sys.sigsuspend(mask), Errno::EINTR);
-                seen.note(i32::from(sys.sigprocmask(None) == Ok(before)));
-            })
-            .unwrap()
-        });
+        let threads =
+            [(Signal::USR1, Signal::HUP), (Signal::USR2, Signal::TERM)].map(|(awaited, own)| {
+                let seen = log.clone();
+                sys.thread(move |sys| {
+                    block(sys, &[own]);
+                    let before = sys.sigprocmask(None).unwrap();
+                    let mask = SigSet::ALL.without(awaited);
+                    assert_eq!(sys.sigsuspend(mask), Errno::EINTR);
+                    seen.note(i32::from(sys.sigprocmask(None) == Ok(before)));
+                })
+                .unwrap()
+            });
         rest(sys);
         kill(sys, sys.getpid(), Signal::USR2);
         kill(sys, sys.getpid(), Signal::USR1);

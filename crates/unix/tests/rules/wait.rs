@@ -401,9 +401,7 @@ fn any_thread_may_wait_for_a_child_that_another_made() {
     everywhere(|sys| {
         let made = Log::default();
         let noted = made.clone();
-        let maker = sys
-            .thread(move |sys| noted.note(sys.fork(|_| 4).unwrap().number()))
-            .unwrap();
+        let maker = sys.thread(move |sys| noted.note(sys.fork(|_| 4).unwrap().number())).unwrap();
         sys.join(maker).unwrap();
         let waited = sys.wait().unwrap();
         assert_eq!((waited.pid.number(), waited.status), (made.all()[0], Status::Exited(4)));
