@@ -83,6 +83,8 @@ impl From<Marked> for Stop {
 pub(super) enum After {
     /// It starts again, if each handler was installed with `SA_RESTART`.
     Restart,
+    /// It starts again.
+    Always,
     /// It returns `EINTR`.
     Interrupt,
 }
@@ -178,7 +180,9 @@ impl<'k> Call<'k> {
                 Err(Stop::Errno(errno)) => return Err(errno),
                 Err(Stop::Again) => {}
                 Err(Stop::Interrupted) => match (delivered, after) {
-                    (Delivered::Nothing, _) | (Delivered::Restart, After::Restart) => {}
+                    (Delivered::Nothing, _)
+                    | (Delivered::Restart, After::Restart)
+                    | (_, After::Always) => {}
                     _ => return Err(Errno::EINTR),
                 },
             }

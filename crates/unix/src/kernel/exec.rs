@@ -70,11 +70,11 @@ impl Call<'_> {
         state.name = image.name.clone();
         state.executed = true;
         state.ender = None;
+        state.ended.clear();
         state.image = Some(image);
         // Its thread is the process's first one from now on.
         let (number, tid) = (self.proc.number(), self.thread.tid());
         self.thread.set_tid(number);
-        state.unjoined.clear();
         drop(state);
         if tid != number {
             self.kernel.pids.drop_keeper(&self.kernel.locks, tid, Keeper::Thread);
@@ -135,12 +135,14 @@ struct Report {
     parent: OnceLock<Fiber>,
 }
 
-/// The child's end of a [`Report`]: one that is killed before it has executed has not failed.
+/// The child's end of a report. A child that was killed before it could execute was made all the same.
 struct Teller(Arc<Report>);
 
 impl Drop for Teller {
     fn drop(&mut self) {
-        self.0.tell(0);
+        if self.0.told.load(Ordering::Relaxed) == -1 {
+            self.0.tell(0);
+        }
     }
 }
 
@@ -152,10 +154,7 @@ impl Report {
 
     fn tell(&self, errno: i32) {
         // SYNC spawned: pairs with `Report::wait`.
-        let first = self.told.compare_exchange(-1, errno, Ordering::Release, Ordering::Relaxed);
-        if first.is_err() {
-            return;
-        }
+        self.told.store(errno, Ordering::Release);
         if let Some(parent) = self.parent.get() {
             parent.unpark();
         }

@@ -138,6 +138,8 @@ impl Kernel {
             if let Some(parent) = parent {
                 self.unlink(parent, proc);
             }
+            // Whoever sees that the parent has no such child finds nobody either.
+            self.pids.hide(proc.number());
             drop(writing);
             self.reap(proc);
         }
@@ -203,6 +205,7 @@ impl Kernel {
                     let status = child.lock(&self.locks).end.unwrap_or(Status::Exited(0));
                     if self.tell_end(reaper, child, status) {
                         self.unlink(reaper, child);
+                        self.pids.hide(child.number());
                         vanished.push(child);
                     }
                 }

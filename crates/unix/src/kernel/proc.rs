@@ -76,8 +76,8 @@ pub(super) struct ProcState {
     pub(super) name: Arc<str>,
     /// The oldest first.
     pub(super) threads: Vec<Member>,
-    /// Threads that have ended and that nobody has joined.
-    pub(super) unjoined: BTreeSet<i32>,
+    /// Threads that ended and nobody has joined; each until another thread has its number.
+    pub(super) ended: BTreeSet<i32>,
     pub(super) actions: Arc<Actions>,
     pub(super) pending: Pending,
     pub(super) credentials: Credentials,
@@ -373,7 +373,7 @@ impl ProcState {
             phase: Phase::Free,
             name,
             threads: Vec::new(),
-            unjoined: BTreeSet::new(),
+            ended: BTreeSet::new(),
             actions,
             pending: Pending::default(),
             credentials,

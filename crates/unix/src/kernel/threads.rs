@@ -5,7 +5,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 
 use super::Kernel;
-use super::call::{Call, Leave, Stop, Unwind};
+use super::call::{After, Call, Leave, Stop, Unwind};
 use super::pid_table::Keeper;
 use super::proc::{Member, Proc};
 use super::thread::{Attention, Thread};
@@ -156,9 +156,7 @@ impl Call<'_> {
         user.signals.give_back(member.pending.len());
         match member.joiner {
             Some(Some(joiner)) => joiner.unpark(),
-            _ => {
-                state.unjoined.insert(self.thread.tid());
-            }
+            _ => drop(state.ended.insert(self.thread.tid())),
         }
         // What only this thread would have delivered is the next one's.
         for other in &state.threads {
@@ -196,7 +194,7 @@ impl Call<'_> {
             };
             let thread = Arc::new(Thread::new(tid, self.thread.mask()));
             let mut state = self.state();
-            state.unjoined.remove(&tid);
+            state.ended.remove(&tid);
             state.threads.push(Member::new(thread.clone()));
             drop(state);
             if self.proc.siglock.ending(&kernel.locks).is_some() {
@@ -219,14 +217,12 @@ impl Call<'_> {
             return Err(Errno::EDEADLK);
         }
         let mut claimed = false;
-        self.interruptible(super::call::After::Restart, || {
+        self.interruptible(After::Always, || {
             let fiber = executor::current();
             let found = self.sleep(None, |state| {
-                if state.unjoined.remove(&thread.0) {
-                    return Some(Ok(()));
-                }
+                let ended = state.ended.remove(&thread.0);
                 match state.member(thread.0) {
-                    None if claimed => Some(Ok(())),
+                    None if claimed || ended => Some(Ok(())),
                     None => Some(Err(Errno::ESRCH)),
                     Some(member) if !claimed && member.joiner.is_some() => Some(Err(Errno::EINVAL)),
                     Some(member) => {
@@ -235,9 +231,7 @@ impl Call<'_> {
                         None
                     }
                 }
-            });
-            // No signal ends it: POSIX knows no EINTR of it.
-            let found = found.map_err(|_| Stop::Again)?;
+            })?;
             found.expect("no deadline").map_err(Stop::Errno)
         })
     }
