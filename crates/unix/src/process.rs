@@ -133,7 +133,7 @@ pub enum Whose {
     Process(Pid),
     /// That of all members of a group; number 0 is the caller's.
     Group(Pid),
-    /// That of all processes of a user.
+    /// That of all processes of a user; 0 is the caller's, as setpriority(2) has it.
     User(u32),
 }
 

@@ -11,13 +11,13 @@ impl Call<'_> {
         self.guarded(|| {
             let user = self.kernel.user(uid);
             let mut state = self.state();
-            let threads = state.threads.len();
+            let (threads, queued) = (state.threads.len(), state.queued());
             let credentials = &mut state.credentials;
             if credentials.is_privileged() {
                 credentials.user.tasks.give_back(threads);
-                for _ in 0..threads {
-                    user.tasks.take(u64::MAX);
-                }
+                user.tasks.take_all(threads);
+                credentials.user.signals.give_back(queued);
+                user.signals.take_all(queued);
                 (credentials.real, credentials.saved) = (uid, uid);
                 credentials.user = user;
             } else if uid != credentials.real && uid != credentials.saved {
@@ -80,9 +80,9 @@ impl Call<'_> {
                 };
                 // A refusal is told whoever else was set.
                 result = match (result, one) {
-                    (Err(Errno::ESRCH), one) => one,
-                    (Ok(()), Err(errno)) => Err(errno),
-                    (result, _) => result,
+                    (_, Err(errno)) => Err(errno),
+                    (Err(Errno::ESRCH), Ok(())) => Ok(()),
+                    (result, Ok(())) => result,
                 };
                 Ok(())
             })?;
@@ -121,6 +121,7 @@ impl Call<'_> {
                 Ok(())
             }
             Whose::User(uid) => {
+                let uid = if uid == 0 { self.proc.ids().real } else { uid };
                 for proc in kernel.slab.iter() {
                     let found = ProcRef::new(kernel, proc);
                     let Some(mut state) = found.state() else { continue };

@@ -13,8 +13,7 @@ pub(super) struct Actions {
 
 impl Default for Actions {
     fn default() -> Self {
-        let nothing =
-            Signal::all().filter(|signal| signal.by_default() == DefaultAction::Ignore).collect();
+        let nothing = Signal::all().filter(|signal| is_nothing(signal.by_default())).collect();
         Self { by_number: vec![SigAction::DEFAULT; 65], nothing }
     }
 }
@@ -27,7 +26,7 @@ impl Actions {
     /// Replaces one.
     pub(super) fn set(&mut self, signal: Signal, action: SigAction) {
         let nothing = match action.disposition {
-            Disposition::Default => signal.by_default() == DefaultAction::Ignore,
+            Disposition::Default => is_nothing(signal.by_default()),
             Disposition::Ignore => true,
             Disposition::Handler(_) => false,
         };
@@ -55,4 +54,9 @@ impl Actions {
         let action = self.of(Signal::CHLD);
         action.disposition == Disposition::Ignore || action.flags.contains(ActionFlags::NOCLDWAIT)
     }
+}
+
+/// Whether nothing happens when a signal is delivered that does this; SIGCONT continues before.
+fn is_nothing(action: DefaultAction) -> bool {
+    matches!(action, DefaultAction::Ignore | DefaultAction::Continue)
 }

@@ -61,6 +61,8 @@ pub(super) struct Unwind;
 pub(super) enum Stop {
     /// The caller is told.
     Errno(Errno),
+    /// There is something to see to before it can begin; then it begins.
+    Again,
     /// There is something to see to before it can go on.
     Interrupted,
 }
@@ -73,7 +75,7 @@ impl From<Errno> for Stop {
 
 impl From<Marked> for Stop {
     fn from(_: Marked) -> Self {
-        Self::Interrupted
+        Self::Again
     }
 }
 
@@ -114,7 +116,7 @@ impl<'k> Call<'k> {
 
     /// The caller's entry in its process's list.
     pub(super) fn member<'s>(&self, state: &'s mut ProcState) -> &'s mut Member {
-        state.member(self.thread.tid).expect("a thread that runs is in its process's list")
+        state.member(self.thread.tid()).expect("a thread that runs is in its process's list")
     }
 
     /// The process that a number means in an argument, where 0 is the caller.
@@ -177,6 +179,7 @@ impl<'k> Call<'k> {
             match result {
                 Ok(value) => return Ok(value),
                 Err(Stop::Errno(errno)) => return Err(errno),
+                Err(Stop::Again) => {}
                 Err(Stop::Interrupted) => match (delivered, after) {
                     (Delivered::Nothing, _)
                     | (Delivered::Restart, After::Restart)

@@ -7,11 +7,13 @@
 use std::sync::Arc;
 
 use super::call::{Call, Leave};
+use super::generate::To;
 use super::proc::{News, Phase, ProcState};
 use super::thread::Attention;
 use crate::action::{ActionFlags, Code, Disposition, Handler, SigAction, SignalInfo};
 use crate::executor;
 use crate::machine::Delivery;
+use crate::process::SigStack;
 use crate::signal::{DefaultAction, SigSet, Signal};
 use crate::wait::Status;
 
@@ -22,6 +24,7 @@ pub(super) struct Frame {
     info: SignalInfo,
     /// What is restored after it.
     mask: SigSet,
+    alternate: SigStack,
 }
 
 /// What was delivered on the way to user mode.
@@ -76,6 +79,7 @@ impl Call<'_> {
             executor::leave_kernel();
             frame.handler.call(self, &frame.info);
             executor::enter_kernel();
+            self.alternate.set(frame.alternate);
             self.kernel.on_master(|| self.change_mask(frame.mask));
         }
         self.frames.set(frames);
@@ -159,17 +163,17 @@ impl Call<'_> {
         let shares = self.shares(state);
         let taken = self.member(state).pending.take(wanted);
         let taken = taken.or_else(|| if shares { state.pending.take(wanted) } else { None });
-        if let Some(info) = taken {
-            self.kernel.unadmit(state, info);
-        }
         self.look_again(state);
-        taken
+        let (info, queued) = taken?;
+        state.credentials.user.signals.give_back(queued.into());
+        state.stopping |= SigSet::STOPS.contains(info.signal);
+        Some(info)
     }
 
     /// Whether this thread delivers what is sent to the process.
     fn shares(&self, state: &ProcState) -> bool {
         self.kernel.config.delivery == Delivery::AnyUnblocked
-            || state.threads.first().is_some_and(|oldest| oldest.thread.tid == self.thread.tid)
+            || state.threads.first().is_some_and(|oldest| oldest.thread.tid() == self.thread.tid())
     }
 
     /// Marks the thread if the mask lets in what is pending, and else takes the mark away.
@@ -186,9 +190,20 @@ impl Call<'_> {
 
     /// Sets the mask, and sees what it lets in.
     pub(super) fn change_mask(&self, mask: SigSet) {
-        let mut state = self.state();
+        self.set_mask(&mut self.state(), mask);
+    }
+
+    /// The same under `p_lock`. What is pending for the process and is let in here no longer is
+    /// another thread's.
+    fn set_mask(&self, state: &mut ProcState, mask: SigSet) {
+        let old = self.thread.mask();
         self.thread.set_mask(mask.difference(SigSet::UNBLOCKABLE));
-        self.look_again(&mut state);
+        self.look_again(state);
+        if state.threads.len() > 1 {
+            for signal in state.pending.set().intersection(mask).difference(old).iter() {
+                self.kernel.wake_for(state, signal, To::Process);
+            }
+        }
     }
 
     /// What a signal does.
@@ -232,9 +247,12 @@ impl Call<'_> {
         if !flags.contains(ActionFlags::NODEFER) {
             during = during.with(info.signal);
         }
-        self.thread.set_mask(during.difference(SigSet::UNBLOCKABLE));
-        self.look_again(state);
-        Frame { handler, info, mask }
+        self.set_mask(state, during);
+        let alternate = self.alternate.get();
+        if flags.contains(ActionFlags::ONSTACK) && alternate.size > 0 {
+            self.alternate.set(SigStack { on_stack: true, ..alternate });
+        }
+        Frame { handler, info, mask, alternate }
     }
 
     /// Stops the whole process.
@@ -242,8 +260,7 @@ impl Call<'_> {
         {
             let mut state = self.state();
             // What came meanwhile has already cancelled it.
-            let cancelled = state.pending_anywhere();
-            if state.phase != Phase::Live || cancelled.contains(Signal::KILL) {
+            if state.phase != Phase::Live || !std::mem::take(&mut state.stopping) {
                 return;
             }
             state.stopped = Some(signal);

@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::Kernel;
 use super::call::{After, Call, Leave, Stop};
+use super::pid_table::Keeper;
 use super::threads::First;
 use crate::errno::{Errno, Result};
 use crate::executor::{self, Fiber};
@@ -43,10 +44,10 @@ const ARG_MAX: usize = 128 << 10;
 impl Call<'_> {
     /// The program of this name.
     fn image(&self, path: &str, arguments: Vec<String>) -> Result<Image> {
+        let found = self.kernel.config.programs.get(path).ok_or(Errno::ENOENT)?;
         if arguments.iter().map(|argument| argument.len() + 1).sum::<usize>() > ARG_MAX {
             return Err(Errno::E2BIG);
         }
-        let found = self.kernel.config.programs.get(path).ok_or(Errno::ENOENT)?;
         Ok(Image { name: path.into(), program: found.clone(), arguments })
     }
 
@@ -59,8 +60,7 @@ impl Call<'_> {
             self.halt_others();
             self.await_alone();
             self.reset_for(image);
-            self.leaving.set(Some(Leave::Exec));
-            Err(Stop::Interrupted)
+            self.leave(Leave::Exec)
         })
     }
 
@@ -73,11 +73,18 @@ impl Call<'_> {
         state.ender = None;
         state.ended.clear();
         state.image = Some(image);
+        // Its thread is the process's first one from now on.
+        let (number, tid) = (self.proc.number(), self.thread.tid());
+        self.thread.set_tid(number);
         drop(state);
+        if tid != number {
+            self.kernel.pids.drop_keeper(&self.kernel.locks, tid, Keeper::Thread);
+        }
         self.kernel.on_master(|| self.kernel.close_for_exec(self.proc));
         self.alternate.take();
         self.profile.take();
         self.saved_mask.take();
+        self.frames.take();
         self.proc.siglock.reset(&self.kernel.locks);
     }
 

@@ -11,7 +11,7 @@ use crate::action::{ActionFlags, Code, SignalInfo};
 use crate::executor;
 use crate::mutation::Mutation;
 use crate::process::Pid;
-use crate::signal::Signal;
+use crate::signal::{SigSet, Signal};
 use crate::wait::Status;
 
 /// The number of the process that runs the program.
@@ -46,7 +46,7 @@ impl Call<'_> {
     /// Marks all other threads to end, and wakes them.
     pub(super) fn halt_others(&self) {
         let state = self.state();
-        for member in state.threads.iter().filter(|other| other.thread.tid != self.thread.tid) {
+        for member in state.threads.iter().filter(|other| other.thread.tid() != self.thread.tid()) {
             member.thread.demand(Attention::HALT);
             member.unpark();
         }
@@ -128,6 +128,7 @@ impl Kernel {
         self.give_children_away(proc, &mut orphaned);
         let (threads, status) = {
             let mut state = proc.lock(&self.locks);
+            self.discard(&mut state, SigSet::ALL);
             (std::mem::take(&mut state.threads), state.end)
         };
         drop(threads);
@@ -150,6 +151,8 @@ impl Kernel {
             if let Some(parent) = parent {
                 self.unlink(parent, proc);
             }
+            // Whoever sees that the parent has no such child finds nobody either.
+            self.pids.hide(proc.number());
             drop(writing);
             self.reap(proc);
         }
@@ -168,9 +171,12 @@ impl Kernel {
         let (pid, uid) = (child.number(), child.lock(&self.locks).credentials.real);
         let mut state = parent.lock(&self.locks);
         let vanishes = self.is_init(parent) || state.actions.children_vanish();
-        let info = SignalInfo { signal: Signal::CHLD, code, pid, uid, value: 0, status: number };
-        // Nothing that the system sends is refused.
-        let _ = self.post(&mut state, info, super::generate::To::Process);
+        if !Self::ignores(&state, Signal::CHLD) {
+            let info =
+                SignalInfo { signal: Signal::CHLD, code, pid, uid, value: 0, status: number };
+            // Nothing that the system sends is refused.
+            let _ = self.post(&mut state, info, super::generate::To::Process);
+        }
         self.set_changed(parent, child, true);
         wake_waiters(&mut state);
         vanishes
@@ -183,7 +189,8 @@ impl Kernel {
         let (_reading, parent) = self.read_parent(proc);
         let Some(parent) = parent else { return };
         let mut state = parent.lock(&self.locks);
-        if !state.actions.of(Signal::CHLD).flags.contains(ActionFlags::NOCLDSTOP) {
+        let quiet = state.actions.of(Signal::CHLD).flags.contains(ActionFlags::NOCLDSTOP);
+        if !quiet && !Self::ignores(&state, Signal::CHLD) {
             let info = SignalInfo { signal: Signal::CHLD, code, pid, uid, value: 0, status };
             let _ = self.post(&mut state, info, super::generate::To::Process);
         }
@@ -210,6 +217,7 @@ impl Kernel {
                     let status = child.lock(&self.locks).end.unwrap_or(Status::Exited(0));
                     if self.tell_end(reaper, child, status) {
                         self.unlink(reaper, child);
+                        self.pids.hide(child.number());
                         vanished.push(child);
                     }
                 }

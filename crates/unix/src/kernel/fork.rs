@@ -62,7 +62,7 @@ impl Call<'_> {
             // The group was signalled first: the signal is delivered, then the fork begins again.
             user.tasks.give_back(1);
             kernel.pids.give_back(&kernel.locks, number, slot);
-            return Err(Stop::Interrupted);
+            return Err(Stop::Again);
         }
         kernel.start_time(child, self.state().limits.of(Resource::Cpu).soft);
         kernel.clear_links(child);

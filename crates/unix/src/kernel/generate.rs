@@ -17,7 +17,6 @@
 use std::sync::Arc;
 
 use super::Kernel;
-use super::pending::Added;
 use super::pgrp::Pgrp;
 use super::proc::{News, Phase, Proc, ProcState};
 use super::thread::Attention;
@@ -113,37 +112,42 @@ impl Kernel {
         if self.is_dropped(state, info.signal, to) {
             return Ok(());
         }
-        self.admit(state, info)?;
-        let added = match to {
-            To::Process => state.pending.add(info),
-            To::Thread(tid) => match state.member(tid) {
-                Some(member) => member.pending.add(info),
+        let pending = match to {
+            To::Process => &mut state.pending,
+            To::Thread(tid) => match state.threads.iter_mut().find(|m| m.thread.tid() == tid) {
+                Some(member) => &mut member.pending,
                 None => return Ok(()),
             },
         };
-        if added == Added::Merged {
-            self.unadmit(state, info);
-        } else {
-            self.wake_for(state, info.signal, to);
+        if pending.merges(info.signal) {
+            return Ok(());
         }
+        let limit = state.limits.of(Resource::PendingSignals).soft;
+        if state.credentials.user.signals.take(if is_limited(info) { limit } else { u64::MAX }) {
+            pending.add(info);
+        } else if info.signal.is_realtime() && info.code != Code::User {
+            return Err(Errno::EAGAIN);
+        } else {
+            pending.add_without_info(info.signal);
+        }
+        self.wake_for(state, info.signal, to);
         Ok(())
     }
 
     /// SIGCONT takes pending stops back and continues; a stop takes a pending SIGCONT back.
     fn cancel_opposite(&self, state: &mut ProcState, signal: Signal) {
         if signal == Signal::CONT {
+            state.stopping = false;
             self.discard(state, SigSet::STOPS);
             self.resume(state);
         } else if signal.by_default() == DefaultAction::Stop {
             self.discard(state, SigSet::of(&[Signal::CONT]));
         } else if signal == Signal::KILL {
             // It dies; its parent learns of that and of no continuing.
-            let stopped = state.stopped.take().is_some() || state.trapped.is_some();
+            (state.stopped, state.stopping) = (None, false);
             for member in &state.threads {
                 member.thread.settle(Attention::STOP);
-                if stopped {
-                    member.unpark();
-                }
+                member.unpark();
             }
         }
     }
@@ -171,7 +175,7 @@ impl Kernel {
         let kept = |mask: SigSet, awaited: SigSet| mask.union(awaited).contains(signal);
         match to {
             To::Thread(tid) => !state.threads.iter().any(|member| {
-                member.thread.tid == tid && kept(member.thread.mask(), member.thread.awaited())
+                member.thread.tid() == tid && kept(member.thread.mask(), member.thread.awaited())
             }),
             To::Process => !state
                 .threads
@@ -180,44 +184,22 @@ impl Kernel {
         }
     }
 
-    /// Counts what queues against the user's limit.
-    fn admit(&self, state: &ProcState, info: SignalInfo) -> Result<()> {
-        let queues = info.signal.is_realtime() || info.code == Code::Queue;
-        if !queues {
-            return Ok(());
-        }
-        let limit = match info.code {
-            Code::Kernel => u64::MAX,
-            _ => state.limits.of(Resource::PendingSignals).soft,
-        };
-        let taken = state.credentials.user.signals.take(limit);
-        if taken { Ok(()) } else { Err(Errno::EAGAIN) }
-    }
-
-    /// Takes back what [`Kernel::admit`] counted.
-    pub(super) fn unadmit(&self, state: &ProcState, info: SignalInfo) {
-        if info.signal.is_realtime() || info.code == Code::Queue {
-            state.credentials.user.signals.give_back(1);
-        }
-    }
-
     /// Throws pending signals of all kinds of pending away.
     pub(super) fn discard(&self, state: &mut ProcState, signals: SigSet) {
-        state.pending.discard(signals);
-        for member in &mut state.threads {
-            member.pending.discard(signals);
-        }
+        let members = state.threads.iter_mut().map(|member| member.pending.discard(signals));
+        let discarded = members.sum::<usize>() + state.pending.discard(signals);
+        state.credentials.user.signals.give_back(discarded);
     }
 
     /// Chooses the thread that will deliver a signal, and wakes it.
-    fn wake_for(&self, state: &ProcState, signal: Signal, to: To) {
+    pub(super) fn wake_for(&self, state: &ProcState, signal: Signal, to: To) {
         let takes =
             |mask: SigSet, awaited: SigSet| !mask.contains(signal) || awaited.contains(signal);
         let ready =
             |member: &&super::proc::Member| takes(member.thread.mask(), member.thread.awaited());
         let chosen = match to {
             To::Thread(tid) => {
-                state.threads.iter().find(|member| member.thread.tid == tid).filter(ready)
+                state.threads.iter().find(|member| member.thread.tid() == tid).filter(ready)
             }
             To::Process => match self.config.delivery {
                 _ if state.threads.len() == 1 => state.threads.first().filter(ready),
@@ -246,4 +228,10 @@ impl Kernel {
     pub(super) fn ignores(state: &ProcState, signal: Signal) -> bool {
         state.actions.of(signal).disposition == Disposition::Ignore
     }
+}
+
+/// Whether a signal may find the user's queue full, as Linux has it: not what is standard and says
+/// nothing but who sent it.
+fn is_limited(info: SignalInfo) -> bool {
+    info.signal.is_realtime() || matches!(info.code, Code::Queue | Code::Tkill)
 }

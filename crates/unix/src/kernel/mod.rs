@@ -186,7 +186,11 @@ impl Kernel {
         assert_eq!((init.slot, init.number()), (self.init, 1), "the first process comes first");
         let thread = Arc::new(Thread::new(self.handle(), self.init + 1, 2, SigSet::EMPTY));
         let proc = self.make_leader("program", Some(Arc::clone(&thread)));
-        assert_eq!((proc.slot, proc.number()), (thread.slot, thread.tid), "the program is second");
+        assert_eq!(
+            (proc.slot, proc.number()),
+            (thread.slot, thread.tid()),
+            "the program is second"
+        );
         self.link(init, proc);
         self.population.store(1, Ordering::Relaxed);
         let kernel = self.handle();

@@ -3,7 +3,7 @@
 //! A standard signal that is pending already is merged with what comes; a real-time one queues. What is
 //! queued beyond the limit of the user is the caller's to refuse.
 
-use crate::action::SignalInfo;
+use crate::action::{Code, SignalInfo};
 use crate::signal::{SigSet, Signal};
 
 /// The pending signals of a process or of a thread.
@@ -14,50 +14,49 @@ pub(super) struct Pending {
     queue: Vec<SignalInfo>,
 }
 
-/// What became of a signal that was added.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Added {
-    /// It is one more.
-    Queued,
-    /// It was pending already.
-    Merged,
-}
-
 impl Pending {
     /// Which signals are pending.
     pub(super) fn set(&self) -> SigSet {
         self.set
     }
 
-    /// Adds a signal.
-    pub(super) fn add(&mut self, info: SignalInfo) -> Added {
-        if !info.signal.is_realtime() && self.set.contains(info.signal) {
-            return Added::Merged;
-        }
-        self.set = self.set.with(info.signal);
-        self.queue.push(info);
-        Added::Queued
+    /// Whether a signal would add nothing to what is pending.
+    pub(super) fn merges(&self, signal: Signal) -> bool {
+        !signal.is_realtime() && self.set.contains(signal)
     }
 
-    /// Takes the signal of `wanted` that comes first: faults of the thread itself before all
-    /// others, then the lowest number, then the one that waits longest.
-    pub(super) fn take(&mut self, wanted: SigSet) -> Option<SignalInfo> {
+    /// Adds a signal.
+    pub(super) fn add(&mut self, info: SignalInfo) {
+        if !self.merges(info.signal) {
+            self.set = self.set.with(info.signal);
+            self.queue.push(info);
+        }
+    }
+
+    /// Adds a signal for whose info there is no room: it tells no more than that it came.
+    pub(super) fn add_without_info(&mut self, signal: Signal) {
+        self.set = self.set.with(signal);
+    }
+
+    /// Takes the signal of `wanted` that comes first: SIGKILL and then faults before all others, then
+    /// the lowest number, then the one that waits longest. Says whether it was queued.
+    pub(super) fn take(&mut self, wanted: SigSet) -> Option<(SignalInfo, bool)> {
         let candidates = self.set.intersection(wanted);
+        let kill = candidates.intersection(SigSet::of(&[Signal::KILL]));
         let faults = candidates.intersection(crate::process::FAULTS);
-        let signal = faults.first().or_else(|| candidates.first())?;
-        let at = self.queue.iter().position(|info| info.signal == signal)?;
-        let info = self.queue.remove(at);
-        if !signal.is_realtime() || !self.queue.iter().any(|info| info.signal == signal) {
+        let signal = kill.first().or_else(|| faults.first()).or_else(|| candidates.first())?;
+        let of_it = |info: &SignalInfo| info.signal == signal;
+        let at = self.queue.iter().position(of_it);
+        let info = at.map(|at| self.queue.remove(at));
+        if !self.queue.iter().any(of_it) {
             self.set = self.set.without(signal);
         }
-        Some(info)
+        let lost = SignalInfo { code: Code::User, ..SignalInfo::kernel(signal) };
+        Some((info.unwrap_or(lost), info.is_some()))
     }
 
-    /// Throws signals away, and says how many.
+    /// Throws signals away, and says how many were queued.
     pub(super) fn discard(&mut self, signals: SigSet) -> usize {
-        if self.set.intersection(signals).is_empty() {
-            return 0;
-        }
         let before = self.queue.len();
         self.queue.retain(|info| !signals.contains(info.signal));
         self.set = self.set.difference(signals);
@@ -81,9 +80,10 @@ mod tests {
     #[test]
     fn a_standard_signal_merges_and_keeps_what_came_first() {
         let mut pending = Pending::default();
-        assert_eq!(pending.add(with_value(Signal::USR1, 1)), Added::Queued);
-        assert_eq!(pending.add(with_value(Signal::USR1, 2)), Added::Merged);
-        assert_eq!(pending.take(SigSet::ALL).map(|info| info.value), Some(1));
+        pending.add(with_value(Signal::USR1, 1));
+        assert!(pending.merges(Signal::USR1));
+        pending.add(with_value(Signal::USR1, 2));
+        assert_eq!(pending.take(SigSet::ALL).map(|(info, _)| info.value), Some(1));
         assert_eq!(pending.take(SigSet::ALL), None);
     }
 
@@ -95,7 +95,7 @@ mod tests {
             pending.add(with_value(signal, value));
         }
         let order: Vec<_> =
-            std::iter::from_fn(|| pending.take(SigSet::ALL)).map(|info| info.value).collect();
+            std::iter::from_fn(|| pending.take(SigSet::ALL)).map(|(info, _)| info.value).collect();
         assert_eq!(order, [4, 2, 3, 1]);
         assert!(pending.set().is_empty());
     }
@@ -105,7 +105,7 @@ mod tests {
         let mut pending = Pending::default();
         pending.add(SignalInfo::kernel(Signal::HUP));
         pending.add(SignalInfo::kernel(Signal::SEGV));
-        assert_eq!(pending.take(SigSet::ALL).map(|info| info.signal), Some(Signal::SEGV));
+        assert_eq!(pending.take(SigSet::ALL).map(|(info, _)| info.signal), Some(Signal::SEGV));
     }
 
     #[test]

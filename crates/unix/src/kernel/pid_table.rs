@@ -120,6 +120,11 @@ impl PidTable {
         self.words[number as usize].store(slot + 1, Ordering::Release);
     }
 
+    /// Lets lookups find it no longer; the number is not given out again before it is given back.
+    pub(super) fn hide(&self, number: i32) {
+        self.words[number as usize].fetch_and(!SLOT, Ordering::Relaxed);
+    }
+
     /// Gives the number and the slot of a process back; who keeps the number keeps it.
     pub(super) fn give_back(&self, locks: &Locks, number: i32, slot: u32) {
         let mut allocation = self.allocation.lock(locks);

@@ -93,6 +93,8 @@ pub(super) struct ProcState {
     pub(super) ender: Option<Fiber>,
     /// The signal that stopped it, while it is stopped.
     pub(super) stopped: Option<Signal>,
+    /// A thread has taken a stop and will stop the process, unless that is cancelled before.
+    pub(super) stopping: bool,
     /// What the parent has not been told by `wait` yet.
     pub(super) news: Option<News>,
     /// How it ended, once it has.
@@ -409,6 +411,7 @@ impl ProcState {
             forks: 0,
             ender: None,
             stopped: None,
+            stopping: false,
             news: None,
             end: None,
             executed: false,
@@ -440,7 +443,12 @@ impl ProcState {
 
     /// The entry of a thread of this process.
     pub(super) fn member(&mut self, tid: i32) -> Option<&mut Member> {
-        self.threads.iter_mut().find(|member| member.thread.tid == tid)
+        self.threads.iter_mut().find(|member| member.thread.tid() == tid)
+    }
+
+    /// How many signals are queued, for the process or for one thread.
+    pub(super) fn queued(&self) -> usize {
+        self.threads.iter().map(|member| member.pending.len()).sum::<usize>() + self.pending.len()
     }
 
     /// Everything that is pending, for the process or for one thread.

@@ -16,8 +16,9 @@ use crate::signal::Signal;
 impl Call<'_> {
     pub(super) fn send(&self, target: Target, signal: Option<Signal>) -> Result<()> {
         let target = match target {
-            // kill(2): numbers that would mean something else were turned by `Target::of`.
-            Target::Process(pid) if pid.number() <= 0 => Target::of(pid.number()),
+            // What such numbers mean to kill(2), `Target::of` says.
+            Target::Process(pid) if pid.number() <= 0 => return Err(Errno::ESRCH),
+            Target::Group(pid) if pid.number() < 0 => return Err(Errno::EINVAL),
             Target::Group(pid) if pid.number() == 0 => Target::OwnGroup,
             other => other,
         };
@@ -75,8 +76,8 @@ impl Call<'_> {
         let mine = (target.slot != self.proc.slot).then(|| self.proc.ids());
         let mut state = target.state().ok_or(Errno::ESRCH)?;
         if let Some(tid) = thread
-            && state.phase == Phase::Live
             && state.member(tid).is_none()
+            && (state.phase == Phase::Live || tid != pid.number())
         {
             return Err(Errno::ESRCH);
         }
@@ -119,7 +120,11 @@ impl Call<'_> {
             let found = ProcRef::new(self.kernel, proc);
             let Some(mut state) = found.state() else { continue };
             if matches!(state.phase, Phase::Live | Phase::Exiting | Phase::Zombie) {
-                result = tally(result, self.send_if_permitted(mine, &mut state, info));
+                // As Linux has it, those that may not be signalled are no failure.
+                result = match self.send_if_permitted(mine, &mut state, info) {
+                    Err(Errno::EPERM) => result.or(Ok(())),
+                    other => tally(result, other),
+                };
             }
         }
         result

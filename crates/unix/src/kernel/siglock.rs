@@ -61,7 +61,7 @@ impl SigLock {
         thread: &Thread,
     ) -> Result<Locked<'a>, Marked> {
         let state = self.state.lock(locks);
-        if state.ending.is_some_and(|ending| ending != thread.tid) {
+        if state.ending.is_some_and(|ending| ending != thread.tid()) {
             thread.demand(Attention::HALT);
             return Err(Marked);
         }
@@ -120,13 +120,13 @@ impl State {
 impl<'a> Locked<'a> {
     /// *Locked* to *waiting*.
     pub(super) fn sig_lock_to_wait(mut self, thread: &Thread) -> Waiting<'a> {
-        self.state.waiting = Some(thread.tid);
+        self.state.waiting = Some(thread.tid());
         Waiting { lock: self.lock, locks: self.locks }
     }
 
     /// *Locked* to *exiting*: the thread is registered; the caller halts all others.
     pub(super) fn sig_lock_to_exit(mut self, thread: &Thread) {
-        self.state.ending = Some(thread.tid);
+        self.state.ending = Some(thread.tid());
         self.state.wake();
     }
 

@@ -100,7 +100,7 @@ impl Kernel {
             let thread = &member.thread;
             let awaited = thread.awaited();
             ThreadState {
-                tid: thread.tid,
+                tid: thread.tid(),
                 call: thread.call(),
                 sleeps: thread.is_sleeping(),
                 object: match awaited.is_empty() {

@@ -99,11 +99,10 @@ impl Call<'_> {
 
     fn take_of(&self, state: &mut ProcState, set: SigSet) -> Option<SignalInfo> {
         let taken = self.member(state).pending.take(set).or_else(|| state.pending.take(set));
-        if let Some(info) = taken {
-            self.kernel.unadmit(state, info);
-            self.look_again(state);
-        }
-        taken
+        let (info, queued) = taken?;
+        state.credentials.user.signals.give_back(queued.into());
+        self.look_again(state);
+        Some(info)
     }
 
     fn awaits_more(&self, state: &mut ProcState, set: SigSet) -> bool {
@@ -127,7 +126,7 @@ impl Call<'_> {
                 self.thread.set_mask(self.thread.mask().without(signal));
             }
             let info = SignalInfo { code: Code::Fault, ..SignalInfo::kernel(signal) };
-            self.kernel.post(&mut state, info, To::Thread(self.thread.tid))
+            self.kernel.post(&mut state, info, To::Thread(self.thread.tid()))
         })
     }
 

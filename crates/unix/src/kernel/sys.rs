@@ -36,7 +36,7 @@ impl Sys for Call<'_> {
     }
 
     fn gettid(&self) -> Tid {
-        Tid(self.thread.tid)
+        Tid(self.thread.tid())
     }
 
     fn fork_boxed(&self, child: Program) -> Result<Pid> {

@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "a name behind one atomic word")]
 
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use bitflags::bitflags;
 
@@ -47,7 +47,8 @@ pub(super) enum For {
 /// A thread.
 #[derive(Debug)]
 pub(super) struct Thread {
-    pub(super) tid: i32,
+    /// Its number; the one that executes takes the process's.
+    tid: AtomicI32,
     /// Where its process is.
     pub(super) slot: u32,
     /// For the clock, which knows nothing but the thread.
@@ -70,7 +71,7 @@ pub(super) struct Thread {
 impl Thread {
     pub(super) fn new(kernel: KernelHandle, slot: u32, tid: i32, mask: SigSet) -> Self {
         Self {
-            tid,
+            tid: AtomicI32::new(tid),
             slot,
             kernel,
             attention: AtomicU32::new(0),
@@ -81,6 +82,16 @@ impl Thread {
             object: AtomicU64::new(0),
             ticks: AtomicU32::new(0),
         }
+    }
+
+    /// Its number.
+    pub(super) fn tid(&self) -> i32 {
+        self.tid.load(Ordering::Relaxed)
+    }
+
+    /// Gives it another one. Under `p_lock`, by itself.
+    pub(super) fn set_tid(&self, tid: i32) {
+        self.tid.store(tid, Ordering::Relaxed);
     }
 
     /// Says which call the thread is in.

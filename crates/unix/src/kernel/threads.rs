@@ -48,7 +48,7 @@ impl Kernel {
         first: First,
     ) -> Result<()> {
         let context = Arc::as_ptr(&thread) as usize;
-        let thread_number = thread.tid;
+        let thread_number = thread.tid();
         let (kernel, slot) = (self.handle(), proc.slot);
         let body = move || {
             let kernel = kernel.get();
@@ -170,7 +170,7 @@ impl Call<'_> {
 
     fn end_in_process(&self) {
         let locks = &self.kernel.locks;
-        if self.proc.siglock.ending(locks) == Some(self.thread.tid) {
+        if self.proc.siglock.ending(locks) == Some(self.thread.tid()) {
             self.kernel.on_master(|| self.exit_process());
             return;
         }
@@ -188,7 +188,7 @@ impl Call<'_> {
         if state.threads.len() == 1 && state.end.is_none() {
             return true;
         }
-        let at = state.threads.iter().position(|member| member.thread.tid == self.thread.tid);
+        let at = state.threads.iter().position(|member| member.thread.tid() == self.thread.tid());
         let Some(at) = at else { return false };
         let member = state.threads.remove(at);
         let user = state.credentials.user.clone();
@@ -197,9 +197,10 @@ impl Call<'_> {
         {
             ender.unpark();
         }
+        user.signals.give_back(member.pending.len());
         match member.joiner {
             Some(Some(joiner)) => joiner.unpark(),
-            _ => drop(state.ended.insert(self.thread.tid)),
+            _ => drop(state.ended.insert(self.thread.tid())),
         }
         // What only this thread would have delivered is the next one's.
         for other in &state.threads {
@@ -218,12 +219,12 @@ impl Call<'_> {
 
     /// Whether the thread has its process's number.
     pub(super) fn is_process(&self) -> bool {
-        self.thread.tid == self.proc.number()
+        self.thread.tid() == self.proc.number()
     }
 
     /// Gives the thread's own number back.
     pub(super) fn give_number_back(&self) {
-        self.kernel.pids.drop_keeper(&self.kernel.locks, self.thread.tid, Keeper::Thread);
+        self.kernel.pids.drop_keeper(&self.kernel.locks, self.thread.tid(), Keeper::Thread);
     }
 
     pub(super) fn make_thread(&self, body: Body) -> Result<Tid> {
@@ -248,19 +249,18 @@ impl Call<'_> {
             };
             let thread =
                 Arc::new(Thread::new(kernel.handle(), self.proc.slot, tid, self.thread.mask()));
-            let halted = {
-                let mut state = self.state();
-                state.ended.remove(&tid);
-                state.threads.push(Member::new(thread.clone()));
-                state.end.is_some()
-            };
-            if halted {
+            let mut state = self.state();
+            state.ended.remove(&tid);
+            state.threads.push(Member::new(thread.clone()));
+            drop(state);
+            if self.proc.siglock.ending(&kernel.locks).is_some() {
+                // Whoever exits or executes may not have met it.
                 thread.demand(Attention::HALT);
             }
             let body = body.take().expect("a thread is made once");
             let begun = kernel.begin(self.proc, Arc::clone(&thread), place, First::Body(body));
             if begun.is_err() {
-                self.state().threads.retain(|member| member.thread.tid != tid);
+                self.state().threads.retain(|member| member.thread.tid() != tid);
                 kernel.pids.drop_keeper(&kernel.locks, tid, Keeper::Thread);
                 user.tasks.give_back(1);
             }
@@ -269,7 +269,7 @@ impl Call<'_> {
     }
 
     pub(super) fn join_thread(&self, thread: Tid) -> Result<()> {
-        if thread.0 == self.thread.tid {
+        if thread.0 == self.thread.tid() {
             return Err(Errno::EDEADLK);
         }
         self.thread.waits_for(For::Thread, thread.0);

@@ -32,6 +32,11 @@ impl Count {
         before < limit
     }
 
+    /// So many more, whatever the limit.
+    pub(super) fn take_all(&self, count: usize) {
+        self.0.fetch_add(count as u64, Ordering::Relaxed);
+    }
+
     /// So many fewer.
     pub(super) fn give_back(&self, count: usize) {
         self.0.fetch_sub(count as u64, Ordering::Relaxed);

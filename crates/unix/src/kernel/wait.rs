@@ -88,7 +88,7 @@ impl Call<'_> {
                 self.set_waiting(true);
             }
             let changed = self.sleep(None, |state| {
-                let member = state.member(self.thread.tid)?;
+                let member = state.member(self.thread.tid())?;
                 member.changed.then_some(())
             });
             if let Err(stop) = changed {
@@ -164,7 +164,7 @@ impl Call<'_> {
         if !options.contains(WaitOptions::NOWAIT) {
             kernel.set_changed(self.proc, child, false);
             if ended {
-                child.owner.store(self.thread.tid, Ordering::Relaxed);
+                child.owner.store(self.thread.tid(), Ordering::Relaxed);
             } else {
                 state.news = None;
             }

@@ -109,7 +109,7 @@ fn told(
         (libc::SIG_DFL, _) => Disposition::Default,
         (libc::SIG_IGN, _) => Disposition::Ignore,
         (address, Some(installed)) if address == trampoline_address() => {
-            return installed.action.clone();
+            return installed.action.clone().with_mask(from_sigset(&kernel.sa_mask));
         }
         (address, _) => Disposition::Handler(match foreign.0.get(&signal) {
             Some((handler, record)) if record.0.sa_sigaction == address => handler.clone(),

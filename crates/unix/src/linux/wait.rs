@@ -79,7 +79,9 @@ fn one(pid: Pid, options: WaitOptions) -> Result<Option<Waited>> {
             // Another thread took it, or nobody can: SIGCHLD is ignored.
             Err(Errno::ECHILD) => {
                 let mut table = table::write();
-                if holds(&table, pid.number(), &pidfd) {
+                // To who asks for other changes a zombie is no child.
+                let gone = options.contains(WaitOptions::EXITED);
+                if gone && holds(&table, pid.number(), &pidfd) {
                     table.remove(pid.number());
                 }
                 return Err(Errno::ECHILD);

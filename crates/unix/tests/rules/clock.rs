@@ -1,0 +1,110 @@
+//! `alarm`, `nanosleep` and the clock.
+
+use super::harness::*;
+
+#[test]
+fn alarm_gives_back_what_was_left_and_zero_takes_it_back() {
+    everywhere(|sys| {
+        assert_eq!(sys.alarm(100), 0);
+        assert_eq!(sys.alarm(200), 100);
+        assert_eq!(sys.alarm(0), 200);
+        assert_eq!(sys.alarm(0), 0);
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn alarm_sends_sigalrm_when_its_time_has_come() {
+    everywhere(|sys| {
+        block(sys, &[Signal::ALRM]);
+        let before = sys.now();
+        sys.alarm(1);
+        let info = sys.sigtimedwait(SigSet::of(&[Signal::ALRM]), None).unwrap();
+        assert_eq!((info.signal, info.code), (Signal::ALRM, Code::Kernel));
+        assert!(sys.now() - before >= Duration::from_secs(1));
+        assert_eq!(sys.alarm(0), 0, "once");
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn an_alarm_that_is_set_anew_rings_once_and_later() {
+    everywhere(|sys| {
+        let log = Log::default();
+        act(sys, Signal::ALRM, log.signals());
+        sys.alarm(1);
+        sys.alarm(2);
+        let before = sys.now();
+        assert_eq!(sys.pause(), Errno::EINTR);
+        assert!(sys.now() - before >= Duration::from_millis(1900));
+        assert_eq!(log.len(), 1);
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn by_default_an_alarm_is_fatal() {
+    everywhere(|sys| {
+        let end = end_as(sys, |sys| {
+            sys.alarm(1);
+            sleep_on(sys)
+        });
+        assert_eq!(end, Status::Signaled(Signal::ALRM, false));
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn nanosleep_sleeps_as_long_as_it_was_told() {
+    everywhere(|sys| {
+        for length in [Duration::ZERO, MOMENT, 3 * MOMENT] {
+            let before = sys.now();
+            assert_eq!(sys.nanosleep(length), Ok(()));
+            assert!(sys.now() - before >= length);
+        }
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn an_interrupted_nanosleep_tells_what_was_left() {
+    everywhere(|sys| {
+        act(sys, Signal::ALRM, Log::default().signals());
+        sys.alarm(1);
+        let (errno, left) = sys.nanosleep(Duration::from_secs(100)).unwrap_err();
+        assert_eq!(errno, Errno::EINTR);
+        assert!(left > Duration::from_secs(90) && left < Duration::from_secs(100), "{left:?}");
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn a_stop_does_not_lengthen_a_sleep_nor_end_it() {
+    everywhere(|sys| {
+        let child = sys
+            .fork(|sys| {
+                let before = sys.now();
+                let slept = sys.nanosleep(20 * MOMENT);
+                i32::from(slept == Ok(()) && sys.now() - before >= 20 * MOMENT)
+            })
+            .unwrap();
+        rest(sys);
+        kill(sys, child, Signal::STOP);
+        change_of(sys, child, WaitOptions::STOPPED);
+        kill(sys, child, Signal::CONT);
+        assert_eq!(end_of(sys, child), Status::Exited(1));
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn the_simulated_clock_goes_forward_where_everybody_sleeps() {
+    let unix = Virtual::builder().executor(Executor::Simulated { seed: 5 }).build().unwrap();
+    let begun = std::time::Instant::now();
+    let report = unix.run(|sys| {
+        sys.nanosleep(Duration::from_secs(100_000)).unwrap();
+        0
+    });
+    assert!(report.elapsed >= Duration::from_secs(100_000));
+    assert!(begun.elapsed() < Duration::from_secs(1000));
+}

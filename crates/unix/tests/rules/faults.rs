@@ -1,0 +1,90 @@
+//! Signals that a thread's own execution causes (§3.1).
+
+use super::harness::*;
+
+#[test]
+fn a_fault_is_handled_by_the_thread_that_caused_it() {
+    everywhere(|sys| {
+        let log = Log::default();
+        let noted = log.clone();
+        let handler = SigAction::handler(move |sys, info| {
+            noted.note(sys.gettid().0);
+            noted.note(code(info.code));
+        });
+        act(sys, Signal::SEGV, handler);
+        let thread = sys.thread(|sys| sys.fault(Signal::SEGV).unwrap()).unwrap();
+        sys.join(thread).unwrap();
+        assert_eq!(log.all(), [thread.0, code(Code::Fault)]);
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn a_fault_that_nobody_handles_is_fatal() {
+    everywhere(|sys| {
+        for signal in FAULTS.iter() {
+            let end = end_as(sys, move |sys| {
+                // The standard library handles some.
+                act(sys, signal, SigAction::DEFAULT);
+                sys.fault(signal).map_or(1, |()| 2)
+            });
+            assert_eq!(end.signaled(), Some(signal));
+        }
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn a_fault_that_is_blocked_or_ignored_is_fatal_all_the_same() {
+    everywhere(|sys| {
+        for signal in FAULTS.iter() {
+            let end = end_as(sys, move |sys| {
+                act(sys, signal, Log::default().signals());
+                block(sys, &[signal]);
+                sys.fault(signal).map_or(1, |()| 2)
+            });
+            assert_eq!(end.signaled(), Some(signal), "blocked");
+            let end = end_as(sys, move |sys| {
+                act(sys, signal, SigAction::IGNORE);
+                sys.fault(signal).map_or(1, |()| 2)
+            });
+            assert_eq!(end.signaled(), Some(signal), "ignored");
+        }
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn a_fault_in_the_handler_of_a_fault_is_fatal() {
+    everywhere(|sys| {
+        let end = end_as(sys, |sys| {
+            let again = SigAction::handler(|sys, _| sys.fault(Signal::SEGV).unwrap());
+            act(sys, Signal::SEGV, again);
+            sys.fault(Signal::SEGV).map_or(1, |()| 2)
+        });
+        assert_eq!(end.signaled(), Some(Signal::SEGV));
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn a_fault_of_one_thread_ends_all() {
+    everywhere(|sys| {
+        let end = end_as(sys, |sys| {
+            sys.thread(|sys| sys.fault(Signal::FPE).unwrap()).unwrap();
+            sleep_on(sys)
+        });
+        assert_eq!(end.signaled(), Some(Signal::FPE));
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn no_other_signal_is_a_fault() {
+    everywhere(|sys| {
+        for signal in Signal::all().filter(|&signal| !FAULTS.contains(signal)) {
+            assert_eq!(sys.fault(signal), Err(Errno::EINVAL), "{signal}");
+        }
+    })
+    .and_on_linux();
+}

@@ -1,0 +1,258 @@
+//! Where rules run ([`everywhere`]) and what they are written with: [`Log`], and a few words for what every rule
+//! says.
+
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+pub use std::time::Duration;
+use std::time::Instant;
+
+pub use tontine_unix::*;
+
+/// In the environment of a test that is to run on Linux alone, in a process of its own.
+const ON_LINUX: &str = "TONTINE_RULE_ON_LINUX";
+/// A simulated run that takes more steps than this will not end.
+const STEPS: u64 = 3_000_000;
+/// A rule that takes longer than this on Linux will not end.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+const EXECUTORS: [Executor; 4] = [
+    Executor::Simulated { seed: 1 },
+    Executor::Simulated { seed: 2 },
+    Executor::Simulated { seed: 99 },
+    Executor::Parallel,
+];
+
+/// A rule that held everywhere.
+pub struct Held<F>(Arc<F>);
+
+/// Runs a rule in every mode, simulated and parallel.
+pub fn everywhere<F: Fn(&dyn Sys) + Send + Sync + 'static>(rule: F) -> Held<F> {
+    everywhere_with(|builder| builder, rule)
+}
+
+/// Runs a rule in every mode, simulated and parallel, on systems that `change` has had a hand in.
+pub fn everywhere_with<F: Fn(&dyn Sys) + Send + Sync + 'static>(
+    change: impl Fn(Builder) -> Builder,
+    rule: F,
+) -> Held<F> {
+    let rule = Arc::new(rule);
+    if std::env::var_os(ON_LINUX).is_some() {
+        return Held(rule);
+    }
+    for mode in Mode::ALL {
+        for executor in EXECUTORS {
+            let processors = if mode == Mode::Uniprocessor { 1 } else { 2 };
+            let builder = Virtual::builder().mode(mode).executor(executor).processors(processors);
+            let unix = change(builder.pids(1000).stop_at(STEPS)).build().expect("it goes together");
+            let rule = Arc::clone(&rule);
+            let report = unix.run(move |sys| {
+                rule(sys);
+                0
+            });
+            let held = report.ending == Ending::Finished
+                && report.status == Some(Status::Exited(0))
+                && report.panicked.is_empty();
+            if !held {
+                let state = report.state.as_ref().map(ToString::to_string).unwrap_or_default();
+                panic!("not in mode {mode}, {executor:?}: {report:?}\n{state}");
+            }
+        }
+    }
+    Held(rule)
+}
+
+impl<F: Fn(&dyn Sys) + Send + Sync + 'static> Held<F> {
+    /// Runs the rule on Linux too: this test again, alone in a process, of which a child runs it in a
+    /// session of its own.
+    pub fn and_on_linux(self) {
+        if std::env::var_os(ON_LINUX).is_some() {
+            self.on_linux();
+            return;
+        }
+        let closure = std::any::type_name::<F>();
+        let path = closure.split_once("::").map_or(closure, |(_, path)| path);
+        let test = path.trim_end_matches("::{{closure}}");
+        let myself = std::env::current_exe().expect("a test has a file");
+        let output = Command::new(myself)
+            .args([test, "--exact", "--test-threads=1", "--nocapture"])
+            .env(ON_LINUX, "1")
+            .stdin(Stdio::null())
+            .output()
+            .expect("a test can be started");
+        let said = String::from_utf8_lossy(&output.stdout);
+        let all = format!("{said}{}", String::from_utf8_lossy(&output.stderr));
+        assert!(said.contains("1 passed"), "not on Linux: {all}");
+    }
+
+    fn on_linux(self) {
+        let linux: &dyn Sys = &Linux::new().expect("a kernel with pidfds");
+        let rule = self.0;
+        let child = linux
+            .fork(move |sys| {
+                sys.setsid().expect("it leads no group");
+                rule(sys);
+                0
+            })
+            .expect("a process more");
+        let begun = Instant::now();
+        let end = loop {
+            match linux.waitpid(child.into(), WaitOptions::NOHANG).expect("it is a child") {
+                Some(waited) => break Some(waited.status),
+                None if begun.elapsed() > PATIENCE => break None,
+                None => std::thread::sleep(Duration::from_millis(1)),
+            }
+        };
+        let _ = linux.kill(Target::Group(child), Some(Signal::KILL));
+        assert_eq!(end, Some(Status::Exited(0)));
+    }
+}
+
+/// What handlers and programs note, in order.
+#[derive(Clone, Default)]
+pub struct Log(Arc<Notes>);
+
+#[derive(Default)]
+struct Notes {
+    count: AtomicUsize,
+    notes: [AtomicI32; 32],
+}
+
+impl Log {
+    /// Notes a number. In a handler too.
+    pub fn note(&self, number: i32) {
+        let at = self.0.count.fetch_add(1, Ordering::Relaxed);
+        self.0.notes[at].store(number, Ordering::Relaxed);
+    }
+
+    /// Everything noted.
+    pub fn all(&self) -> Vec<i32> {
+        let count = self.0.count.load(Ordering::Relaxed);
+        self.0.notes[..count].iter().map(|note| note.load(Ordering::Relaxed)).collect()
+    }
+
+    /// How many notes there are.
+    pub fn len(&self) -> usize {
+        self.0.count.load(Ordering::Relaxed)
+    }
+
+    /// A handler that notes its signal's number.
+    pub fn signals(&self) -> SigAction {
+        let log = self.clone();
+        SigAction::handler(move |_, info| log.note(info.signal.number()))
+    }
+
+    /// A handler that notes what its signal tells: code, pid, uid, value, status.
+    pub fn infos(&self) -> SigAction {
+        let log = self.clone();
+        SigAction::handler(move |_, info| {
+            for number in [code(info.code), info.pid, info.uid as i32, info.value, info.status] {
+                log.note(number);
+            }
+        })
+    }
+}
+
+/// A number for each code, for a [`Log`].
+pub fn code(code: Code) -> i32 {
+    match code {
+        Code::User => 0,
+        Code::Queue => -1,
+        Code::Tkill => -6,
+        Code::Kernel => 128,
+        Code::Fault => 127,
+        Code::Exited => 1,
+        Code::Killed => 2,
+        Code::Dumped => 3,
+        Code::Trapped => 4,
+        Code::Stopped => 5,
+        Code::Continued => 6,
+    }
+}
+
+/// A millisecond, or more.
+pub const MOMENT: Duration = Duration::from_millis(5);
+
+/// Blocks signals.
+pub fn block(sys: &dyn Sys, signals: &[Signal]) {
+    sys.sigprocmask(Some((How::Block, SigSet::of(signals)))).unwrap();
+}
+
+/// Blocks signals no longer.
+pub fn unblock(sys: &dyn Sys, signals: &[Signal]) {
+    sys.sigprocmask(Some((How::Unblock, SigSet::of(signals)))).unwrap();
+}
+
+/// Installs an action.
+pub fn act(sys: &dyn Sys, signal: Signal, action: SigAction) {
+    sys.sigaction(signal, Some(action)).unwrap();
+}
+
+/// Sends a process a signal.
+pub fn kill(sys: &dyn Sys, pid: Pid, signal: Signal) {
+    sys.kill(pid.into(), Some(signal)).unwrap();
+}
+
+/// A user whom no other process on this machine has.
+pub fn nobody_else(sys: &dyn Sys) -> u32 {
+    100_000 + sys.getpid().number() as u32
+}
+
+/// A child as others than its parent name it on Linux, where handles are a process's own.
+pub fn bare(child: Pid) -> Pid {
+    Pid::number_only(child.number())
+}
+
+/// How a child ended.
+pub fn end_of(sys: &dyn Sys, child: Pid) -> Status {
+    change_of(sys, child, WaitOptions::EXITED)
+}
+
+/// How a child changed.
+pub fn change_of(sys: &dyn Sys, child: Pid, options: WaitOptions) -> Status {
+    sys.waitid(child.into(), options).unwrap().expect("it slept").status
+}
+
+/// How a process ends that runs this.
+pub fn end_as(sys: &dyn Sys, program: impl FnOnce(&dyn Sys) -> i32 + Send + 'static) -> Status {
+    let child = sys.fork(program).unwrap();
+    end_of(sys, child)
+}
+
+/// Sleeps for ever; for a child that is to be killed.
+pub fn sleep_on(sys: &dyn Sys) -> i32 {
+    loop {
+        sys.pause();
+    }
+}
+
+/// Sleeps a moment.
+pub fn rest(sys: &dyn Sys) {
+    let _ = sys.nanosleep(MOMENT);
+}
+
+/// Waits until something holds that others see to.
+pub fn until(sys: &dyn Sys, holds: impl Fn() -> bool) {
+    while !holds() {
+        sys.sched_yield();
+    }
+}
+
+/// A pipe on which one side waits for the other.
+#[derive(Clone, Copy)]
+pub struct Bell(pub Fd, Fd);
+
+impl Bell {
+    pub fn new(sys: &dyn Sys) -> Self {
+        let (read, write) = sys.pipe().unwrap();
+        Self(read, write)
+    }
+
+    pub fn ring(self, sys: &dyn Sys) {
+        assert_eq!(sys.write(self.1, b"!"), Ok(1));
+    }
+
+    pub fn heard(self, sys: &dyn Sys) {
+        assert_eq!(sys.read(self.0, &mut [0]), Ok(1));
+    }
+}

@@ -1,0 +1,291 @@
+//! Whom `kill` and its kin reach.
+
+use super::harness::*;
+
+/// A child that leads a group of its own and sleeps.
+fn leader(sys: &dyn Sys) -> Pid {
+    let child = sys.fork(sleep_on).unwrap();
+    sys.setpgid(child, child).unwrap();
+    child
+}
+
+fn killed(sys: &dyn Sys, child: Pid) {
+    assert_eq!(end_of(sys, child), Status::Signaled(Signal::TERM, false));
+}
+
+#[test]
+fn a_process_is_reached_by_handle_and_by_number() {
+    everywhere(|sys| {
+        for bare in [false, true] {
+            let child = sys.fork(sleep_on).unwrap();
+            let named = if bare { Pid::number_only(child.number()) } else { child };
+            assert_eq!(sys.kill(named.into(), None), Ok(()));
+            kill(sys, named, Signal::TERM);
+            killed(sys, child);
+        }
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn the_null_signal_only_asks() {
+    everywhere(|sys| {
+        let child = sys.fork(sleep_on).unwrap();
+        assert_eq!(sys.kill(child.into(), None), Ok(()));
+        assert_eq!(sys.sigqueue(child, None, 1), Ok(()));
+        assert_eq!(sys.tgkill(child, Tid(child.number()), None), Ok(()));
+        rest(sys);
+        assert_eq!(sys.waitpid(child.into(), WaitOptions::NOHANG), Ok(None));
+        kill(sys, child, Signal::TERM);
+        killed(sys, child);
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn a_zombie_may_be_signalled_and_who_was_waited_for_is_not_there() {
+    everywhere(|sys| {
+        let child = sys.fork(|_| 3).unwrap();
+        sys.waitid(child.into(), WaitOptions::EXITED | WaitOptions::NOWAIT).unwrap();
+        assert_eq!(sys.kill(child.into(), Some(Signal::KILL)), Ok(()));
+        assert_eq!(sys.sigqueue(child, Some(Signal::KILL), 0), Ok(()));
+        assert_eq!(end_of(sys, child), Status::Exited(3));
+        assert_eq!(sys.kill(child.into(), Some(Signal::KILL)), Err(Errno::ESRCH));
+        assert_eq!(sys.sigqueue(child, Some(Signal::KILL), 0), Err(Errno::ESRCH));
+        let thread = Tid(child.number());
+        assert_eq!(sys.tgkill(child, thread, Some(Signal::KILL)), Err(Errno::ESRCH));
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn a_handle_never_means_who_has_the_number_next() {
+    everywhere_with(
+        |builder| builder.pids(300),
+        |sys| {
+            let old = sys.fork(|_| 0).unwrap();
+            end_of(sys, old);
+            let new = loop {
+                let child = sys.fork(sleep_on).unwrap();
+                if child.number() == old.number() {
+                    break child;
+                }
+                kill(sys, child, Signal::KILL);
+                end_of(sys, child);
+                if child.number() >= 300 {
+                    // Numbers below 300 are given out once.
+                    return;
+                }
+            };
+            assert_eq!(sys.kill(old.into(), Some(Signal::KILL)), Err(Errno::ESRCH));
+            assert_eq!(sys.waitpid(old.into(), WaitOptions::NOHANG), Err(Errno::ECHILD));
+            kill(sys, new, Signal::KILL);
+        },
+    );
+}
+
+#[test]
+fn a_group_is_all_its_members_and_nobody_else() {
+    everywhere(|sys| {
+        let one = leader(sys);
+        let other = sys.fork(sleep_on).unwrap();
+        sys.setpgid(other, one).unwrap();
+        let outside = sys.fork(sleep_on).unwrap();
+        assert_eq!(sys.kill(Target::Group(one), Some(Signal::TERM)), Ok(()));
+        killed(sys, one);
+        killed(sys, other);
+        assert_eq!(sys.waitpid(outside.into(), WaitOptions::NOHANG), Ok(None));
+        assert_eq!(sys.kill(Target::Group(one), None), Err(Errno::ESRCH));
+        kill(sys, outside, Signal::TERM);
+        killed(sys, outside);
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn the_own_group_includes_the_caller() {
+    everywhere(|sys| {
+        let log = Log::default();
+        act(sys, Signal::USR1, log.signals());
+        let bell = Bell::new(sys);
+        let child = sys
+            .fork(move |sys| {
+                let log = Log::default();
+                act(sys, Signal::USR1, log.signals());
+                bell.ring(sys);
+                until(sys, || log.len() == 1);
+                5
+            })
+            .unwrap();
+        bell.heard(sys);
+        assert_eq!(sys.kill(Target::OwnGroup, Some(Signal::USR1)), Ok(()));
+        assert_eq!(log.len(), 1);
+        assert_eq!(end_of(sys, child), Status::Exited(5));
+        act(sys, Signal::USR1, SigAction::IGNORE);
+        assert_eq!(sys.killpg(Pid::number_only(0), Some(Signal::USR1)), Ok(()));
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn numbers_that_name_nobody_are_refused() {
+    everywhere(|sys| {
+        let nobody = Pid::number_only(999);
+        assert_eq!(sys.kill(nobody.into(), Some(Signal::TERM)), Err(Errno::ESRCH));
+        assert_eq!(sys.kill(Target::Group(nobody), Some(Signal::TERM)), Err(Errno::ESRCH));
+        assert_eq!(sys.sigqueue(nobody, Some(Signal::TERM), 0), Err(Errno::ESRCH));
+        assert_eq!(sys.tgkill(nobody, Tid(999), None), Err(Errno::ESRCH));
+    });
+    everywhere(|sys| {
+        for number in [0, -1, -7, i32::MIN] {
+            let bare = Pid::number_only(number);
+            assert_eq!(sys.kill(bare.into(), None), Err(Errno::ESRCH), "{number}");
+            assert_eq!(sys.sigqueue(bare, None, 0), Err(Errno::ESRCH), "{number}");
+            if number != 0 {
+                assert_eq!(sys.kill(Target::Group(bare), None), Err(Errno::EINVAL), "{number}");
+                assert_eq!(sys.killpg(bare, None), Err(Errno::EINVAL), "{number}");
+            }
+        }
+        let most = Pid::number_only(i32::MAX);
+        assert_eq!(sys.kill(most.into(), None), Err(Errno::ESRCH));
+        assert_eq!(sys.kill(Target::Group(most), None), Err(Errno::ESRCH));
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn everyone_is_neither_the_caller_nor_the_first_process() {
+    everywhere(|sys| {
+        let log = Log::default();
+        act(sys, Signal::TERM, log.signals());
+        assert_eq!(sys.kill(Target::Everyone, Some(Signal::TERM)), Err(Errno::ESRCH));
+        let children = [leader(sys), sys.fork(sleep_on).unwrap()];
+        assert_eq!(sys.kill(Target::Everyone, Some(Signal::KILL)), Ok(()));
+        for child in children {
+            assert_eq!(end_of(sys, child), Status::Signaled(Signal::KILL, false));
+        }
+        assert_eq!(log.len(), 0);
+    });
+}
+
+#[test]
+fn a_user_may_signal_its_own_and_not_others() {
+    everywhere(|sys| {
+        let bell = Bell::new(sys);
+        let make = |uid: u32| {
+            let child = sys
+                .fork(move |sys| {
+                    sys.setsid().unwrap();
+                    sys.setuid(uid).unwrap();
+                    bell.ring(sys);
+                    sleep_on(sys)
+                })
+                .unwrap();
+            bell.heard(sys);
+            child
+        };
+        let (same, other, root) = (make(54_321), make(54_322), make(0));
+        let (mine, others) = (bare(same), [other, root].map(bare));
+        let end = end_as(sys, move |sys| {
+            sys.setuid(54_321).unwrap();
+            for target in others {
+                for signal in [None, Some(Signal::TERM), Some(Signal::CONT)] {
+                    assert_eq!(sys.kill(target.into(), signal), Err(Errno::EPERM));
+                    assert_eq!(sys.kill(Target::Group(target), signal), Err(Errno::EPERM));
+                    assert_eq!(sys.sigqueue(target, signal, 0), Err(Errno::EPERM));
+                    let thread = Tid(target.number());
+                    assert_eq!(sys.tgkill(target, thread, signal), Err(Errno::EPERM));
+                }
+            }
+            assert_eq!(sys.kill(mine.into(), Some(Signal::TERM)), Ok(()));
+            0
+        });
+        assert_eq!(end, Status::Exited(0));
+        killed(sys, same);
+        for child in [other, root] {
+            kill(sys, child, Signal::TERM);
+            killed(sys, child);
+        }
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn a_group_is_refused_only_if_nobody_in_it_may_be_signalled() {
+    everywhere(|sys| {
+        let bell = Bell::new(sys);
+        let one = leader(sys);
+        let group = bare(one);
+        let mine = sys
+            .fork(move |sys| {
+                sys.setpgid(Pid::number_only(0), group).unwrap();
+                sys.setuid(54_321).unwrap();
+                bell.ring(sys);
+                sleep_on(sys)
+            })
+            .unwrap();
+        bell.heard(sys);
+        let end = end_as(sys, move |sys| {
+            sys.setuid(54_321).unwrap();
+            assert_eq!(sys.kill(Target::Group(group), Some(Signal::TERM)), Ok(()));
+            0
+        });
+        assert_eq!(end, Status::Exited(0));
+        killed(sys, mine);
+        assert_eq!(sys.waitpid(one.into(), WaitOptions::NOHANG), Ok(None));
+        kill(sys, one, Signal::TERM);
+        killed(sys, one);
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn kill_of_everyone_says_nothing_of_those_whom_it_may_not_signal() {
+    everywhere(|sys| {
+        let child = sys.fork(sleep_on).unwrap();
+        let end = end_as(sys, |sys| {
+            sys.setuid(54_321).unwrap();
+            assert_eq!(sys.kill(Target::Everyone, Some(Signal::TERM)), Ok(()));
+            0
+        });
+        assert_eq!(end, Status::Exited(0));
+        assert_eq!(sys.waitpid(child.into(), WaitOptions::NOHANG), Ok(None));
+        kill(sys, child, Signal::TERM);
+        killed(sys, child);
+    });
+}
+
+#[test]
+fn sigcont_may_be_sent_to_anyone_in_the_session() {
+    everywhere(|sys| {
+        let child = sys.fork(sleep_on).unwrap();
+        kill(sys, child, Signal::STOP);
+        change_of(sys, child, WaitOptions::STOPPED);
+        let stopped = bare(child);
+        let end = end_as(sys, move |sys| {
+            sys.setuid(54_321).unwrap();
+            assert_eq!(sys.kill(stopped.into(), Some(Signal::TERM)), Err(Errno::EPERM));
+            assert_eq!(sys.kill(stopped.into(), Some(Signal::CONT)), Ok(()));
+            0
+        });
+        assert_eq!(end, Status::Exited(0));
+        assert_eq!(change_of(sys, child, WaitOptions::CONTINUED), Status::Continued);
+        kill(sys, child, Signal::TERM);
+        killed(sys, child);
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn a_user_without_privilege_may_not_signal_the_first_process() {
+    everywhere(|sys| {
+        let end = end_as(sys, |sys| {
+            sys.setuid(54_321).unwrap();
+            let init = Pid::number_only(1);
+            assert_eq!(sys.kill(init.into(), None), Err(Errno::EPERM));
+            0
+        });
+        assert_eq!(end, Status::Exited(0));
+    })
+    .and_on_linux();
+}

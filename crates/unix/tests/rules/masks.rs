@@ -1,0 +1,90 @@
+//! `sigprocmask`: what a thread blocks.
+
+use super::harness::*;
+
+#[test]
+fn block_adds_unblock_removes_set_replaces_and_each_gives_back_what_was() {
+    everywhere(|sys| {
+        let (one, two) = (SigSet::of(&[Signal::USR1]), SigSet::of(&[Signal::USR2]));
+        assert_eq!(sys.sigprocmask(None), Ok(SigSet::EMPTY));
+        assert_eq!(sys.sigprocmask(Some((How::Block, one))), Ok(SigSet::EMPTY));
+        assert_eq!(sys.sigprocmask(Some((How::Block, two))), Ok(one));
+        assert_eq!(sys.sigprocmask(Some((How::Unblock, one))), Ok(one.union(two)));
+        assert_eq!(sys.sigprocmask(Some((How::Set, one))), Ok(two));
+        assert_eq!(sys.sigprocmask(None), Ok(one));
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn kill_and_stop_are_never_blocked() {
+    everywhere(|sys| {
+        let all: SigSet = Signal::all().collect();
+        sys.sigprocmask(Some((How::Set, all))).unwrap();
+        assert_eq!(sys.sigprocmask(None), Ok(all.difference(SigSet::UNBLOCKABLE)));
+        let child = sys.fork(sleep_on).unwrap();
+        kill(sys, child, Signal::STOP);
+        assert_eq!(change_of(sys, child, WaitOptions::STOPPED), Status::Stopped(Signal::STOP));
+        kill(sys, child, Signal::KILL);
+        assert_eq!(end_of(sys, child), Status::Signaled(Signal::KILL, false));
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn what_a_mask_lets_in_is_delivered_before_the_call_returns() {
+    everywhere(|sys| {
+        let log = Log::default();
+        act(sys, Signal::USR1, log.signals());
+        block(sys, &[Signal::USR1]);
+        sys.raise(Signal::USR1).unwrap();
+        kill(sys, sys.getpid(), Signal::USR1);
+        assert_eq!(log.len(), 0);
+        unblock(sys, &[Signal::USR1]);
+        assert_eq!(log.len(), 2, "one of the thread's and one of the process's");
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn a_signal_to_oneself_arrives_before_kill_returns() {
+    everywhere(|sys| {
+        let log = Log::default();
+        act(sys, Signal::USR1, log.signals());
+        for nth in 1..=3 {
+            kill(sys, sys.getpid(), Signal::USR1);
+            assert_eq!(log.len(), nth);
+        }
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn a_thread_begins_with_its_makers_mask_and_keeps_its_own() {
+    everywhere(|sys| {
+        let log = Log::default();
+        block(sys, &[Signal::USR1]);
+        let seen = log.clone();
+        let thread = sys
+            .thread(move |sys| {
+                seen.note(i32::from(sys.sigprocmask(None) == Ok(SigSet::of(&[Signal::USR1]))));
+                block(sys, &[Signal::USR2]);
+            })
+            .unwrap();
+        sys.join(thread).unwrap();
+        assert_eq!(log.all(), [1]);
+        assert_eq!(sys.sigprocmask(None), Ok(SigSet::of(&[Signal::USR1])));
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn a_mask_that_a_handler_changes_is_undone_when_it_returns() {
+    everywhere(|sys| {
+        let handler = SigAction::handler(|sys, _| block(sys, &[Signal::HUP]));
+        act(sys, Signal::USR1, handler);
+        sys.raise(Signal::USR1).unwrap();
+        assert_eq!(sys.sigprocmask(None), Ok(SigSet::EMPTY));
+    })
+    .and_on_linux();
+}

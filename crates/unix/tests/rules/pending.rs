@@ -1,0 +1,121 @@
+//! Signals between their sending and their delivery.
+
+use super::harness::*;
+
+/// What a process has pending, taken one by one.
+fn drain(sys: &dyn Sys, set: SigSet) -> Vec<SignalInfo> {
+    std::iter::from_fn(|| sys.sigtimedwait(set, Some(Duration::ZERO)).ok()).collect()
+}
+
+#[test]
+fn sigpending_shows_what_was_sent_and_is_blocked() {
+    everywhere(|sys| {
+        let both = [Signal::USR1, Signal::USR2];
+        assert_eq!(sys.sigpending(), SigSet::EMPTY);
+        block(sys, &both);
+        kill(sys, sys.getpid(), Signal::USR1);
+        assert_eq!(sys.sigpending(), SigSet::of(&[Signal::USR1]));
+        sys.raise(Signal::USR2).unwrap();
+        assert_eq!(sys.sigpending(), SigSet::of(&both), "the process's and the thread's");
+        act(sys, Signal::USR1, Log::default().signals());
+        unblock(sys, &[Signal::USR1]);
+        assert_eq!(sys.sigpending(), SigSet::of(&[Signal::USR2]));
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn sigpending_shows_the_process_to_each_thread_and_a_thread_to_itself() {
+    everywhere(|sys| {
+        let log = Log::default();
+        block(sys, &[Signal::USR1, Signal::USR2]);
+        sys.raise(Signal::USR1).unwrap();
+        kill(sys, sys.getpid(), Signal::USR2);
+        let seen = log.clone();
+        let thread = sys
+            .thread(move |sys| {
+                seen.note(i32::from(sys.sigpending() == SigSet::of(&[Signal::USR2])));
+            })
+            .unwrap();
+        sys.join(thread).unwrap();
+        assert_eq!(log.all(), [1]);
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn a_standard_signal_is_pending_once_with_what_it_told_first() {
+    everywhere(|sys| {
+        let set = SigSet::of(&[Signal::USR1]);
+        block(sys, &[Signal::USR1]);
+        for value in [1, 2, 3] {
+            sys.sigqueue(sys.getpid(), Some(Signal::USR1), value).unwrap();
+        }
+        let told: Vec<_> = drain(sys, set).iter().map(|info| (info.code, info.value)).collect();
+        assert_eq!(told, [(Code::Queue, 1)]);
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn the_threads_own_come_before_the_processs_and_lower_before_higher() {
+    everywhere(|sys| {
+        let own = [Signal::TERM, Signal::USR1, Signal::RTMAX];
+        let shared = [Signal::RTMIN, Signal::HUP, Signal::USR2];
+        let all: SigSet = own.into_iter().chain(shared).collect();
+        sys.sigprocmask(Some((How::Block, all))).unwrap();
+        own.iter().for_each(|&signal| sys.raise(signal).unwrap());
+        shared.iter().for_each(|&signal| kill(sys, sys.getpid(), signal));
+        let order: Vec<_> = drain(sys, all).iter().map(|info| info.signal).collect();
+        let expected =
+            [Signal::USR1, Signal::TERM, Signal::RTMAX, Signal::HUP, Signal::USR2, Signal::RTMIN];
+        assert_eq!(order, expected);
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn faults_are_taken_before_lower_signals() {
+    everywhere(|sys| {
+        let three = [Signal::HUP, Signal::SEGV, Signal::BUS];
+        block(sys, &three);
+        three.iter().for_each(|&signal| sys.raise(signal).unwrap());
+        let order: Vec<_> = drain(sys, SigSet::of(&three)).iter().map(|i| i.signal).collect();
+        assert_eq!(order, [Signal::BUS, Signal::SEGV, Signal::HUP]);
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn sigkill_is_not_kept_waiting_by_what_else_is_pending() {
+    everywhere(|sys| {
+        let child = sys.fork(sleep_on).unwrap();
+        kill(sys, child, Signal::STOP);
+        change_of(sys, child, WaitOptions::STOPPED);
+        for signal in [Signal::SEGV, Signal::HUP, Signal::TSTP, Signal::KILL] {
+            kill(sys, child, signal);
+        }
+        assert_eq!(end_of(sys, child), Status::Signaled(Signal::KILL, false));
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn continue_takes_back_pending_stops_and_stops_take_back_continue() {
+    everywhere(|sys| {
+        let stops = [Signal::TSTP, Signal::TTIN, Signal::TTOU];
+        let all: SigSet = stops.into_iter().chain([Signal::CONT]).collect();
+        sys.sigprocmask(Some((How::Block, all))).unwrap();
+        stops.iter().for_each(|&signal| kill(sys, sys.getpid(), signal));
+        sys.raise(Signal::TSTP).unwrap();
+        assert_eq!(sys.sigpending(), SigSet::of(&stops));
+        kill(sys, sys.getpid(), Signal::CONT);
+        assert_eq!(sys.sigpending(), SigSet::of(&[Signal::CONT]));
+        for stop in stops {
+            kill(sys, sys.getpid(), Signal::CONT);
+            kill(sys, sys.getpid(), stop);
+            assert_eq!(sys.sigpending(), SigSet::of(&[stop]));
+        }
+    })
+    .and_on_linux();
+}

@@ -1,0 +1,132 @@
+//! `getpriority` and `setpriority`.
+
+use super::harness::*;
+
+const ME: Whose = Whose::Process(Pid::number_only(0));
+
+#[test]
+fn a_nice_value_is_brought_into_its_range() {
+    everywhere(|sys| {
+        for (asked, got) in [(5, 5), (100, 19), (-100, -20), (i32::MAX, 19), (i32::MIN, -20)] {
+            assert_eq!(sys.setpriority(ME, asked), Ok(()));
+            assert_eq!(sys.getpriority(ME), Ok(got), "{asked}");
+        }
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn numbers_that_name_nobody_have_no_priority() {
+    everywhere(|sys| {
+        for whose in [
+            Whose::Process(Pid::number_only(999_999)),
+            Whose::Process(Pid::number_only(-1)),
+            Whose::Group(Pid::number_only(999_999)),
+            Whose::Group(Pid::number_only(-1)),
+            Whose::User(59_999),
+        ] {
+            assert_eq!(sys.getpriority(whose), Err(Errno::ESRCH), "{whose:?}");
+            assert_eq!(sys.setpriority(whose, 1), Err(Errno::ESRCH), "{whose:?}");
+        }
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn only_the_privileged_lower_a_nice_value() {
+    everywhere(|sys| {
+        let end = end_as(sys, |sys| {
+            sys.setpriority(ME, 4).unwrap();
+            sys.setuid(54_321).unwrap();
+            assert_eq!(sys.setpriority(ME, 3), Err(Errno::EACCES));
+            assert_eq!(sys.setpriority(ME, 4), Ok(()));
+            assert_eq!(sys.setpriority(ME, 6), Ok(()));
+            assert_eq!(sys.setpriority(ME, 4), Err(Errno::EACCES));
+            assert_eq!(sys.getpriority(ME), Ok(6));
+            0
+        });
+        assert_eq!(end, Status::Exited(0));
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn another_users_priority_is_read_and_not_changed() {
+    everywhere(|sys| {
+        let other = sys.fork(sleep_on).unwrap();
+        sys.setpriority(Whose::Process(other), 2).unwrap();
+        let whose = Whose::Process(bare(other));
+        let end = end_as(sys, move |sys| {
+            sys.setuid(54_321).unwrap();
+            assert_eq!(sys.getpriority(whose), Ok(2));
+            assert_eq!(sys.setpriority(whose, 9), Err(Errno::EPERM));
+            assert_eq!(sys.setpriority(whose, 1), Err(Errno::EPERM));
+            0
+        });
+        assert_eq!(end, Status::Exited(0));
+        assert_eq!(sys.getpriority(Whose::Process(other)), Ok(2));
+        kill(sys, other, Signal::KILL);
+        end_of(sys, other);
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn a_groups_is_the_lowest_of_its_members_and_set_for_all() {
+    everywhere(|sys| {
+        let group = Whose::Group(Pid::number_only(0));
+        let child = sys.fork(sleep_on).unwrap();
+        sys.setpriority(ME, 7).unwrap();
+        sys.setpriority(Whose::Process(child), 3).unwrap();
+        assert_eq!(sys.getpriority(group), Ok(3));
+        assert_eq!(sys.setpriority(group, 8), Ok(()));
+        assert_eq!(sys.getpriority(ME), Ok(8));
+        assert_eq!(sys.getpriority(Whose::Process(child)), Ok(8));
+        kill(sys, child, Signal::KILL);
+        end_of(sys, child);
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn a_users_is_that_of_all_its_processes() {
+    everywhere(|sys| {
+        let end = end_as(sys, |sys| {
+            sys.setpriority(ME, 1).unwrap();
+            sys.setuid(54_321).unwrap();
+            let child = sys.fork(sleep_on).unwrap();
+            sys.setpriority(ME, 5).unwrap();
+            assert_eq!(sys.getpriority(Whose::User(54_321)), Ok(1));
+            assert_eq!(sys.getpriority(Whose::User(0)), Ok(1), "0 is the caller's user");
+            assert_eq!(sys.setpriority(Whose::User(0), 6), Ok(()));
+            assert_eq!(sys.getpriority(Whose::Process(child)), Ok(6));
+            assert_eq!(sys.getpriority(Whose::User(54_321)), Ok(6));
+            kill(sys, child, Signal::KILL);
+            end_of(sys, child);
+            0
+        });
+        assert_eq!(end, Status::Exited(0));
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn a_groups_refusal_is_told_though_others_were_set() {
+    everywhere(|sys| {
+        let bell = Bell::new(sys);
+        let end = end_as(sys, move |sys| {
+            sys.setpgid(Pid::number_only(0), Pid::number_only(0)).unwrap();
+            let other = sys.fork(sleep_on).unwrap();
+            sys.setuid(54_321).unwrap();
+            bell.ring(sys);
+            let group = Whose::Group(Pid::number_only(0));
+            assert_eq!(sys.setpriority(group, 5), Err(Errno::EPERM));
+            assert_eq!(sys.getpriority(ME), Ok(5));
+            assert_eq!(sys.getpriority(Whose::Process(other)), Ok(0));
+            0
+        });
+        bell.heard(sys);
+        assert_eq!(end, Status::Exited(0));
+        let _ = sys.kill(Target::Everyone, Some(Signal::KILL));
+    });
+}

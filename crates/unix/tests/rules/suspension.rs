@@ -1,0 +1,214 @@
+//! `sigsuspend`, `pause`, `sigwait` and `sigtimedwait`.
+
+use super::harness::*;
+
+#[test]
+fn sigsuspend_lets_in_what_is_pending_and_restores_the_mask() {
+    everywhere(|sys| {
+        let log = Log::default();
+        let seen = log.clone();
+        let handler = SigAction::handler(move |sys, _| {
+            let mask = sys.sigprocmask(None).unwrap();
+            seen.note(mask.contains(Signal::USR1).into());
+            seen.note(mask.contains(Signal::USR2).into());
+        });
+        act(sys, Signal::USR1, handler);
+        block(sys, &[Signal::USR1]);
+        kill(sys, sys.getpid(), Signal::USR1);
+        assert_eq!(sys.sigsuspend(SigSet::of(&[Signal::USR2])), Errno::EINTR);
+        assert_eq!(log.all(), [1, 1], "its own signal, and the mask of the call");
+        assert_eq!(sys.sigprocmask(None), Ok(SigSet::of(&[Signal::USR1])));
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn no_signal_falls_between_the_mask_and_the_sleep_of_sigsuspend() {
+    everywhere(|sys| {
+        let log = Log::default();
+        act(sys, Signal::USR1, log.signals());
+        act(sys, Signal::USR2, Log::default().signals());
+        block(sys, &[Signal::USR1, Signal::USR2]);
+        let me = sys.getpid();
+        let child = sys
+            .fork(move |sys| {
+                for _ in 0..10 {
+                    kill(sys, me, Signal::USR1);
+                    sys.sigsuspend(SigSet::of(&[Signal::USR1]));
+                }
+                0
+            })
+            .unwrap();
+        for nth in 1..=10 {
+            assert_eq!(sys.sigsuspend(SigSet::of(&[Signal::USR2])), Errno::EINTR);
+            assert_eq!(log.len(), nth);
+            kill(sys, child, Signal::USR2);
+        }
+        assert_eq!(end_of(sys, child), Status::Exited(0));
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn each_thread_has_its_own_mask_to_return_to() {
+    everywhere(|sys| {
+        let log = Log::default();
+        act(sys, Signal::USR1, Log::default().signals());
+        act(sys, Signal::USR2, Log::default().signals());
+        block(sys, &[Signal::USR1, Signal::USR2]);
+        let threads =
+            [(Signal::USR1, Signal::HUP), (Signal::USR2, Signal::TERM)].map(|(awaited, own)| {
+                let seen = log.clone();
+                sys.thread(move |sys| {
+                    block(sys, &[own]);
+                    let before = sys.sigprocmask(None).unwrap();
+                    let mask = SigSet::ALL.without(awaited);
+                    assert_eq!(sys.sigsuspend(mask), Errno::EINTR);
+                    seen.note(i32::from(sys.sigprocmask(None) == Ok(before)));
+                })
+                .unwrap()
+            });
+        rest(sys);
+        kill(sys, sys.getpid(), Signal::USR2);
+        kill(sys, sys.getpid(), Signal::USR1);
+        for thread in threads {
+            sys.join(thread).unwrap();
+        }
+        assert_eq!(log.all(), [1, 1]);
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn sigsuspend_and_pause_sleep_on_through_what_is_ignored() {
+    everywhere(|sys| {
+        let log = Log::default();
+        act(sys, Signal::USR1, SigAction::IGNORE);
+        act(sys, Signal::USR2, log.signals());
+        for call in [|sys: &dyn Sys| sys.pause(), |sys: &dyn Sys| sys.sigsuspend(SigSet::EMPTY)] {
+            let (me, before) = (sys.getpid(), log.len());
+            let child = sys
+                .fork(move |sys| {
+                    for signal in [Signal::USR1, Signal::CHLD, Signal::CONT] {
+                        rest(sys);
+                        kill(sys, me, signal);
+                    }
+                    loop {
+                        rest(sys);
+                        kill(sys, me, Signal::USR2);
+                    }
+                })
+                .unwrap();
+            assert_eq!(call(sys), Errno::EINTR);
+            assert!(log.len() > before);
+            kill(sys, child, Signal::KILL);
+            while sys.waitpid(child.into(), WaitOptions::empty()) == Err(Errno::EINTR) {}
+        }
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn a_process_that_sleeps_in_sigsuspend_may_stop_and_go_on() {
+    everywhere(|sys| {
+        let child = sys
+            .fork(|sys| {
+                act(sys, Signal::USR1, Log::default().signals());
+                block(sys, &[Signal::HUP]);
+                assert_eq!(sys.sigsuspend(SigSet::EMPTY), Errno::EINTR);
+                i32::from(sys.sigprocmask(None) == Ok(SigSet::of(&[Signal::HUP])))
+            })
+            .unwrap();
+        rest(sys);
+        kill(sys, child, Signal::STOP);
+        assert_eq!(change_of(sys, child, WaitOptions::STOPPED), Status::Stopped(Signal::STOP));
+        kill(sys, child, Signal::CONT);
+        assert_eq!(change_of(sys, child, WaitOptions::CONTINUED), Status::Continued);
+        rest(sys);
+        kill(sys, child, Signal::USR1);
+        assert_eq!(end_of(sys, child), Status::Exited(1));
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn sigtimedwait_takes_a_signal_without_its_handler() {
+    everywhere(|sys| {
+        let log = Log::default();
+        act(sys, Signal::USR1, log.signals());
+        block(sys, &[Signal::USR1]);
+        kill(sys, sys.getpid(), Signal::USR1);
+        assert_eq!(sys.sigwait(SigSet::of(&[Signal::USR1])), Ok(Signal::USR1));
+        unblock(sys, &[Signal::USR1]);
+        assert_eq!(log.len(), 0);
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn sigtimedwait_says_eagain_when_time_is_over() {
+    everywhere(|sys| {
+        let set = SigSet::of(&[Signal::USR1]);
+        block(sys, &[Signal::USR1]);
+        assert_eq!(sys.sigtimedwait(set, Some(Duration::ZERO)), Err(Errno::EAGAIN));
+        let before = sys.now();
+        assert_eq!(sys.sigtimedwait(set, Some(MOMENT)), Err(Errno::EAGAIN));
+        assert!(sys.now() - before >= MOMENT);
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn sigwait_waits_for_what_is_ignored_by_default() {
+    everywhere(|sys| {
+        block(sys, &[Signal::CHLD]);
+        let child = sys.fork(|_| 3).unwrap();
+        let info = sys.sigtimedwait(SigSet::of(&[Signal::CHLD]), None).unwrap();
+        assert_eq!((info.code, info.pid, info.status), (Code::Exited, child.number(), 3));
+        assert_eq!(end_of(sys, child), Status::Exited(3));
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn sigwait_never_takes_kill_or_stop() {
+    everywhere(|sys| {
+        let child = sys
+            .fork(|sys| {
+                let _ = sys.sigwait(SigSet::of(&[Signal::KILL, Signal::STOP, Signal::USR1]));
+                3
+            })
+            .unwrap();
+        rest(sys);
+        kill(sys, child, Signal::STOP);
+        assert_eq!(change_of(sys, child, WaitOptions::STOPPED), Status::Stopped(Signal::STOP));
+        kill(sys, child, Signal::KILL);
+        assert_eq!(end_of(sys, child), Status::Signaled(Signal::KILL, false));
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn two_threads_that_wait_for_one_signal_share_two() {
+    everywhere(|sys| {
+        let log = Log::default();
+        block(sys, &[Signal::USR1]);
+        let set = SigSet::of(&[Signal::USR1]);
+        let threads = [1, 2].map(|_| {
+            let log = log.clone();
+            sys.thread(move |sys| {
+                log.note(sys.sigwait(set).unwrap().number());
+            })
+            .unwrap()
+        });
+        rest(sys);
+        kill(sys, sys.getpid(), Signal::USR1);
+        until(sys, || log.len() == 1);
+        kill(sys, sys.getpid(), Signal::USR1);
+        for thread in threads {
+            sys.join(thread).unwrap();
+        }
+        assert_eq!(log.len(), 2);
+    })
+    .and_on_linux();
+}

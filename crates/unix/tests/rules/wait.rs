@@ -1,0 +1,410 @@
+//! `wait` and what children tell; stopping and going on.
+
+use super::harness::*;
+
+const STOPPED: WaitOptions = WaitOptions::STOPPED;
+const CONTINUED: WaitOptions = WaitOptions::CONTINUED;
+const EXITED: WaitOptions = WaitOptions::EXITED;
+const NOHANG: WaitOptions = WaitOptions::NOHANG;
+const NOWAIT: WaitOptions = WaitOptions::NOWAIT;
+
+fn kill_and_wait(sys: &dyn Sys, child: Pid) {
+    kill(sys, child, Signal::KILL);
+    assert_eq!(end_of(sys, child), Status::Signaled(Signal::KILL, false));
+}
+
+#[test]
+fn without_children_there_is_nothing_to_wait_for() {
+    everywhere(|sys| {
+        let own = Pid::number_only(sys.getpid().number());
+        for children in [Children::Any, Children::OwnGroup, own.into(), Children::Group(own)] {
+            for options in [EXITED, EXITED | NOHANG, STOPPED | CONTINUED | NOHANG] {
+                assert_eq!(sys.waitid(children, options), Err(Errno::ECHILD), "{children:?}");
+            }
+        }
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn what_is_waited_for_must_be_said() {
+    everywhere(|sys| {
+        for options in [WaitOptions::empty(), NOHANG, NOWAIT, NOHANG | NOWAIT] {
+            assert_eq!(sys.waitid(Children::Any, options), Err(Errno::EINVAL));
+        }
+        assert_eq!(sys.waitpid(Children::Any, NOWAIT), Err(Errno::EINVAL));
+        assert_eq!(sys.wait3(NOWAIT), Err(Errno::EINVAL));
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn a_child_is_told_of_once() {
+    everywhere(|sys| {
+        let child = sys.fork(|_| 9).unwrap();
+        let waited = sys.waitpid(child.into(), WaitOptions::empty()).unwrap().unwrap();
+        assert_eq!((waited.pid, waited.status), (child, Status::Exited(9)));
+        assert_eq!(waited.uid, sys.getuid());
+        assert_eq!(sys.waitpid(child.into(), NOHANG), Err(Errno::ECHILD));
+        assert_eq!(sys.wait(), Err(Errno::ECHILD));
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn nohang_returns_nothing_while_children_run() {
+    everywhere(|sys| {
+        let child = sys.fork(sleep_on).unwrap();
+        assert_eq!(sys.waitid(Children::Any, EXITED | NOHANG), Ok(None));
+        assert_eq!(sys.waitid(child.into(), STOPPED | CONTINUED | NOHANG), Ok(None));
+        kill_and_wait(sys, child);
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn nowait_leaves_the_child_to_be_found_again() {
+    everywhere(|sys| {
+        let child = sys.fork(sleep_on).unwrap();
+        kill(sys, child, Signal::STOP);
+        let look = |options| sys.waitid(Children::Any, options).unwrap().unwrap().status;
+        assert_eq!(look(STOPPED | NOWAIT), Status::Stopped(Signal::STOP));
+        assert_eq!(look(STOPPED | NOWAIT), Status::Stopped(Signal::STOP));
+        assert_eq!(look(STOPPED), Status::Stopped(Signal::STOP));
+        assert_eq!(sys.waitid(Children::Any, STOPPED | NOHANG), Ok(None));
+        kill(sys, child, Signal::CONT);
+        assert_eq!(look(CONTINUED | NOWAIT), Status::Continued);
+        assert_eq!(look(CONTINUED), Status::Continued);
+        assert_eq!(sys.waitid(Children::Any, CONTINUED | NOHANG), Ok(None));
+        kill(sys, child, Signal::KILL);
+        assert_eq!(look(EXITED | NOWAIT), Status::Signaled(Signal::KILL, false));
+        assert_eq!(look(EXITED), Status::Signaled(Signal::KILL, false));
+        assert_eq!(sys.wait(), Err(Errno::ECHILD));
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn the_eldest_is_found_first() {
+    everywhere(|sys| {
+        let children = [1, 2, 3].map(|n| sys.fork(move |_| n).unwrap());
+        for child in children {
+            sys.waitid(child.into(), EXITED | NOWAIT).unwrap();
+        }
+        let order: Vec<_> = children.iter().map(|_| sys.wait().unwrap().pid).collect();
+        assert_eq!(order, children);
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn a_group_of_children_is_waited_for_alone() {
+    everywhere(|sys| {
+        let mine = sys.fork(|_| 1).unwrap();
+        let other = sys.fork(sleep_on).unwrap();
+        sys.setpgid(other, other).unwrap();
+        sys.waitid(mine.into(), EXITED | NOWAIT).unwrap();
+        assert_eq!(sys.waitpid(Children::Group(other), NOHANG), Ok(None));
+        kill(sys, other, Signal::KILL);
+        let found = sys.waitpid(Children::Group(other), WaitOptions::empty()).unwrap().unwrap();
+        assert_eq!(found.pid, other);
+        assert_eq!(sys.waitpid(Children::Group(other), NOHANG), Err(Errno::ECHILD));
+        let found = sys.waitpid(Children::OwnGroup, WaitOptions::empty()).unwrap().unwrap();
+        assert_eq!(found.pid, mine);
+        assert_eq!(sys.waitpid(Children::OwnGroup, NOHANG), Err(Errno::ECHILD));
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn only_children_are_waited_for() {
+    everywhere(|sys| {
+        let child = sys
+            .fork(|sys| {
+                let parent = Pid::number_only(sys.getppid().number());
+                let own = Pid::number_only(sys.getpid().number());
+                let refused = |pid: Pid| sys.waitpid(pid.into(), NOHANG) == Err(Errno::ECHILD);
+                i32::from(refused(parent) && refused(own) && refused(Pid::number_only(1)))
+            })
+            .unwrap();
+        assert_eq!(end_of(sys, child), Status::Exited(1));
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn a_zombie_is_nothing_to_those_who_wait_for_other_changes() {
+    everywhere(|sys| {
+        let child = sys.fork(|_| 1).unwrap();
+        sys.waitid(child.into(), EXITED | NOWAIT).unwrap();
+        assert_eq!(sys.waitid(child.into(), STOPPED), Err(Errno::ECHILD));
+        assert_eq!(sys.waitid(Children::Any, CONTINUED), Err(Errno::ECHILD));
+        end_of(sys, child);
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn a_change_that_nobody_waited_for_is_replaced_by_the_next() {
+    everywhere(|sys| {
+        block(sys, &[Signal::CHLD]);
+        let chld = SigSet::of(&[Signal::CHLD]);
+        let child = sys.fork(sleep_on).unwrap();
+        kill(sys, child, Signal::STOP);
+        sys.sigwait(chld).unwrap();
+        kill(sys, child, Signal::CONT);
+        sys.sigwait(chld).unwrap();
+        assert_eq!(sys.waitid(child.into(), STOPPED | NOHANG), Ok(None));
+        assert_eq!(change_of(sys, child, STOPPED | CONTINUED), Status::Continued);
+        kill_and_wait(sys, child);
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn a_stopped_process_does_nothing_until_it_is_continued() {
+    everywhere(|sys| {
+        let bell = Bell::new(sys);
+        let child = sys
+            .fork(move |sys| {
+                act(sys, Signal::USR1, Log::default().signals());
+                block(sys, &[Signal::USR1]);
+                bell.ring(sys);
+                sys.sigsuspend(SigSet::EMPTY);
+                4
+            })
+            .unwrap();
+        bell.heard(sys);
+        kill(sys, child, Signal::STOP);
+        assert_eq!(change_of(sys, child, STOPPED), Status::Stopped(Signal::STOP));
+        kill(sys, child, Signal::USR1);
+        rest(sys);
+        assert_eq!(sys.waitpid(child.into(), NOHANG), Ok(None));
+        kill(sys, child, Signal::CONT);
+        assert_eq!(end_of(sys, child), Status::Exited(4));
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn a_stop_stops_all_threads_and_continue_lets_all_go_on() {
+    everywhere(|sys| {
+        let count = Log::default();
+        let counted = count.clone();
+        let child = sys
+            .fork(move |sys| {
+                for _ in 0..2 {
+                    let counted = counted.clone();
+                    sys.thread(move |sys| {
+                        loop {
+                            if counted.len() < 30 {
+                                counted.note(1);
+                            }
+                            rest(sys);
+                        }
+                    })
+                    .unwrap();
+                }
+                sleep_on(sys)
+            })
+            .unwrap();
+        until(sys, || count.len() >= 2);
+        kill(sys, child, Signal::STOP);
+        assert_eq!(change_of(sys, child, STOPPED), Status::Stopped(Signal::STOP));
+        // A thread that was on its way to stop may note once more.
+        rest(sys);
+        let before = count.len();
+        for _ in 0..4 {
+            rest(sys);
+        }
+        assert!(count.len() <= before + 2);
+        let stopped = count.len();
+        kill(sys, child, Signal::CONT);
+        assert_eq!(change_of(sys, child, CONTINUED), Status::Continued);
+        until(sys, || count.len() > stopped || count.len() >= 30);
+        kill_and_wait(sys, child);
+    });
+}
+
+#[test]
+fn a_stopped_process_is_killed_at_once() {
+    everywhere(|sys| {
+        for threads in [0, 2] {
+            let child = sys
+                .fork(move |sys| {
+                    for _ in 0..threads {
+                        sys.thread(|sys| {
+                            sleep_on(sys);
+                        })
+                        .unwrap();
+                    }
+                    sleep_on(sys)
+                })
+                .unwrap();
+            kill(sys, child, Signal::STOP);
+            assert_eq!(change_of(sys, child, STOPPED), Status::Stopped(Signal::STOP));
+            kill_and_wait(sys, child);
+        }
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn a_process_that_stops_itself_is_continued_by_another() {
+    everywhere(|sys| {
+        let child = sys
+            .fork(|sys| {
+                for _ in 0..3 {
+                    sys.raise(Signal::STOP).unwrap();
+                }
+                6
+            })
+            .unwrap();
+        for _ in 0..3 {
+            assert_eq!(change_of(sys, child, STOPPED | EXITED), Status::Stopped(Signal::STOP));
+            kill(sys, child, Signal::CONT);
+        }
+        assert_eq!(end_of(sys, child), Status::Exited(6));
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn a_continue_is_never_lost_to_a_stop_that_came_before_it() {
+    everywhere(|sys| {
+        let child = sys
+            .fork(|sys| {
+                loop {
+                    sys.poll();
+                }
+            })
+            .unwrap();
+        for _ in 0..40 {
+            kill(sys, child, Signal::STOP);
+            kill(sys, child, Signal::CONT);
+        }
+        let log = Log::default();
+        act(sys, Signal::CHLD, log.signals());
+        kill(sys, child, Signal::TERM);
+        let end = loop {
+            match sys.waitpid(child.into(), WaitOptions::empty()) {
+                Err(Errno::EINTR) => {}
+                end => break end.unwrap().unwrap().status,
+            }
+        };
+        assert_eq!(end, Status::Signaled(Signal::TERM, false));
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn sigcont_runs_its_handler_after_it_has_continued() {
+    everywhere(|sys| {
+        let bell = Bell::new(sys);
+        let child = sys
+            .fork(move |sys| {
+                let log = Log::default();
+                act(sys, Signal::CONT, log.signals());
+                bell.ring(sys);
+                until(sys, || log.len() == 1);
+                8
+            })
+            .unwrap();
+        bell.heard(sys);
+        kill(sys, child, Signal::STOP);
+        assert_eq!(change_of(sys, child, STOPPED), Status::Stopped(Signal::STOP));
+        kill(sys, child, Signal::CONT);
+        assert_eq!(change_of(sys, child, EXITED), Status::Exited(8));
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn a_blocked_sigcont_continues_all_the_same() {
+    everywhere(|sys| {
+        let child = sys
+            .fork(|sys| {
+                block(sys, &[Signal::CONT]);
+                sys.raise(Signal::STOP).unwrap();
+                i32::from(sys.sigpending().contains(Signal::CONT))
+            })
+            .unwrap();
+        assert_eq!(change_of(sys, child, STOPPED), Status::Stopped(Signal::STOP));
+        kill(sys, child, Signal::CONT);
+        assert_eq!(end_of(sys, child), Status::Exited(1));
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn of_two_threads_that_wait_for_one_child_one_gets_it_and_one_an_error() {
+    everywhere(|sys| {
+        let log = Log::default();
+        let bell = Bell::new(sys);
+        let child = sys
+            .fork(move |sys| {
+                bell.heard(sys);
+                2
+            })
+            .unwrap();
+        let threads = [0, 1].map(|_| {
+            let log = log.clone();
+            sys.thread(move |sys| {
+                log.note(match sys.waitpid(child.into(), WaitOptions::empty()) {
+                    Ok(Some(waited)) => waited.status.exited().unwrap_or(99),
+                    Err(Errno::ECHILD) => -1,
+                    _ => 98,
+                });
+            })
+            .unwrap()
+        });
+        rest(sys);
+        bell.ring(sys);
+        for thread in threads {
+            sys.join(thread).unwrap();
+        }
+        let mut all = log.all();
+        all.sort_unstable();
+        assert_eq!(all, [-1, 2]);
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn each_of_many_children_is_given_to_one_thread() {
+    everywhere(|sys| {
+        let log = Log::default();
+        for n in 1..=6 {
+            sys.fork(move |_| n).unwrap();
+        }
+        let threads = [0, 1, 2].map(|_| {
+            let log = log.clone();
+            sys.thread(move |sys| {
+                while let Ok(waited) = sys.wait() {
+                    log.note(waited.status.exited().unwrap_or(99));
+                }
+            })
+            .unwrap()
+        });
+        for thread in threads {
+            sys.join(thread).unwrap();
+        }
+        let mut all = log.all();
+        all.sort_unstable();
+        assert_eq!(all, [1, 2, 3, 4, 5, 6]);
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn any_thread_may_wait_for_a_child_that_another_made() {
+    everywhere(|sys| {
+        let made = Log::default();
+        let noted = made.clone();
+        let maker = sys.thread(move |sys| noted.note(sys.fork(|_| 4).unwrap().number())).unwrap();
+        sys.join(maker).unwrap();
+        let waited = sys.wait().unwrap();
+        assert_eq!((waited.pid.number(), waited.status), (made.all()[0], Status::Exited(4)));
+    })
+    .and_on_linux();
+}
