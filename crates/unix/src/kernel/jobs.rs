@@ -14,7 +14,6 @@ use super::proc::{Phase, Proc, ProcRef};
 use crate::action::SignalInfo;
 use crate::errno::{Errno, Result};
 use crate::lock::write_both;
-use crate::mode::Mode;
 use crate::mutation::Mutation;
 use crate::process::Pid;
 use crate::signal::Signal;
@@ -158,12 +157,9 @@ impl Kernel {
     /// meanwhile. Under the table for writing. A group that is orphaned by this is not told: it was so done on purpose,
     /// and POSIX speaks of exits alone.
     fn requalify(&self, proc: &Proc, from: &Arc<Pgrp>, to: &Arc<Pgrp>) -> bool {
-        // A family's lock is simple, and so comes after the groups'.
-        let per_process = self.config.mode == Mode::PerProcess;
-        let _all = (!per_process).then(|| self.write_parent_and_own(proc));
+        let _relations = self.write_parent_and_own(proc);
         let (mut leaving, joining) = write_both(&from.members, &to.members, &self.locks);
         let mut joining = joining.expect("two groups");
-        let _families = per_process.then(|| self.write_parent_and_own(proc));
         if !proc.lock(&self.locks).pgrp.as_ref().is_some_and(|now| Arc::ptr_eq(now, from)) {
             return false;
         }
