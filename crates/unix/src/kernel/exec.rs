@@ -73,6 +73,7 @@ impl Call<'_> {
         state.ender = None;
         state.ended.clear();
         state.image = Some(image);
+        self.trap_if_traced(&mut state);
         drop(state);
         self.kernel.on_master(|| self.kernel.close_for_exec(self.proc));
         self.alternate.take();
