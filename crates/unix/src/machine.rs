@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::console::Console;
 use crate::executor;
 use crate::kernel::{Kernel, State};
 use crate::limit::{Limit, Resource};
@@ -77,6 +78,7 @@ pub(crate) struct Config {
     /// The highest process number.
     pub(crate) pids: usize,
     pub(crate) first_on: Option<usize>,
+    pub(crate) console: Option<Console>,
     stop_at: Option<u64>,
     statistics: bool,
     keep_locks: bool,
@@ -128,6 +130,7 @@ impl Virtual {
             programs: BTreeMap::new(),
             pids: 4_194_304,
             first_on: None,
+            console: None,
             stop_at: None,
             statistics: false,
             keep_locks: false,
@@ -229,6 +232,12 @@ impl Builder {
     /// On which processor the program runs.
     pub fn first_on(mut self, processor: usize) -> Self {
         self.0.first_on = Some(processor);
+        self
+    }
+
+    /// Gives the program a controlling terminal, at whose other end `console` is.
+    pub fn console(mut self, console: &Console) -> Self {
+        self.0.console = Some(console.clone());
         self
     }
 
