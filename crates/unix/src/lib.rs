@@ -7,6 +7,7 @@
 //! OSF/1*; POSIX.1-2024; the manual pages of Linux.
 
 mod action;
+mod console;
 mod errno;
 mod executor;
 mod kernel;
@@ -26,6 +27,7 @@ mod terminal;
 mod wait;
 
 pub use action::{ActionFlags, Code, Disposition, Handler, How, SigAction, SignalInfo};
+pub use console::Console;
 pub use errno::{Errno, Result};
 pub use kernel::{ProcessState, State, ThreadState};
 pub use limit::{Limit, Resource};

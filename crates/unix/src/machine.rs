@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use crate::console::Console;
 use crate::executor;
 use crate::kernel::{self, Kernel, KernelHandle, State};
 use crate::limit::{Limit, Resource};
@@ -80,6 +81,7 @@ pub(crate) struct Config {
     stacks: usize,
     #[cfg(any(debug_assertions, feature = "mutations"))]
     pub(crate) mutation: Option<crate::mutation::Mutation>,
+    pub(crate) console: Option<Console>,
     stop_at: Option<u64>,
     statistics: bool,
     keep_locks: bool,
@@ -180,6 +182,7 @@ impl Virtual {
             stacks: executor::Options::default().stacks,
             #[cfg(any(debug_assertions, feature = "mutations"))]
             mutation: None,
+            console: None,
             stop_at: None,
             statistics: false,
             keep_locks: false,
@@ -301,6 +304,12 @@ impl Builder {
     /// if nothing is said. A thread or a process for which there is none is refused with `EAGAIN`.
     pub fn stacks(mut self, most: usize) -> Self {
         self.0.stacks = most.max(8);
+        self
+    }
+
+    /// Gives the program a controlling terminal, at whose other end `console` is.
+    pub fn console(mut self, console: &Console) -> Self {
+        self.0.console = Some(console.clone());
         self
     }
 

@@ -76,6 +76,7 @@ impl Call<'_> {
         // Its thread is the process's first one from now on.
         let (number, tid) = (self.proc.number(), self.thread.tid());
         self.thread.set_tid(number);
+        self.trap_if_traced(&mut state);
         drop(state);
         if tid != number {
             self.kernel.pids.drop_keeper(&self.kernel.locks, tid, Keeper::Thread);

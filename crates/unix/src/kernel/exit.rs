@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::Kernel;
 use super::call::{Call, Leave};
+use super::family::Writing;
 use super::pgrp::Pgrp;
 use super::proc::{Phase, Proc};
 use super::thread::Attention;
@@ -145,29 +146,45 @@ impl Kernel {
         let own = proc.lock(&self.locks).pgrp.clone();
         proc.lock(&self.locks).phase = Phase::Zombie;
         self.recount(proc, own.as_ref(), &mut orphaned);
-        let tell = || parent.is_none_or(|parent| self.tell_end(parent, proc, status));
-        let vanishes = told.unwrap_or_else(tell);
-        if vanishes {
-            if let Some(parent) = parent {
-                self.unlink(parent, proc);
-            }
-            // Whoever sees that the parent has no such child finds nobody either.
-            self.pids.hide(proc.number());
+        let traced = self.other_tracer(proc, &proc.lock(&self.locks)).is_some();
+        if traced {
+            // Its parent learns of it when the tracer has waited for it.
             drop(writing);
-            self.reap(proc);
+            let (code, number) = end_of(status);
+            self.tell_tracer(proc, code, number);
+        } else {
+            self.end_for(writing, parent, proc, status, told);
         }
         orphaned
+    }
+
+    /// Tells the parent of a process that has ended, unless it was `told` already; nothing is left of it
+    /// if the parent wants that.
+    pub(super) fn end_for(
+        &self,
+        writing: Writing<'_>,
+        parent: Option<&Proc>,
+        proc: &Proc,
+        status: Status,
+        told: Option<bool>,
+    ) {
+        let tell = || parent.is_none_or(|parent| self.tell_end(parent, proc, status));
+        if !told.unwrap_or_else(tell) {
+            return;
+        }
+        if let Some(parent) = parent {
+            self.unlink(parent, proc);
+        }
+        // Whoever sees that the parent has no such child finds nobody either.
+        self.pids.hide(proc.number());
+        drop(writing);
+        self.reap(proc);
     }
 
     /// Posts SIGCHLD for a child that has ended and wakes those that wait; true if the parent wants
     /// nothing to be left of it. The family is locked, so that the child is not waited for before.
     fn tell_end(&self, parent: &Proc, child: &Proc, status: Status) -> bool {
-        let (code, number) = match status {
-            Status::Signaled(signal, true) => (Code::Dumped, signal.number()),
-            Status::Signaled(signal, false) => (Code::Killed, signal.number()),
-            Status::Exited(status) => (Code::Exited, status),
-            _ => (Code::Exited, 0),
-        };
+        let (code, number) = end_of(status);
         let (pid, uid) = (child.number(), child.lock(&self.locks).credentials.real);
         let mut state = parent.lock(&self.locks);
         let vanishes = self.is_init(parent) || state.actions.children_vanish();
@@ -213,7 +230,12 @@ impl Kernel {
                 self.unlink(proc, child);
                 self.link(reaper, child);
                 self.recount(child, group.as_ref(), orphaned);
-                if child.lock(&self.locks).phase == Phase::Zombie {
+                let (ended, traced) = {
+                    let state = child.lock(&self.locks);
+                    let traced = self.other_tracer(child, &state).is_some();
+                    (state.phase == Phase::Zombie, traced)
+                };
+                if ended && !traced {
                     let status = child.lock(&self.locks).end.unwrap_or(Status::Exited(0));
                     if self.tell_end(reaper, child, status) {
                         self.unlink(reaper, child);
@@ -252,6 +274,16 @@ impl Kernel {
     /// Says that a process's program panicked.
     pub(super) fn note_panic(&self, pid: Pid) {
         self.notes().panicked.push(pid);
+    }
+}
+
+/// How SIGCHLD says that a process has ended.
+fn end_of(status: Status) -> (Code, i32) {
+    match status {
+        Status::Signaled(signal, true) => (Code::Dumped, signal.number()),
+        Status::Signaled(signal, false) => (Code::Killed, signal.number()),
+        Status::Exited(status) => (Code::Exited, status),
+        _ => (Code::Exited, 0),
     }
 }
 

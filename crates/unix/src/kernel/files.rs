@@ -21,6 +21,9 @@ use crate::terminal::Fd;
 #[derive(Debug, Clone, Default)]
 pub(super) struct Files(Vec<Option<Descriptor>>);
 
+/// No limit goes beyond this, as `/proc/sys/fs/nr_open` has it.
+const MOST: u64 = 1 << 20;
+
 #[derive(Debug, Clone)]
 struct Descriptor {
     file: Arc<File>,
@@ -78,7 +81,7 @@ impl Files {
     /// The lowest free number below `limit`.
     fn insert(&mut self, file: Arc<File>, limit: u64) -> Result<Fd> {
         let at = self.0.iter().position(Option::is_none).unwrap_or(self.0.len());
-        if at as u64 >= limit {
+        if at as u64 >= limit.min(MOST) {
             return Err(Errno::EMFILE);
         }
         if at == self.0.len() {
@@ -88,10 +91,15 @@ impl Files {
         Ok(Fd(at as i32))
     }
 
+    /// A first process's descriptor.
+    pub(super) fn open_at(&mut self, file: Arc<File>, at: Fd) {
+        self.replace(file, at, MOST).expect("a small number");
+    }
+
     /// Makes `to` another name of `file`; returns what it was.
     fn replace(&mut self, file: Arc<File>, to: Fd, limit: u64) -> Result<Option<Arc<File>>> {
         let at = usize::try_from(to.0).map_err(|_| Errno::EBADF)?;
-        if at as u64 >= limit {
+        if at as u64 >= limit.min(MOST) {
             return Err(Errno::EBADF);
         }
         if self.0.len() <= at {

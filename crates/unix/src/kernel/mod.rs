@@ -197,6 +197,9 @@ impl Kernel {
         let body = Box::new(move || kernel.get().generate_deferred());
         let start = Start { processor: Some(0), context: 0, name: 0, body };
         self.executor.start(start).expect("there is a stack for the signal thread");
+        if let Some(console) = self.config.console.clone() {
+            self.attach_console(proc, console);
+        }
         self.begin(proc, thread, self.config.first_on, First::Program(program))
             .expect("there is a stack for the program");
     }
@@ -268,6 +271,7 @@ impl Kernel {
         if self.population.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.end_deferred();
             self.end_master();
+            self.end_console();
         }
     }
 

@@ -104,10 +104,12 @@ pub(super) struct ProcState {
     pub(super) subreaper: bool,
     /// Whoever traces it: slot and birth.
     pub(super) tracer: Option<(u32, u32)>,
+    /// Those that it traces and is not the parent of, by their slots.
+    pub(super) tracees: Vec<u32>,
     /// The signal with which it stopped for its tracer, until that resumes it.
     pub(super) trapped: Option<Signal>,
-    /// The parent that it had before it was attached to.
-    pub(super) real_parent: Option<Pid>,
+    /// The same, until the tracer is told by `wait`.
+    pub(super) untold: Option<Signal>,
     /// What a stopped tracee was told to do by its tracer.
     pub(super) resumed: Option<Resumed>,
     /// What it has executed and not begun.
@@ -124,7 +126,6 @@ pub(super) struct ProcState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum News {
     Stopped(Signal),
-    Trapped(Signal),
     Continued,
 }
 
@@ -208,6 +209,16 @@ impl Proc {
 
     pub(super) fn birth(&self) -> u32 {
         self.birth.load(Ordering::Relaxed)
+    }
+
+    /// Whether `pid` means who is in the slot.
+    pub(super) fn is_named(&self, pid: Pid) -> bool {
+        self.number() == pid.number() && pid.birth().is_none_or(|birth| birth == self.birth())
+    }
+
+    /// Who is in the slot, for those that keep no reference.
+    pub(super) fn tenant(&self) -> (u32, u32) {
+        (self.slot, self.birth())
     }
 
     /// Who it is to those that it signals.
@@ -417,8 +428,9 @@ impl ProcState {
             executed: false,
             subreaper: false,
             tracer: None,
+            tracees: Vec::new(),
             trapped: None,
-            real_parent: None,
+            untold: None,
             resumed: None,
             image: None,
             alarm: None,

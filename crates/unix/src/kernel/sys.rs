@@ -29,9 +29,8 @@ impl Sys for Call<'_> {
 
     fn getppid(&self) -> Pid {
         self.plain(|| {
-            let real = self.state().real_parent;
-            let parent = || self.kernel.parent_hint(self.proc).map(super::proc::Proc::pid);
-            real.or_else(parent).unwrap_or(Pid::number_only(0))
+            let parent = self.kernel.parent_hint(self.proc);
+            parent.map_or(Pid::number_only(0), super::proc::Proc::pid)
         })
     }
 

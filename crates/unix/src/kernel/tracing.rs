@@ -1,20 +1,24 @@
 //! `ptrace`: one process in another's hands.
 //!
 //! A tracee stops whenever a signal is delivered to it, in the state *waiting* (`sig_lock_to_wait`), so
-//! that none of its threads delivers another one; its tracer, which is its parent for as long, says
-//! with which signal it goes on (`sig_wait_to_lock`).
+//! that none of its threads delivers another one; its tracer says with which signal it goes on
+//! (`sig_wait_to_lock`). The tracer is no parent by that: it waits for its tracees beside its children,
+//! and a tracee that has ended is its parent's to wait for when the tracer has.
 
 use super::Kernel;
 use super::call::Call;
-use super::proc::{News, Phase, Proc, ProcRef};
+use super::exit::wake_waiters;
+use super::generate::To;
+use super::proc::{Phase, Proc, ProcRef, ProcState};
 use super::siglock::Waiting;
 use super::thread::Attention;
-use crate::action::{Code, SignalInfo};
+use crate::action::{ActionFlags, Code, SignalInfo};
 use crate::errno::{Errno, Result};
 use crate::executor;
 use crate::process::Pid;
 use crate::ptrace::Ptrace;
 use crate::signal::Signal;
+use crate::wait::Status;
 
 /// With what a stopped tracee goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,7 +30,11 @@ impl Call<'_> {
             Ptrace::TraceMe => self.let_parent_trace(),
             Ptrace::Attach(pid) => self.attach(pid),
             Ptrace::Continue(pid, signal) => self.resume_tracee(pid, signal, false),
-            Ptrace::Kill(pid) => self.resume_tracee(pid, Some(Signal::KILL), false),
+            Ptrace::Kill(pid) => match self.resume_tracee(pid, Some(Signal::KILL), false) {
+                // It is told where it stops, and does not.
+                Err(Errno::ESRCH) if self.traces(pid) => Ok(()),
+                resumed => resumed,
+            },
             Ptrace::Detach(pid, signal) => self.resume_tracee(pid, signal, true),
         })
     }
@@ -36,12 +44,11 @@ impl Call<'_> {
         let _coarse = kernel.coarse();
         let (_reading, parent) = kernel.read_parent(self.proc);
         let parent = parent.filter(|parent| !kernel.is_init(parent)).ok_or(Errno::EPERM)?;
-        let tracer = (parent.slot, parent.birth());
         let mut state = self.state();
         if state.tracer.is_some() {
             return Err(Errno::EPERM);
         }
-        state.tracer = Some(tracer);
+        state.tracer = Some(parent.tenant());
         Ok(())
     }
 
@@ -55,29 +62,35 @@ impl Call<'_> {
         }
         {
             let mut state = target.state().ok_or(Errno::ESRCH)?;
-            let allowed = mine.effective == 0 || mine.effective == state.credentials.real;
+            let theirs = [state.credentials.real, state.credentials.effective];
+            let allowed = mine.effective == 0 || theirs == [mine.real; 2];
             if !allowed || state.tracer.is_some() || state.phase != Phase::Live {
                 return Err(Errno::EPERM);
             }
-            state.tracer = Some((self.proc.slot, self.proc.birth()));
+            state.tracer = Some(self.proc.tenant());
         }
-        kernel.adopt_for_tracing(self.proc, &target);
-        kernel.psignal_inthread(&target, self.sent(Signal::STOP));
+        self.state().tracees.push(target.slot);
+        let (pid, uid) = (self.proc.number(), mine.real);
+        let stop = SignalInfo { pid, uid, code: Code::User, ..SignalInfo::kernel(Signal::STOP) };
+        kernel.psignal_inthread(&target, stop);
         Ok(())
     }
 
+    fn traces(&self, pid: Pid) -> bool {
+        let target = self.kernel.find(pid);
+        let state = target.as_ref().and_then(|target| target.state());
+        state.is_some_and(|state| state.tracer == Some(self.proc.tenant()))
+    }
+
     fn resume_tracee(&self, pid: Pid, signal: Option<Signal>, detach: bool) -> Result<()> {
-        let kernel = self.kernel;
-        let coarse = kernel.coarse();
-        let target = kernel.find(pid).ok_or(Errno::ESRCH)?;
+        let target = self.kernel.find(pid).ok_or(Errno::ESRCH)?;
         {
             let mut state = target.state().ok_or(Errno::ESRCH)?;
-            let mine = state.tracer == Some((self.proc.slot, self.proc.birth()));
+            let mine = state.tracer == Some(self.proc.tenant());
             if !mine || state.trapped.is_none() {
                 return Err(Errno::ESRCH);
             }
-            state.trapped = None;
-            state.news = None;
+            (state.trapped, state.untold) = (None, None);
             state.resumed = Some(Resumed(signal));
             if detach {
                 state.tracer = None;
@@ -87,15 +100,18 @@ impl Call<'_> {
             }
         }
         if detach {
-            kernel.return_to_parent(self.proc, &target);
+            self.state().tracees.retain(|slot| *slot != target.slot);
         }
-        drop(coarse);
         Ok(())
     }
 
-    fn sent(&self, signal: Signal) -> SignalInfo {
-        let (pid, uid) = (self.proc.number(), self.proc.ids().real);
-        SignalInfo { signal, code: Code::User, pid, uid, value: 0, status: 0 }
+    /// A traced process that has executed stops before its new program begins.
+    pub(super) fn trap_if_traced(&self, state: &mut ProcState) {
+        if state.tracer.is_some() {
+            let trap = SignalInfo::kernel(Signal::TRAP);
+            // Nothing that the system sends is refused.
+            let _ = self.kernel.post(state, trap, To::Thread(self.thread.tid()));
+        }
     }
 
     /// Stops for the tracer with a signal that is about to be delivered; returns what is delivered in
@@ -107,11 +123,10 @@ impl Call<'_> {
     ) -> (Waiting<'s>, Option<SignalInfo>) {
         {
             let mut state = self.state();
-            state.trapped = Some(info.signal);
             state.resumed = None;
-            state.news = Some(News::Trapped(info.signal));
+            (state.trapped, state.untold) = (Some(info.signal), Some(info.signal));
         }
-        self.kernel.tell_parent(self.proc, Code::Trapped, info.signal.number());
+        self.kernel.tell_tracer(self.proc, Code::Trapped, info.signal.number());
         let resumed = loop {
             {
                 let mut state = self.state();
@@ -122,67 +137,97 @@ impl Call<'_> {
                 let halted = self.thread.attention().contains(Attention::HALT);
                 if killed || halted || state.tracer.is_none() {
                     state.trapped = None;
-                    let keeps = !killed && !halted;
-                    break Resumed(keeps.then_some(info.signal));
+                    // A tracer that has gone took the signal with it if it knew of it.
+                    let kept = state.untold.take().filter(|_| !killed && !halted);
+                    break Resumed(kept);
                 }
                 self.parks_here(&mut state);
             }
             executor::park();
         };
         let waiting = waiting.sig_wait_to_lock().sig_lock_to_wait(&self.thread);
-        let info = resumed
-            .0
-            .map(|signal| if signal == info.signal { info } else { SignalInfo::kernel(signal) });
-        (waiting, info)
+        (waiting, resumed.0.and_then(|signal| self.delivered_instead(info, signal)))
+    }
+
+    /// What is delivered where the tracer chose `signal`: one that is blocked waits until it is not.
+    fn delivered_instead(&self, info: SignalInfo, signal: Signal) -> Option<SignalInfo> {
+        if signal == info.signal {
+            return Some(info);
+        }
+        let chosen = SignalInfo::kernel(signal);
+        if !self.thread.mask().contains(signal) {
+            return Some(chosen);
+        }
+        let mut state = self.state();
+        let _ = self.kernel.post(&mut state, chosen, To::Thread(self.thread.tid()));
+        None
     }
 }
 
 impl Kernel {
-    /// Makes the tracer the parent, for as long as it traces.
-    fn adopt_for_tracing(&self, tracer: &Proc, target: &Proc) {
-        loop {
-            let Some(parent) = self.parent_hint(target) else { return };
-            let _writing = self.write_families(parent, tracer);
-            if self.parent_hint(target).map(|now| now.slot) != Some(parent.slot) {
-                continue;
-            }
-            if parent.slot != tracer.slot {
-                target.lock(&self.locks).real_parent = Some(parent.pid());
-                self.unlink(parent, target);
-                self.link(tracer, target);
-            }
-            return;
-        }
+    /// Who traces a process and is not its parent. Under its family's lock and `p_lock`.
+    pub(super) fn other_tracer(&self, proc: &Proc, state: &ProcState) -> Option<&Proc> {
+        let (slot, _) = state.tracer?;
+        let parent = self.parent_hint(proc).map(|parent| parent.slot);
+        (parent != Some(slot)).then(|| self.slab.get(slot))
     }
 
-    /// Gives a process back to the parent that it had.
-    fn return_to_parent(&self, tracer: &Proc, target: &Proc) {
-        let Some(real) = target.lock(&self.locks).real_parent.take() else { return };
-        let found = self.find(real);
-        let parent = found.as_deref().unwrap_or_else(|| self.slab.get(self.init));
-        let _writing = self.write_families(tracer, parent);
-        self.unlink(tracer, target);
-        self.link(parent, target);
+    /// Tells a process's tracer what became of it: SIGCHLD, and those that wait.
+    pub(super) fn tell_tracer(&self, proc: &Proc, code: Code, status: i32) {
+        let (uid, tracer) = {
+            let state = proc.lock(&self.locks);
+            (state.credentials.real, state.tracer)
+        };
+        let Some((slot, birth)) = tracer else { return };
+        if self.parent_hint(proc).is_some_and(|parent| parent.slot == slot) {
+            return self.tell_parent(proc, code, status);
+        }
+        let pid = proc.number();
+        let info = SignalInfo { signal: Signal::CHLD, code, pid, uid, value: 0, status };
+        let tracer = self.slab.get(slot);
+        let mut state = tracer.lock(&self.locks);
+        if tracer.birth() != birth {
+            return;
+        }
+        let flags = state.actions.of(Signal::CHLD).flags;
+        if code != Code::Trapped || !flags.contains(ActionFlags::NOCLDSTOP) {
+            // Nothing that the system sends is refused.
+            let _ = self.post(&mut state, info, To::Process);
+        }
+        wake_waiters(&mut state);
     }
 
     /// A tracer that ends lets its tracees go.
     pub(super) fn release_tracees(&self, tracer: &Proc) {
-        let me = (tracer.slot, tracer.birth());
-        let tracees: Vec<u32> = {
+        let others = std::mem::take(&mut tracer.lock(&self.locks).tracees);
+        let children: Vec<u32> = {
             let _reading = self.read_family(tracer);
-            let traced = |child: &&Proc| child.lock(&self.locks).tracer == Some(me);
-            self.children(tracer).filter(traced).map(|child| child.slot).collect()
+            self.children(tracer).map(|child| child.slot).collect()
         };
-        for slot in tracees {
-            let found = ProcRef::new(self, self.slab.get(slot));
-            {
-                let Some(mut state) = found.state() else { continue };
-                state.tracer = None;
-                for member in &state.threads {
-                    member.unpark();
-                }
+        for slot in others.into_iter().chain(children) {
+            let tracee = ProcRef::new(self, self.slab.get(slot));
+            self.release_tracee(&tracee, tracer.tenant());
+        }
+    }
+
+    /// Ends the tracing of one process by this tracer, if it does. One that has ended is its parent's from
+    /// now on.
+    pub(super) fn release_tracee(&self, tracee: &Proc, tracer: (u32, u32)) {
+        let ended = {
+            let mut state = tracee.lock(&self.locks);
+            if state.tracer != Some(tracer) {
+                return;
             }
-            self.return_to_parent(tracer, &found);
+            state.tracer = None;
+            for member in &state.threads {
+                member.unpark();
+            }
+            (state.phase == Phase::Zombie).then(|| state.end.unwrap_or(Status::Exited(0)))
+        };
+        let is_child = self.parent_hint(tracee).is_some_and(|parent| parent.slot == tracer.0);
+        if let Some(status) = ended.filter(|_| !is_child) {
+            let (writing, parent) = self.write_parent(tracee);
+            self.end_for(writing, parent, tracee, status, None);
         }
     }
 }

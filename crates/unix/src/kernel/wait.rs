@@ -115,6 +115,7 @@ impl Call<'_> {
         let _reading = kernel.read_family(self.proc);
         if let Children::One(pid) = children {
             let named = kernel.find_child(self.proc, pid);
+            let named = named.or_else(|| self.tracees().find(|tracee| tracee.is_named(pid)));
             return named.map_or(Found::Nobody, |child| match self.look_at(child, options) {
                 Look::Has(waited, ended) => Found::Child(child, waited, ended),
                 Look::Later => Found::Later,
@@ -123,7 +124,7 @@ impl Call<'_> {
         }
         let changed = kernel.any_changed(self.proc);
         let mut later = false;
-        for child in kernel.children(self.proc) {
+        for child in self.tracees().chain(kernel.children(self.proc)) {
             let matches = match children {
                 Children::Any | Children::One(_) => true,
                 Children::Group(group) => kernel.is_in_group(child, group.number()),
@@ -134,11 +135,18 @@ impl Call<'_> {
                 Look::Later => later = true,
                 Look::Never => {}
             }
-            if later && !changed {
+            if later && !changed && kernel.is_child(self.proc, child) {
                 break;
             }
         }
         if later { Found::Later } else { Found::Nobody }
+    }
+
+    /// Those that the caller traces beside its children.
+    fn tracees(&self) -> impl Iterator<Item = &Proc> {
+        let slots = self.state().tracees.clone();
+        let slabs = slots.into_iter().map(|slot| self.kernel.slab.get(slot));
+        slabs.filter(|tracee| !self.kernel.is_child(self.proc, tracee))
     }
 
     /// Looks at one child, and owns it if its state is wanted. One that another thread owns is
@@ -150,7 +158,15 @@ impl Call<'_> {
         if owned && !kernel.mutates(Mutation::ChildOfTwo) {
             return Look::Never;
         }
-        let Some((status, ended)) = wanted(&state, options) else {
+        let traced = state.tracer == Some(self.proc.tenant());
+        if !traced && !kernel.is_child(self.proc, child) {
+            return Look::Never;
+        }
+        if !traced && state.phase == Phase::Zombie && state.tracer.is_some() {
+            // Its tracer waits for it first.
+            return Look::Later;
+        }
+        let Some((status, ended)) = wanted(&state, options, traced) else {
             let ends_unseen =
                 state.phase == Phase::Zombie && !options.contains(WaitOptions::EXITED);
             return if ends_unseen { Look::Never } else { Look::Later };
@@ -162,11 +178,13 @@ impl Call<'_> {
             usage: kernel.usage(child, &state),
         };
         if !options.contains(WaitOptions::NOWAIT) {
-            kernel.set_changed(self.proc, child, false);
-            if ended {
-                child.owner.store(self.thread.tid(), Ordering::Relaxed);
-            } else {
-                state.news = None;
+            if kernel.is_child(self.proc, child) {
+                kernel.set_changed(self.proc, child, false);
+            }
+            match status {
+                _ if ended => child.owner.store(self.thread.tid(), Ordering::Relaxed),
+                Status::Trapped(_) => state.untold = None,
+                _ => state.news = None,
             }
         }
         Look::Has(waited, ended)
@@ -179,6 +197,11 @@ impl Call<'_> {
         }
         let kernel = self.kernel;
         let _coarse = kernel.coarse();
+        self.state().tracees.retain(|slot| *slot != child.slot);
+        if !kernel.is_child(self.proc, child) {
+            child.owner.store(0, Ordering::Relaxed);
+            return kernel.release_tracee(child, self.proc.tenant());
+        }
         {
             let _writing = kernel.write_family(self.proc);
             kernel.unlink(self.proc, child);
@@ -201,9 +224,7 @@ impl Kernel {
     /// The child that `pid` means. Under the family's lock, which keeps it from being anybody else.
     fn find_child(&self, parent: &Proc, pid: Pid) -> Option<&Proc> {
         let child = self.slab.get(self.pids.slot(pid.number())?);
-        let named = child.number() == pid.number()
-            && pid.birth().is_none_or(|birth| birth == child.birth());
-        (named && self.is_child(parent, child)).then_some(child)
+        (child.is_named(pid) && self.is_child(parent, child)).then_some(child)
     }
 
     fn is_in_group(&self, proc: &Proc, number: i32) -> bool {
@@ -213,7 +234,11 @@ impl Kernel {
 }
 
 /// What there is to be told of a child, and whether it has ended.
-fn wanted(state: &ProcState, options: WaitOptions) -> Option<(Status, bool)> {
+fn wanted(state: &ProcState, options: WaitOptions, traced: bool) -> Option<(Status, bool)> {
+    // A tracer is told of every stop, whether it asked for stops or not.
+    if let (Phase::Live, Some(signal), true) = (state.phase, state.untold, traced) {
+        return Some((Status::Trapped(signal), false));
+    }
     match (state.phase, state.news) {
         (Phase::Zombie, _) if options.contains(WaitOptions::EXITED) => {
             Some((state.end.unwrap_or(Status::Exited(0)), true))
@@ -221,8 +246,6 @@ fn wanted(state: &ProcState, options: WaitOptions) -> Option<(Status, bool)> {
         (Phase::Live, Some(News::Stopped(signal))) if options.contains(WaitOptions::STOPPED) => {
             Some((Status::Stopped(signal), false))
         }
-        // A tracer is told of every stop, whether it asked for stops or not.
-        (Phase::Live, Some(News::Trapped(signal))) => Some((Status::Trapped(signal), false)),
         (Phase::Live, Some(News::Continued)) if options.contains(WaitOptions::CONTINUED) => {
             Some((Status::Continued, false))
         }

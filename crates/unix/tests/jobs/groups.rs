@@ -198,6 +198,7 @@ fn killpg_of_no_number_is_for_the_callers_group() {
 fn a_group_outlives_its_leader_and_keeps_the_number() {
     with(
         |builder| builder.pids(330),
+        |_| {},
         |sys| {
             // Beyond those that are given out once.
             while fork_and_reap(sys).number() < 305 {}

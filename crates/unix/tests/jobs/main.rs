@@ -3,6 +3,7 @@
 
 #![cfg(target_os = "linux")]
 
+mod console;
 mod descriptors;
 mod groups;
 mod job_control;

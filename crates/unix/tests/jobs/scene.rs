@@ -23,12 +23,13 @@ const PATIENCE_S: u32 = 30;
 /// Runs `program` in every mode, simulated with several seeds and on real processors; says in which
 /// combination it failed.
 pub(crate) fn everywhere(program: impl Fn(&dyn Sys) + Clone + Send + Sync + 'static) {
-    with(|builder| builder, program);
+    with(|builder| builder, |_| {}, program);
 }
 
-/// As [`everywhere`], on systems that `shape` changes.
+/// As [`everywhere`], on systems that `shape` changes; `beside` plays outside while one runs.
 pub(crate) fn with(
     shape: impl Fn(Builder) -> Builder,
+    beside: impl Fn(&str) + Sync,
     program: impl Fn(&dyn Sys) + Clone + Send + Sync + 'static,
 ) {
     let simulated = SEEDS.map(|seed| Executor::Simulated { seed });
@@ -45,9 +46,12 @@ pub(crate) fn with(
             let unix = shape(builder).build().expect("a system");
             let program = program.clone();
             let played = catch_unwind(AssertUnwindSafe(|| {
-                unix.run(move |sys| {
-                    program(sys);
-                    0
+                std::thread::scope(|scope| {
+                    scope.spawn(|| beside(&place));
+                    unix.run(move |sys| {
+                        program(sys);
+                        0
+                    })
                 })
             }));
             let Ok(report) = played else { panic!("{place}: the system broke") };
@@ -116,6 +120,15 @@ pub(crate) fn end(sys: &dyn Sys, child: Pid) -> Status {
             Err(error) => assert_eq!(error, Errno::EINTR, "waiting for {child}"),
         }
     }
+}
+
+/// How somebody ends whom the caller inherits.
+pub(crate) fn inherited_end(sys: &dyn Sys, child: Pid) -> Status {
+    while sys.waitid(child.into(), WaitOptions::EXITED | WaitOptions::NOWAIT) == Err(Errno::ECHILD)
+    {
+        rest(sys);
+    }
+    end(sys, child)
 }
 
 /// Waits for it to stop, go on, or end.

@@ -1,10 +1,9 @@
 //! Sessions: setsid, and who belongs to one.
 
-use tontine_unix::{Errno, Signal, Status};
+use tontine_unix::{Errno, Status};
 
 use crate::scene::{
-    Gate, SELF, end, everywhere_and_on_linux, fork, kill, sleep_for_ever, sleeper, spawn_cat,
-    with_terminal,
+    Gate, SELF, end, everywhere_and_on_linux, fork, kill, sleeper, spawn_cat, with_terminal,
 };
 
 #[test]
@@ -100,28 +99,5 @@ fn spawn_makes_a_session_or_a_group() {
             sys.close(input).unwrap();
             assert_eq!(end(sys, child), Status::Exited(0));
         }
-    });
-}
-
-#[test]
-fn sigcont_is_allowed_within_a_session() {
-    everywhere_and_on_linux(|sys| {
-        let stranger = fork(sys, |sys| {
-            sys.setuid(1).unwrap_or(());
-            sleep_for_ever(sys);
-        });
-        if sys.geteuid() != 0 {
-            return kill(sys, stranger);
-        }
-        let child = fork(sys, move |sys| {
-            while sys.kill(stranger.into(), None) == Ok(()) && sys.geteuid() == 0 {
-                sys.setuid(2).unwrap();
-            }
-            assert_eq!(sys.kill(stranger.into(), Some(Signal::CONT)), Ok(()));
-            sys.setsid().unwrap();
-            assert_eq!(sys.kill(stranger.into(), Some(Signal::CONT)), Err(Errno::EPERM));
-        });
-        assert_eq!(end(sys, child), Status::Exited(0));
-        kill(sys, stranger);
     });
 }

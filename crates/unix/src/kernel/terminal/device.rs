@@ -116,7 +116,7 @@ impl Terminal {
         Ok(effects.taken)
     }
 
-    /// Takes what is to be seen; `None` where there is nothing and never will be.
+    /// Takes what is to be seen; `None` where there is nothing and nobody who could write.
     pub(in crate::kernel) fn output(
         &self,
         kernel: &Kernel,
@@ -129,11 +129,8 @@ impl Terminal {
             state.wake();
             return Some(n);
         }
-        if state.open == 0 {
-            return None;
-        }
         state.sleepers.extend(sleeper);
-        Some(0)
+        (state.open > 0).then_some(0)
     }
 
     /// One more file for the end where processes sit.

@@ -4,6 +4,7 @@
 //! types with [`Line::input`] and sees with [`Line::take_output`]. At the other end are processes,
 //! with [`Line::read`] and [`Line::output`].
 
+mod attached;
 mod device;
 mod input;
 mod line;
