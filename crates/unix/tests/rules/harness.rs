@@ -1,5 +1,5 @@
-//! Where rules run ([`everywhere`]) and what they are written with: [`Log`], and a few words for what
-//! every rule says.
+//! Where rules run ([`everywhere`]), and what they are written with: [`Log`], and a few words for
+//! what every rule says.
 
 use std::process::{Command, Stdio};
 use std::sync::Arc;
