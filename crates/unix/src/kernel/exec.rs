@@ -77,7 +77,8 @@ impl Call<'_> {
         self.thread.set_tid(number);
         drop(state);
         if tid != number {
-            self.kernel.pids.drop_keeper(&self.kernel.locks, tid, Keeper::Thread);
+            let kernel = self.kernel;
+            kernel.on_master(|| kernel.pids.drop_keeper(&kernel.locks, tid, Keeper::Thread));
         }
         self.alternate.take();
         self.profile.take();
