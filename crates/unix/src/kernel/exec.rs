@@ -79,7 +79,8 @@ impl Call<'_> {
         self.trap_if_traced(&mut state);
         drop(state);
         if tid != number {
-            self.kernel.pids.drop_keeper(&self.kernel.locks, tid, Keeper::Thread);
+            let kernel = self.kernel;
+            kernel.on_master(|| kernel.pids.drop_keeper(&kernel.locks, tid, Keeper::Thread));
         }
         self.kernel.on_master(|| self.kernel.close_for_exec(self.proc));
         self.alternate.take();

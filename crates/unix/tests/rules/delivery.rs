@@ -157,7 +157,7 @@ fn who_begins_to_block_a_signal_leaves_it_to_another_thread() {
         for _ in 0..4 {
             let log = Log::default();
             handlers_by_thread(sys, &log);
-            // Blocks SIGUSR1 in its handler when that may be about to be delivered to the same thread.
+            // Blocks SIGUSR1 when that may be about to be delivered to the same thread.
             let waited_for = log.clone();
             let holds = SigAction::handler(move |sys, _| until(sys, || waited_for.len() == 1));
             act(sys, Signal::HUP, holds.with_mask(SigSet::of(&[Signal::USR1])));

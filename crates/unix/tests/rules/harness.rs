@@ -1,13 +1,13 @@
-//! Where rules run ([`everywhere`]) and what they are written with: [`Log`], and a few words for what every rule
-//! says.
+//! Where rules run ([`everywhere`]), and what they are written with: [`Log`], and a few words for
+//! what every rule says.
 
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
-pub use std::time::Duration;
+pub(crate) use std::time::Duration;
 use std::time::Instant;
 
-pub use tontine_unix::*;
+pub(crate) use tontine_unix::*;
 
 /// In the environment of a test that is to run on Linux alone, in a process of its own.
 const ON_LINUX: &str = "TONTINE_RULE_ON_LINUX";
@@ -24,15 +24,15 @@ const EXECUTORS: [Executor; 4] = [
 ];
 
 /// A rule that held everywhere.
-pub struct Held<F>(Arc<F>);
+pub(crate) struct Held<F>(Arc<F>);
 
 /// Runs a rule in every mode, simulated and parallel.
-pub fn everywhere<F: Fn(&dyn Sys) + Send + Sync + 'static>(rule: F) -> Held<F> {
+pub(crate) fn everywhere<F: Fn(&dyn Sys) + Send + Sync + 'static>(rule: F) -> Held<F> {
     everywhere_with(|builder| builder, rule)
 }
 
 /// Runs a rule in every mode, simulated and parallel, on systems that `change` has had a hand in.
-pub fn everywhere_with<F: Fn(&dyn Sys) + Send + Sync + 'static>(
+pub(crate) fn everywhere_with<F: Fn(&dyn Sys) + Send + Sync + 'static>(
     change: impl Fn(Builder) -> Builder,
     rule: F,
 ) -> Held<F> {
@@ -63,9 +63,9 @@ pub fn everywhere_with<F: Fn(&dyn Sys) + Send + Sync + 'static>(
 }
 
 impl<F: Fn(&dyn Sys) + Send + Sync + 'static> Held<F> {
-    /// Runs the rule on Linux too: this test again, alone in a process, of which a child runs it in a
-    /// session of its own.
-    pub fn and_on_linux(self) {
+    /// Runs the rule on Linux too: this test again, alone in a process, of which a child runs it in
+    /// a session of its own.
+    pub(crate) fn and_on_linux(self) {
         if std::env::var_os(ON_LINUX).is_some() {
             self.on_linux();
             return;
@@ -110,7 +110,7 @@ impl<F: Fn(&dyn Sys) + Send + Sync + 'static> Held<F> {
 
 /// What handlers and programs note, in order.
 #[derive(Clone, Default)]
-pub struct Log(Arc<Notes>);
+pub(crate) struct Log(Arc<Notes>);
 
 #[derive(Default)]
 struct Notes {
@@ -120,30 +120,30 @@ struct Notes {
 
 impl Log {
     /// Notes a number. In a handler too.
-    pub fn note(&self, number: i32) {
+    pub(crate) fn note(&self, number: i32) {
         let at = self.0.count.fetch_add(1, Ordering::Relaxed);
         self.0.notes[at].store(number, Ordering::Relaxed);
     }
 
     /// Everything noted.
-    pub fn all(&self) -> Vec<i32> {
+    pub(crate) fn all(&self) -> Vec<i32> {
         let count = self.0.count.load(Ordering::Relaxed);
         self.0.notes[..count].iter().map(|note| note.load(Ordering::Relaxed)).collect()
     }
 
     /// How many notes there are.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.count.load(Ordering::Relaxed)
     }
 
     /// A handler that notes its signal's number.
-    pub fn signals(&self) -> SigAction {
+    pub(crate) fn signals(&self) -> SigAction {
         let log = self.clone();
         SigAction::handler(move |_, info| log.note(info.signal.number()))
     }
 
     /// A handler that notes what its signal tells: code, pid, uid, value, status.
-    pub fn infos(&self) -> SigAction {
+    pub(crate) fn infos(&self) -> SigAction {
         let log = self.clone();
         SigAction::handler(move |_, info| {
             for number in [code(info.code), info.pid, info.uid as i32, info.value, info.status] {
@@ -154,7 +154,7 @@ impl Log {
 }
 
 /// A number for each code, for a [`Log`].
-pub fn code(code: Code) -> i32 {
+pub(crate) fn code(code: Code) -> i32 {
     match code {
         Code::User => 0,
         Code::Queue => -1,
@@ -171,68 +171,71 @@ pub fn code(code: Code) -> i32 {
 }
 
 /// A millisecond, or more.
-pub const MOMENT: Duration = Duration::from_millis(5);
+pub(crate) const MOMENT: Duration = Duration::from_millis(5);
 
 /// Blocks signals.
-pub fn block(sys: &dyn Sys, signals: &[Signal]) {
+pub(crate) fn block(sys: &dyn Sys, signals: &[Signal]) {
     sys.sigprocmask(Some((How::Block, SigSet::of(signals)))).unwrap();
 }
 
 /// Blocks signals no longer.
-pub fn unblock(sys: &dyn Sys, signals: &[Signal]) {
+pub(crate) fn unblock(sys: &dyn Sys, signals: &[Signal]) {
     sys.sigprocmask(Some((How::Unblock, SigSet::of(signals)))).unwrap();
 }
 
 /// Installs an action.
-pub fn act(sys: &dyn Sys, signal: Signal, action: SigAction) {
+pub(crate) fn act(sys: &dyn Sys, signal: Signal, action: SigAction) {
     sys.sigaction(signal, Some(action)).unwrap();
 }
 
 /// Sends a process a signal.
-pub fn kill(sys: &dyn Sys, pid: Pid, signal: Signal) {
+pub(crate) fn kill(sys: &dyn Sys, pid: Pid, signal: Signal) {
     sys.kill(pid.into(), Some(signal)).unwrap();
 }
 
 /// A user whom no other process on this machine has.
-pub fn nobody_else(sys: &dyn Sys) -> u32 {
+pub(crate) fn nobody_else(sys: &dyn Sys) -> u32 {
     100_000 + sys.getpid().number() as u32
 }
 
 /// A child as others than its parent name it on Linux, where handles are a process's own.
-pub fn bare(child: Pid) -> Pid {
+pub(crate) fn bare(child: Pid) -> Pid {
     Pid::number_only(child.number())
 }
 
 /// How a child ended.
-pub fn end_of(sys: &dyn Sys, child: Pid) -> Status {
+pub(crate) fn end_of(sys: &dyn Sys, child: Pid) -> Status {
     change_of(sys, child, WaitOptions::EXITED)
 }
 
 /// How a child changed.
-pub fn change_of(sys: &dyn Sys, child: Pid, options: WaitOptions) -> Status {
+pub(crate) fn change_of(sys: &dyn Sys, child: Pid, options: WaitOptions) -> Status {
     sys.waitid(child.into(), options).unwrap().expect("it slept").status
 }
 
 /// How a process ends that runs this.
-pub fn end_as(sys: &dyn Sys, program: impl FnOnce(&dyn Sys) -> i32 + Send + 'static) -> Status {
+pub(crate) fn end_as(
+    sys: &dyn Sys,
+    program: impl FnOnce(&dyn Sys) -> i32 + Send + 'static,
+) -> Status {
     let child = sys.fork(program).unwrap();
     end_of(sys, child)
 }
 
 /// Sleeps for ever; for a child that is to be killed.
-pub fn sleep_on(sys: &dyn Sys) -> i32 {
+pub(crate) fn sleep_on(sys: &dyn Sys) -> i32 {
     loop {
         sys.pause();
     }
 }
 
 /// Sleeps a moment.
-pub fn rest(sys: &dyn Sys) {
+pub(crate) fn rest(sys: &dyn Sys) {
     let _ = sys.nanosleep(MOMENT);
 }
 
 /// Waits until something holds that others see to.
-pub fn until(sys: &dyn Sys, holds: impl Fn() -> bool) {
+pub(crate) fn until(sys: &dyn Sys, holds: impl Fn() -> bool) {
     while !holds() {
         sys.sched_yield();
     }
@@ -240,19 +243,19 @@ pub fn until(sys: &dyn Sys, holds: impl Fn() -> bool) {
 
 /// A pipe on which one side waits for the other.
 #[derive(Clone, Copy)]
-pub struct Bell(pub Fd, Fd);
+pub(crate) struct Bell(pub Fd, Fd);
 
 impl Bell {
-    pub fn new(sys: &dyn Sys) -> Self {
+    pub(crate) fn new(sys: &dyn Sys) -> Self {
         let (read, write) = sys.pipe().unwrap();
         Self(read, write)
     }
 
-    pub fn ring(self, sys: &dyn Sys) {
+    pub(crate) fn ring(self, sys: &dyn Sys) {
         assert_eq!(sys.write(self.1, b"!"), Ok(1));
     }
 
-    pub fn heard(self, sys: &dyn Sys) {
+    pub(crate) fn heard(self, sys: &dyn Sys) {
         assert_eq!(sys.read(self.0, &mut [0]), Ok(1));
     }
 }

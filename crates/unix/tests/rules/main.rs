@@ -1,6 +1,6 @@
-//! The rules of processes and signals, each a test named after it, by topic: what POSIX.1-2024, Linux's manual
-//! pages and the paper (§3 to §7) say. [`harness`] runs each in every mode on both executors, and, where no memory
-//! is shared between processes, on Linux.
+//! The rules of processes and signals, each a test named after it, by topic: what POSIX.1-2024,
+//! Linux's manual pages and the paper (§3 to §7) say. [`harness`] runs each in every mode on both
+//! executors, and, where no memory is shared between processes, on Linux.
 
 mod bsd;
 mod clock;
