@@ -71,9 +71,11 @@ fn a_program_that_catches_its_unwinding_is_abandoned_and_ends_all_the_same() {
         let report = run(system, |sys| {
             let ready = Arc::new(AtomicBool::new(false));
             let says = ready.clone();
-            let child = sys.fork(move |sys| loop {
-                says.store(true, Ordering::Relaxed);
-                let _ = catch_unwind(AssertUnwindSafe(|| sys.pause()));
+            let child = sys.fork(move |sys| {
+                loop {
+                    says.store(true, Ordering::Relaxed);
+                    let _ = catch_unwind(AssertUnwindSafe(|| sys.pause()));
+                }
             });
             let child = child.expect("there is room");
             await_set(sys, &ready);
@@ -234,8 +236,10 @@ fn exit_ends_many_threads_wherever_they_are() {
                     if nth != SLEEPS.len() - 1 {
                         sys.thread(sleep).expect("there is room");
                     }
-                    sys.thread(|sys| loop {
-                        sys.sched_yield();
+                    sys.thread(|sys| {
+                        loop {
+                            sys.sched_yield();
+                        }
                     })
                     .expect("there is room");
                 }

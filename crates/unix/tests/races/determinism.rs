@@ -93,8 +93,10 @@ fn threads(sys: &dyn Sys) -> i32 {
             });
             before = thread.ok();
         }
-        sys.thread(|sys| loop {
-            sys.sched_yield();
+        sys.thread(|sys| {
+            loop {
+                sys.sched_yield();
+            }
         })
         .expect("there is room");
         sys.join(before.expect("there is room")).expect("it is mine");
@@ -115,8 +117,10 @@ fn jobs(sys: &dyn Sys) -> i32 {
         })
         .expect("there is room");
     let _ = sys.setpgid(first, first);
-    let second = sys.fork(move |sys| loop {
-        sys.read(reader, &mut [0; 3]).expect("somebody writes");
+    let second = sys.fork(move |sys| {
+        loop {
+            sys.read(reader, &mut [0; 3]).expect("somebody writes");
+        }
     });
     let second = second.expect("there is room");
     sys.setpgid(second, first).expect("it is my child");

@@ -3,9 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use tontine_unix::{
-    Errno, Executor, Limit, Mode, Pid, Resource, Signal, Sys, Target, WaitOptions,
-};
+use tontine_unix::{Errno, Executor, Limit, Mode, Pid, Resource, Signal, Sys, Target, WaitOptions};
 
 use crate::systems::{assert_success, everywhere, of, run};
 

@@ -18,7 +18,8 @@ const SIGNAL_AGAINST_SIGSUSPEND: Race = Race {
             sys.sigprocmask(Some((How::Block, user))).expect("it is allowed");
             sys.sigaction(Signal::USR1, Some(SigAction::handler(|_, _| {}))).expect("allowed");
             let me = sys.getpid();
-            let child = sys.fork(move |sys| i32::from(sys.kill(me.into(), Some(Signal::USR1)).is_err()));
+            let child =
+                sys.fork(move |sys| i32::from(sys.kill(me.into(), Some(Signal::USR1)).is_err()));
             sys.sigsuspend(SigSet::EMPTY);
             let unchanged = sys.sigprocmask(None) == Ok(user);
             let waited = sys.waitpid(child.expect("there is room").into(), Default::default());

@@ -67,10 +67,12 @@ fn a_run_is_stopped_at_any_step_and_says_how_it_stands() {
             let count = Arc::new(AtomicI32::new(0));
             let counts = count.clone();
             let system = of(mode, Executor::Simulated { seed: step });
-            let report = run(system.stop_at(step), move |sys| loop {
-                let child = sys.fork(|_| 0).expect("there is room");
-                sys.waitpid(child.into(), Default::default()).expect("it is my child");
-                counts.fetch_add(1, Ordering::Relaxed);
+            let report = run(system.stop_at(step), move |sys| {
+                loop {
+                    let child = sys.fork(|_| 0).expect("there is room");
+                    sys.waitpid(child.into(), Default::default()).expect("it is my child");
+                    counts.fetch_add(1, Ordering::Relaxed);
+                }
             });
             assert_eq!(report.ending, Ending::Stopped, "{mode}, step {step}");
             assert!(report.steps >= step);
@@ -86,8 +88,10 @@ fn a_state_says_which_locks_are_held() {
     let mut held = 0;
     for step in 1..200 {
         let system = of(Mode::Parallel, Executor::Simulated { seed: 1 });
-        let report = run(system.stop_at(step), |sys| loop {
-            let _ = sys.kill(sys.getpid().into(), None);
+        let report = run(system.stop_at(step), |sys| {
+            loop {
+                let _ = sys.kill(sys.getpid().into(), None);
+            }
         });
         let state = report.state.expect("it has not ended").to_string();
         held += i32::from(state.contains(", has p_lock 1 ("));

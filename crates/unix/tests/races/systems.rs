@@ -6,9 +6,9 @@ use tontine_unix::{Builder, Ending, Executor, Mode, Report, Status, Sys, Virtual
 pub fn everywhere() -> impl Iterator<Item = (String, Builder)> {
     let simulated = (0..8).map(|seed| Executor::Simulated { seed });
     let executors: Vec<_> = simulated.chain([Executor::Parallel; 2]).collect();
-    let all = Mode::ALL.into_iter().flat_map(move |mode| {
-        executors.clone().into_iter().map(move |executor| (mode, executor))
-    });
+    let all = Mode::ALL
+        .into_iter()
+        .flat_map(move |mode| executors.clone().into_iter().map(move |executor| (mode, executor)));
     all.map(|(mode, executor)| (format!("{mode}, {executor:?}"), of(mode, executor)))
 }
 
