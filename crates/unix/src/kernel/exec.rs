@@ -89,17 +89,17 @@ impl Call<'_> {
     pub(super) fn spawn_process(&self, sys: &Spawn) -> Result<Pid> {
         let image = self.image(&sys.path, sys.arguments.clone())?;
         let report = Arc::new(Report::default());
-        let (spawn, told) = (sys.clone(), Arc::clone(&report));
+        let (spawn, told) = (sys.clone(), Teller(Arc::clone(&report)));
         let program = move |child: &dyn Sys| -> i32 {
             let arguments: Vec<&str> = image.arguments.iter().map(String::as_str).collect();
             let failed = prepare(child, &spawn).err().unwrap_or_else(|| {
-                told.tell(0);
+                told.0.tell(0);
                 match child.exec(&image.name, &arguments) {
                     Err(errno) => errno,
                     Ok(never) => match never {},
                 }
             });
-            told.tell(failed.raw());
+            told.0.tell(failed.raw());
             127
         };
         let mut first = Some(First::Program(Box::new(program)));
@@ -126,6 +126,17 @@ struct Report {
     /// −1 until it is told.
     told: AtomicI32,
     parent: OnceLock<Fiber>,
+}
+
+/// The child's end of a report. A child that was killed before it could execute was made all the same.
+struct Teller(Arc<Report>);
+
+impl Drop for Teller {
+    fn drop(&mut self) {
+        if self.0.told.load(Ordering::Relaxed) == -1 {
+            self.0.tell(0);
+        }
+    }
 }
 
 impl Report {
