@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use tontine_unix::Mutation;
 use tontine_unix::{Children, Errno, How, SigSet, Signal, Spawn, Sys, Target, WaitOptions};
 
-use crate::explore::{CONCURRENT, PREEMPTED, Race};
+use crate::explore::{CONCURRENT, PARALLEL, PREEMPTED, Race};
 
 /// A program that was executed has those children that its process had, and gets no others unasked.
 const EXEC_AGAINST_FORK: Race = Race {
@@ -40,6 +40,7 @@ const EXEC_AGAINST_FORK: Race = Race {
         })
     },
     modes: CONCURRENT,
+    parallel: PARALLEL,
 };
 
 /// A child that is forked as its process ends has a parent all the same, and is waited for.
@@ -71,6 +72,7 @@ const EXIT_AGAINST_FORK: Race = Race {
     },
     with: |builder| builder,
     modes: CONCURRENT,
+    parallel: PARALLEL,
 };
 
 /// A child that is killed before it has executed: who spawned it sleeps until it knows, and not longer.
@@ -98,6 +100,7 @@ const SPAWN_AGAINST_KILL: Race = Race {
     },
     with: EXEC_AGAINST_FORK.with,
     modes: PREEMPTED,
+    parallel: PARALLEL,
 };
 
 #[test]
