@@ -129,10 +129,11 @@ impl<'k> Call<'k> {
         self.proc.siglock.sig_lock_or_return(&self.kernel.locks, &self.thread)
     }
 
-    /// A system call that neither sleeps nor fails.
-    pub(super) fn plain<T>(&self, body: impl FnOnce() -> T) -> T {
+    /// A system call that neither sleeps nor fails; `refused` is what a destructor gets of it while the
+    /// stack is unwound.
+    pub(super) fn plain<T>(&self, refused: T, body: impl FnOnce() -> T) -> T {
         if self.enter().is_err() {
-            return body();
+            return refused;
         }
         let result = self.kernel.on_master(body);
         self.return_to_user();

@@ -105,7 +105,7 @@ impl Call<'_> {
     }
 
     pub(super) fn set_alarm(&self, seconds: u32) -> u32 {
-        self.plain(|| {
+        self.plain(0, || {
             let kernel = self.kernel;
             let now = kernel.executor.now();
             let number = kernel.alarms.fetch_add(1, Ordering::Relaxed) + 1;

@@ -46,7 +46,7 @@ impl Call<'_> {
     }
 
     pub(super) fn pending(&self) -> SigSet {
-        self.plain(|| {
+        self.plain(SigSet::EMPTY, || {
             let mut state = self.state();
             let shared = state.pending.set();
             shared.union(self.member(&mut state).pending.set()).intersection(self.thread.mask())

@@ -28,7 +28,7 @@ impl Sys for Call<'_> {
     }
 
     fn getppid(&self) -> Pid {
-        self.plain(|| {
+        self.plain(Pid::number_only(0), || {
             let parent = self.kernel.parent_hint(self.proc);
             parent.map_or(Pid::number_only(0), super::proc::Proc::pid)
         })
@@ -220,11 +220,11 @@ impl Sys for Call<'_> {
 
     fn sched_yield(&self) {
         self.thread.calls(&"sched_yield");
-        self.plain(executor::yield_now);
+        self.plain((), executor::yield_now);
     }
 
     fn poll(&self) {
-        self.plain(|| {});
+        self.plain((), || {});
     }
 
     fn place(&self, processor: Option<usize>) -> Result<()> {
@@ -281,7 +281,7 @@ impl Sys for Call<'_> {
 
     fn getrusage(&self) -> Usage {
         self.thread.calls(&"getrusage");
-        self.plain(|| self.kernel.used(self.proc))
+        self.plain(Usage::default(), || self.kernel.used(self.proc))
     }
 
     fn set_subreaper(&self, on: bool) -> Result<()> {

@@ -105,6 +105,8 @@ impl Drop for Calls<'_> {
         refused.store(errors as i32, Ordering::Relaxed);
         sys.sched_yield();
         sys.poll();
+        let nothing = (Pid::number_only(0), 0, SigSet::EMPTY);
+        assert_eq!((sys.getppid(), sys.alarm(7), sys.sigpending()), nothing);
     }
 }
 

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 #[cfg(any(debug_assertions, feature = "mutations"))]
 use tontine_unix::Mutation;
-use tontine_unix::{Children, Errno, Sys, WaitOptions};
+use tontine_unix::{Children, Errno, How, SigSet, Signal, Spawn, Sys, Target, WaitOptions};
 
-use crate::explore::{CONCURRENT, Race};
+use crate::explore::{CONCURRENT, PARALLEL, PREEMPTED, Race};
 
 /// A program that was executed has those children that its process had, and gets no others unasked.
 const EXEC_AGAINST_FORK: Race = Race {
@@ -40,6 +40,7 @@ const EXEC_AGAINST_FORK: Race = Race {
         })
     },
     modes: CONCURRENT,
+    parallel: PARALLEL,
 };
 
 /// A child that is forked as its process ends has a parent all the same, and is waited for.
@@ -71,7 +72,41 @@ const EXIT_AGAINST_FORK: Race = Race {
     },
     with: |builder| builder,
     modes: CONCURRENT,
+    parallel: PARALLEL,
 };
+
+/// A child that is killed before it has executed: who spawned it sleeps until it knows, and not longer.
+const SPAWN_AGAINST_KILL: Race = Race {
+    scene: || {
+        Arc::new(|sys| {
+            let term = SigSet::of(&[Signal::TERM]);
+            sys.sigprocmask(Some((How::Block, term))).expect("it is allowed");
+            let killer = sys.fork(|sys| {
+                (0..3).for_each(|_| sys.kill(Target::OwnGroup, Some(Signal::TERM)).expect("I am"));
+                0
+            });
+            let mut spawn = Spawn::new("counts", &[]);
+            spawn.mask = Some(SigSet::EMPTY);
+            let spawned = sys.spawn(&spawn).expect("there is room");
+            for child in [killer.expect("there is room"), spawned] {
+                let waited = sys.waitpid(child.into(), Default::default());
+                let status = waited.expect("it is my child").expect("it ended").status;
+                if status.exited() != Some(0) && status.signaled() != Some(Signal::TERM) {
+                    return 1;
+                }
+            }
+            0
+        })
+    },
+    with: EXEC_AGAINST_FORK.with,
+    modes: PREEMPTED,
+    parallel: PARALLEL,
+};
+
+#[test]
+fn who_spawns_a_child_that_is_killed_is_told() {
+    SPAWN_AGAINST_KILL.holds();
+}
 
 #[test]
 fn exec_waits_for_forks_under_way() {

@@ -15,6 +15,8 @@ pub struct Race {
     pub with: fn(Builder) -> Builder,
     /// Modes in which the race can happen; in the others nothing comes between the steps.
     pub modes: &'static [Mode],
+    /// How often it is run on real processors, in each mode.
+    pub parallel: usize,
 }
 
 /// Modes in which several processors are in the kernel at once.
@@ -28,19 +30,21 @@ fn seeds() -> u64 {
     asked.unwrap_or(if cfg!(debug_assertions) { 300 } else { 2000 })
 }
 
+/// Runs of each mode on the parallel executor, for a race that takes no real time.
+pub const PARALLEL: usize = 4;
+
 /// A scene that takes longer goes round in circles.
 const MOST_STEPS: u64 = 200_000;
 
 impl Race {
-    fn system(&self, mode: Mode, seed: u64) -> Builder {
+    fn system(&self, mode: Mode, executor: Executor) -> Builder {
         let processors = if mode == Mode::Uniprocessor { 1 } else { 4 };
-        let builder = Virtual::builder()
-            .mode(mode)
-            .processors(processors)
-            .executor(Executor::Simulated { seed })
-            .pids(300)
-            .stop_at(MOST_STEPS);
-        (self.with)(builder)
+        let builder = Virtual::builder().mode(mode).processors(processors).executor(executor);
+        (self.with)(builder.pids(300))
+    }
+
+    fn simulation(&self, mode: Mode, seed: u64) -> Builder {
+        self.system(mode, Executor::Simulated { seed }).stop_at(MOST_STEPS)
     }
 
     fn run(&self, builder: Builder) -> Report {
@@ -48,12 +52,16 @@ impl Race {
         builder.build().expect("it goes together").run(move |sys| scene(sys))
     }
 
-    /// The invariant holds at every seed, in every mode.
+    /// The invariant holds at every seed, in every mode, and on real processors.
     pub fn holds(&self) {
         for mode in Mode::ALL {
             for seed in 0..seeds() {
-                let report = self.run(self.system(mode, seed));
+                let report = self.run(self.simulation(mode, seed));
                 assert!(held(&report), "{mode}, seed {seed}: {}", told(&report));
+            }
+            for _ in 0..self.parallel {
+                let report = self.run(self.system(mode, Executor::Parallel));
+                assert!(held(&report), "{mode}, parallel: {}", told(&report));
             }
         }
     }
@@ -71,7 +79,7 @@ impl Race {
 
     fn finds(&self, what: &str, change: impl Fn(Builder) -> Builder) {
         for &mode in self.modes {
-            let run = |seed| self.run(change(self.system(mode, seed)));
+            let run = |seed| self.run(change(self.simulation(mode, seed)));
             let mut runs = (0..seeds().max(2000)).map(|seed| (seed, run(seed)));
             let found = runs.find(|(_, report)| !held(report));
             let (seed, report) = found.unwrap_or_else(|| panic!("{mode}: nothing notices {what}"));

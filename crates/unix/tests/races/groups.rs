@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tontine_unix::Mutation;
 use tontine_unix::{Errno, How, Mode, Pid, SigSet, Signal, Sys, Target};
 
-use crate::explore::{CONCURRENT, Race};
+use crate::explore::{CONCURRENT, PARALLEL, Race};
 
 const OWN: Pid = Pid::number_only(0);
 
@@ -46,6 +46,7 @@ const KILLPG_AGAINST_FORK: Race = Race {
     },
     with: |builder| builder,
     modes: &Mode::ALL,
+    parallel: PARALLEL,
 };
 
 /// What is sent to the old group does not come any more once `setpgid` has returned.
@@ -75,6 +76,7 @@ const KILLPG_AGAINST_SETPGID: Race = Race {
     },
     with: |builder| builder,
     modes: CONCURRENT,
+    parallel: PARALLEL,
 };
 
 /// A shell's pipeline of two: the first leads a group, which it and the shell both see to, and the
@@ -107,6 +109,7 @@ const TWO_SETPGID: Race = Race {
     },
     with: |builder| builder,
     modes: CONCURRENT,
+    parallel: PARALLEL,
 };
 
 #[test]

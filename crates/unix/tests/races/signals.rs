@@ -8,7 +8,7 @@ use std::time::Duration;
 use tontine_unix::Mutation;
 use tontine_unix::{How, SigAction, SigSet, Signal, Target};
 
-use crate::explore::{CONCURRENT, PREEMPTED, Race};
+use crate::explore::{CONCURRENT, PARALLEL, PREEMPTED, Race};
 
 /// `sigsuspend` lets a signal in that comes as it falls asleep.
 const SIGNAL_AGAINST_SIGSUSPEND: Race = Race {
@@ -28,6 +28,7 @@ const SIGNAL_AGAINST_SIGSUSPEND: Race = Race {
     },
     with: |builder| builder,
     modes: PREEMPTED,
+    parallel: PARALLEL,
 };
 
 /// A process ends, is waited for, and another one gets its slot, while somebody signals the first.
@@ -61,6 +62,7 @@ const REFERENCE_AGAINST_EXIT: Race = Race {
     },
     with: |builder| builder,
     modes: CONCURRENT,
+    parallel: PARALLEL,
 };
 
 /// As above, but the group of the first is signalled.
@@ -107,6 +109,7 @@ const GROUP_AGAINST_EXIT: Race = Race {
     },
     with: |builder| builder,
     modes: CONCURRENT,
+    parallel: PARALLEL,
 };
 
 /// An alarm rings as its process ends, and its slot is another's when the signal thread comes to it.
@@ -137,6 +140,7 @@ const ALARM_AGAINST_EXIT: Race = Race {
     },
     with: |builder| builder,
     modes: PREEMPTED,
+    parallel: 0,
 };
 
 #[test]

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use tontine_unix::Mutation;
 use tontine_unix::{Errno, How, Mode, SigAction, SigSet, Signal, WaitOptions};
 
-use crate::explore::{CONCURRENT, PREEMPTED, Race, Scene};
+use crate::explore::{CONCURRENT, PARALLEL, PREEMPTED, Race, Scene};
 
 /// A parent that looks, finds nothing and falls asleep, while its child ends.
 const WAIT_AGAINST_EXIT: Race = Race {
@@ -25,6 +25,7 @@ const WAIT_AGAINST_EXIT: Race = Race {
     },
     with: |builder| builder,
     modes: PREEMPTED,
+    parallel: PARALLEL,
 };
 
 /// Two threads wait for the one child that there is: one gets it, the other is told that there is none.
@@ -51,6 +52,7 @@ const TWO_WAITERS: Race = Race {
     },
     with: |builder| builder,
     modes: CONCURRENT,
+    parallel: PARALLEL,
 };
 
 /// A parent that sleeps until SIGCHLD comes and then waits, `most` times for each signal.
@@ -77,8 +79,12 @@ fn reaps_by_signal(most: usize) -> Scene {
 }
 
 /// SIGCHLD coalesces: after one of them as many children may be waited for as have ended.
-const CHILDREN_COALESCE: Race =
-    Race { scene: || reaps_by_signal(usize::MAX), with: |builder| builder, modes: CONCURRENT };
+const CHILDREN_COALESCE: Race = Race {
+    scene: || reaps_by_signal(usize::MAX),
+    with: |builder| builder,
+    modes: CONCURRENT,
+    parallel: PARALLEL,
+};
 
 #[test]
 fn a_child_that_ends_wakes_its_parent_whenever_that_falls_asleep() {
@@ -98,7 +104,12 @@ fn who_waits_until_there_is_none_loses_no_child_to_coalescing() {
 /// The race is the program's own: of the children that end before it is scheduled again it sees one.
 #[test]
 fn who_waits_once_a_signal_loses_children_in_every_mode() {
-    let naive = Race { scene: || reaps_by_signal(1), with: |builder| builder, modes: &Mode::ALL };
+    let naive = Race {
+        scene: || reaps_by_signal(1),
+        with: |builder| builder,
+        modes: &Mode::ALL,
+        parallel: 0,
+    };
     naive.fails();
 }
 
