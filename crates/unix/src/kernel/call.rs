@@ -284,6 +284,10 @@ impl<'k> Call<'k> {
             if self.is_wanted() {
                 return Err(Stop::Interrupted);
             }
+            if self.kernel.mutates(Mutation::LooksBeforeSleep) {
+                drop(state);
+                state = self.state();
+            }
             self.sleeps(&mut state);
         }
         while !self.is_wanted() {
