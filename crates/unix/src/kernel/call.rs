@@ -37,8 +37,10 @@ pub(super) struct Call<'k> {
     pub(super) at: Cell<usize>,
     /// What `profil` counts into.
     pub(super) profile: Cell<Option<super::clock::Profile>>,
-    /// The alternate stack, as `sigstack` keeps it.
-    pub(super) alternate: Cell<crate::process::SigStack>,
+    /// Whether a handler runs on the alternate stack.
+    pub(super) on_stack: Cell<bool>,
+    /// How often the thread was stopped with its process.
+    pub(super) stops: Cell<u32>,
 }
 
 /// Why a thread leaves its program.
@@ -104,7 +106,8 @@ impl<'k> Call<'k> {
             swallowed: Cell::default(),
             at: Cell::default(),
             profile: Cell::default(),
-            alternate: Cell::default(),
+            on_stack: Cell::default(),
+            stops: Cell::default(),
         }
     }
 

@@ -71,7 +71,8 @@ impl Call<'_> {
             }
             let Some(frame) = frames.pop() else { break };
             frame.handler.call(self, &frame.info);
-            self.alternate.set(frame.alternate);
+            self.on_stack.set(frame.alternate.on_stack);
+            self.thread.set_alternate(frame.alternate.size);
             self.kernel.on_master(|| self.change_mask(frame.mask));
         }
         self.frames.set(frames);
@@ -241,11 +242,9 @@ impl Call<'_> {
             during = during.with(info.signal);
         }
         self.set_mask(state, during);
-        let alternate = self.alternate.get();
-        if flags.contains(ActionFlags::ONSTACK) && alternate.size > 0 {
-            self.alternate.set(SigStack { on_stack: true, ..alternate });
-        }
-        Frame { handler, info, mask, alternate }
+        let (size, on_stack) = (self.thread.alternate(), self.on_stack.get());
+        self.on_stack.set(on_stack || (flags.contains(ActionFlags::ONSTACK) && size > 0));
+        Frame { handler, info, mask, alternate: SigStack { size, on_stack } }
     }
 
     /// Stops the whole process.
@@ -267,6 +266,7 @@ impl Call<'_> {
 
     /// Sleeps until the process is continued, killed, or another thread ends it.
     fn stay_stopped(&self) {
+        self.stops.set(self.stops.get().wrapping_add(1));
         loop {
             {
                 let mut state = self.state();

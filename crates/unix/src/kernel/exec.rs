@@ -80,7 +80,8 @@ impl Call<'_> {
             let kernel = self.kernel;
             kernel.on_master(|| kernel.pids.drop_keeper(&kernel.locks, tid, Keeper::Thread));
         }
-        self.alternate.take();
+        self.on_stack.take();
+        self.thread.set_alternate(0);
         self.profile.take();
         self.saved_mask.take();
         self.frames.take();

@@ -57,6 +57,7 @@ impl Call<'_> {
         };
         let child = kernel.slab.get(slot);
         let thread = Arc::new(Thread::new(number, self.thread.mask()));
+        thread.set_alternate(self.thread.alternate());
         if !self.join_group(child, &thread) {
             // The group was signalled first: the signal is delivered, then the fork begins again.
             user.tasks.give_back(1);

@@ -3,7 +3,9 @@
 #![allow(unsafe_code, reason = "a name behind one atomic word")]
 
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{
+    AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+};
 
 use bitflags::bitflags;
 
@@ -42,6 +44,8 @@ pub(super) struct Thread {
     awaited: AtomicU64,
     /// The name of the call that it is in or was in last, for those that look.
     call: AtomicPtr<&'static str>,
+    /// Bytes of its alternate stack, for `sigstack`; its own.
+    alternate: AtomicUsize,
     /// The profiling flag's own word (§6.1): ticks since the last look, by the clock only.
     pub(super) ticks: AtomicU32,
 }
@@ -55,6 +59,7 @@ impl Thread {
             sleeping: AtomicBool::new(false),
             awaited: AtomicU64::new(0),
             call: AtomicPtr::new(ptr::null_mut()),
+            alternate: AtomicUsize::new(0),
             ticks: AtomicU32::new(0),
         }
     }
@@ -109,6 +114,15 @@ impl Thread {
 
     pub(super) fn set_awaited(&self, set: SigSet) {
         self.awaited.store(set.bits(), Ordering::Relaxed);
+    }
+
+    /// Bytes of its alternate stack; 0 for none.
+    pub(super) fn alternate(&self) -> usize {
+        self.alternate.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_alternate(&self, size: usize) {
+        self.alternate.store(size, Ordering::Relaxed);
     }
 
     pub(super) fn is_sleeping(&self) -> bool {

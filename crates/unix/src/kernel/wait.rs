@@ -120,7 +120,8 @@ impl Call<'_> {
                 Look::Later => later = true,
                 Look::Never => {}
             }
-            if later && !changed {
+            // Who goes on is told of at once, and marked by itself only when it runs.
+            if later && !changed && !options.contains(WaitOptions::CONTINUED) {
                 break;
             }
         }
