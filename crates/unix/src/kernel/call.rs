@@ -37,8 +37,8 @@ pub(super) struct Call<'k> {
     pub(super) at: Cell<usize>,
     /// What `profil` counts into.
     pub(super) profile: Cell<Option<super::clock::Profile>>,
-    /// Whether a handler runs on the alternate stack.
-    pub(super) on_stack: Cell<bool>,
+    /// The alternate stack, as `sigstack` keeps it.
+    pub(super) alternate: Cell<crate::process::SigStack>,
     /// How often the thread was stopped with its process.
     pub(super) stops: Cell<u32>,
 }
@@ -106,7 +106,7 @@ impl<'k> Call<'k> {
             swallowed: Cell::default(),
             at: Cell::default(),
             profile: Cell::default(),
-            on_stack: Cell::default(),
+            alternate: Cell::new(thread.first_alternate()),
             stops: Cell::default(),
         }
     }

@@ -71,8 +71,7 @@ impl Call<'_> {
             }
             let Some(frame) = frames.pop() else { break };
             frame.handler.call(self, &frame.info);
-            self.on_stack.set(frame.alternate.on_stack);
-            self.thread.set_alternate(frame.alternate.size);
+            self.alternate.set(frame.alternate);
             self.kernel.on_master(|| self.change_mask(frame.mask));
         }
         self.frames.set(frames);
@@ -242,9 +241,11 @@ impl Call<'_> {
             during = during.with(info.signal);
         }
         self.set_mask(state, during);
-        let (size, on_stack) = (self.thread.alternate(), self.on_stack.get());
-        self.on_stack.set(on_stack || (flags.contains(ActionFlags::ONSTACK) && size > 0));
-        Frame { handler, info, mask, alternate: SigStack { size, on_stack } }
+        let alternate = self.alternate.get();
+        if flags.contains(ActionFlags::ONSTACK) && alternate.size > 0 {
+            self.alternate.set(SigStack { on_stack: true, ..alternate });
+        }
+        Frame { handler, info, mask, alternate }
     }
 
     /// Stops the whole process.

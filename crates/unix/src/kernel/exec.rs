@@ -80,8 +80,7 @@ impl Call<'_> {
             let kernel = self.kernel;
             kernel.on_master(|| kernel.pids.drop_keeper(&kernel.locks, tid, Keeper::Thread));
         }
-        self.on_stack.take();
-        self.thread.set_alternate(0);
+        self.alternate.take();
         self.profile.take();
         self.saved_mask.take();
         self.frames.take();

@@ -57,7 +57,6 @@ impl Call<'_> {
         };
         let child = kernel.slab.get(slot);
         let thread = Arc::new(Thread::new(number, self.thread.mask()));
-        thread.set_alternate(self.thread.alternate());
         if !self.join_group(child, &thread) {
             // The group was signalled first: the signal is delivered, then the fork begins again.
             user.tasks.give_back(1);
@@ -78,6 +77,7 @@ impl Call<'_> {
         let pid = child.pid();
         kernel.pids.publish(number, slot);
         let place = child.lock(&kernel.locks).place;
+        thread.begin_with_alternate(self.alternate.get());
         let first = first.take().expect("an attempt is made with a program");
         if let Err(errno) = kernel.begin(child, thread, place, first) {
             kernel.undo_fork(self.proc, child);

@@ -144,12 +144,12 @@ impl Call<'_> {
     }
 
     pub(super) fn stack(&self, stack: Option<SigStack>) -> Result<SigStack> {
-        let old = SigStack { size: self.thread.alternate(), on_stack: self.on_stack.get() };
+        let old = self.alternate.get();
         if let Some(new) = stack {
             if old.on_stack {
                 return Err(Errno::EPERM);
             }
-            self.thread.set_alternate(new.size);
+            self.alternate.set(SigStack { on_stack: false, ..new });
         }
         Ok(old)
     }

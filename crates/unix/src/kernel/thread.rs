@@ -9,6 +9,7 @@ use std::sync::atomic::{
 
 use bitflags::bitflags;
 
+use crate::process::SigStack;
 use crate::signal::SigSet;
 
 bitflags! {
@@ -44,10 +45,10 @@ pub(super) struct Thread {
     awaited: AtomicU64,
     /// The name of the call that it is in or was in last, for those that look.
     call: AtomicPtr<&'static str>,
-    /// Bytes of its alternate stack, for `sigstack`; its own.
-    alternate: AtomicUsize,
     /// The profiling flag's own word (§6.1): ticks since the last look, by the clock only.
     pub(super) ticks: AtomicU32,
+    /// Bytes of the alternate stack that it begins with; written before it does.
+    alternate: AtomicUsize,
 }
 
 impl Thread {
@@ -59,8 +60,8 @@ impl Thread {
             sleeping: AtomicBool::new(false),
             awaited: AtomicU64::new(0),
             call: AtomicPtr::new(ptr::null_mut()),
-            alternate: AtomicUsize::new(0),
             ticks: AtomicU32::new(0),
+            alternate: AtomicUsize::new(0),
         }
     }
 
@@ -116,20 +117,20 @@ impl Thread {
         self.awaited.store(set.bits(), Ordering::Relaxed);
     }
 
-    /// Bytes of its alternate stack; 0 for none.
-    pub(super) fn alternate(&self) -> usize {
-        self.alternate.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn set_alternate(&self, size: usize) {
-        self.alternate.store(size, Ordering::Relaxed);
-    }
-
     pub(super) fn is_sleeping(&self) -> bool {
         self.sleeping.load(Ordering::Relaxed)
     }
 
     pub(super) fn set_sleeping(&self, sleeping: bool) {
         self.sleeping.store(sleeping, Ordering::Relaxed);
+    }
+
+    /// The alternate stack that it begins with.
+    pub(super) fn first_alternate(&self) -> SigStack {
+        SigStack { size: self.alternate.load(Ordering::Relaxed), on_stack: false }
+    }
+
+    pub(super) fn begin_with_alternate(&self, stack: SigStack) {
+        self.alternate.store(stack.size, Ordering::Relaxed);
     }
 }
