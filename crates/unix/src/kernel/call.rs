@@ -96,6 +96,7 @@ const MOST_SWALLOWED: u32 = 16;
 
 impl<'k> Call<'k> {
     pub(super) fn new(kernel: &'k Kernel, proc: &'k Proc, thread: Arc<Thread>) -> Self {
+        let alternate = Cell::new(thread.first_alternate());
         Self {
             kernel,
             proc,
@@ -106,7 +107,7 @@ impl<'k> Call<'k> {
             swallowed: Cell::default(),
             at: Cell::default(),
             profile: Cell::default(),
-            alternate: Cell::new(thread.first_alternate()),
+            alternate,
             stops: Cell::default(),
         }
     }

@@ -9,7 +9,6 @@ use std::sync::atomic::{
 
 use bitflags::bitflags;
 
-use crate::process::SigStack;
 use crate::signal::SigSet;
 
 bitflags! {
@@ -126,11 +125,11 @@ impl Thread {
     }
 
     /// The alternate stack that it begins with.
-    pub(super) fn first_alternate(&self) -> SigStack {
-        SigStack { size: self.alternate.load(Ordering::Relaxed), on_stack: false }
+    pub(super) fn first_alternate(&self) -> crate::process::SigStack {
+        crate::process::SigStack { size: self.alternate.load(Ordering::Relaxed), on_stack: false }
     }
 
-    pub(super) fn begin_with_alternate(&self, stack: SigStack) {
+    pub(super) fn begin_with_alternate(&self, stack: crate::process::SigStack) {
         self.alternate.store(stack.size, Ordering::Relaxed);
     }
 }

@@ -107,7 +107,9 @@ impl Call<'_> {
                 Look::Never => Found::Nobody,
             });
         }
-        let changed = kernel.any_changed(self.proc);
+        // Who was continued is told of at once, and says that it has changed only when it runs.
+        let continued = options.contains(WaitOptions::CONTINUED);
+        let changed = continued || kernel.any_changed(self.proc);
         let mut later = false;
         for child in kernel.children(self.proc) {
             let matches = match children {
@@ -120,8 +122,7 @@ impl Call<'_> {
                 Look::Later => later = true,
                 Look::Never => {}
             }
-            // Who goes on is told of at once, and marked by itself only when it runs.
-            if later && !changed && !options.contains(WaitOptions::CONTINUED) {
+            if later && !changed {
                 break;
             }
         }
