@@ -117,7 +117,9 @@ impl PidTable {
 
     /// Lets lookups find it no longer; the number is not given out again before it is given back.
     pub(super) fn hide(&self, number: i32) {
-        self.words[number as usize].fetch_and(!SLOT, Ordering::Relaxed);
+        let word = &self.words[number as usize];
+        word.fetch_or(Keeper::Thread as u32, Ordering::Relaxed);
+        word.fetch_and(!SLOT, Ordering::Relaxed);
     }
 
     /// Gives the number and the slot of a process back; who keeps the number keeps it.
