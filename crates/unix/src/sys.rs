@@ -102,7 +102,7 @@ pub trait Sys {
     /// Takes one of these signals without a handler, the lowest first; waits for at most `timeout`.
     ///
     /// # Errors
-    /// `EAGAIN`: time is over. `EINTR`: a handler ran for another signal.
+    /// `EAGAIN`: time is over. `EINTR`: a handler ran for another signal, or the process was stopped.
     fn sigtimedwait(&self, set: SigSet, timeout: Option<Duration>) -> Result<SignalInfo>;
     /// SIGALRM after so many seconds, 0 for none; returns those that were left of the one before.
     fn alarm(&self, seconds: u32) -> u32;

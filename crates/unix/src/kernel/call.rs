@@ -40,6 +40,8 @@ pub(super) struct Call<'k> {
     pub(super) profile: Cell<Option<super::clock::Profile>>,
     /// The alternate stack, as `sigstack` keeps it.
     pub(super) alternate: Cell<crate::process::SigStack>,
+    /// How often the thread was stopped with its process.
+    pub(super) stops: Cell<u32>,
 }
 
 /// Why a thread leaves its program.
@@ -95,6 +97,7 @@ const MOST_SWALLOWED: u32 = 16;
 
 impl<'k> Call<'k> {
     pub(super) fn new(kernel: &'k Kernel, proc: &'k Proc, thread: Arc<Thread>) -> Self {
+        let alternate = Cell::new(thread.first_alternate());
         Self {
             kernel,
             proc,
@@ -105,7 +108,8 @@ impl<'k> Call<'k> {
             swallowed: Cell::default(),
             at: Cell::default(),
             profile: Cell::default(),
-            alternate: Cell::default(),
+            alternate,
+            stops: Cell::default(),
         }
     }
 

@@ -274,6 +274,7 @@ impl Call<'_> {
 
     /// Sleeps until the process is continued, killed, or another thread ends it.
     fn stay_stopped(&self) {
+        self.stops.set(self.stops.get().wrapping_add(1));
         loop {
             {
                 let mut state = self.state();

@@ -78,6 +78,7 @@ impl Call<'_> {
         let pid = child.pid();
         kernel.pids.publish(number, slot);
         let place = child.lock(&kernel.locks).place;
+        thread.begin_with_alternate(self.alternate.get());
         let first = first.take().expect("an attempt is made with a program");
         if let Err(errno) = kernel.begin(child, thread, place, first) {
             drop(coarse);

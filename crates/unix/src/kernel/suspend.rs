@@ -79,8 +79,13 @@ impl Call<'_> {
     pub(super) fn accept(&self, set: SigSet, timeout: Option<Duration>) -> Result<SignalInfo> {
         let set = set.difference(SigSet::UNBLOCKABLE);
         let deadline = timeout.map(|timeout| self.kernel.executor.now() + timeout);
+        let stops = self.stops.get();
         let taken = self.interruptible(After::Interrupt, || {
             self.sig_lock_or_return()?.unlock();
+            if self.stops.get() != stops {
+                // As Linux has it; of the calls that sleep this one alone.
+                return Err(Errno::EINTR.into());
+            }
             let taken = self.sleep(deadline, |state| {
                 let taken = self.take_of(state, set);
                 self.thread.set_awaited(if taken.is_some() { SigSet::EMPTY } else { set });

@@ -3,7 +3,9 @@
 #![allow(unsafe_code, reason = "a name behind one atomic word")]
 
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{
+    AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+};
 
 use bitflags::bitflags;
 
@@ -66,6 +68,8 @@ pub(super) struct Thread {
     object: AtomicU64,
     /// The profiling flag's own word (§6.1): ticks since the last look, by the clock only.
     pub(super) ticks: AtomicU32,
+    /// Bytes of the alternate stack that it begins with; written before it does.
+    alternate: AtomicUsize,
 }
 
 impl Thread {
@@ -81,6 +85,7 @@ impl Thread {
             call: AtomicPtr::new(ptr::null_mut()),
             object: AtomicU64::new(0),
             ticks: AtomicU32::new(0),
+            alternate: AtomicUsize::new(0),
         }
     }
 
@@ -170,5 +175,14 @@ impl Thread {
 
     pub(super) fn set_sleeping(&self, sleeping: bool) {
         self.sleeping.store(sleeping, Ordering::Relaxed);
+    }
+
+    /// The alternate stack that it begins with.
+    pub(super) fn first_alternate(&self) -> crate::process::SigStack {
+        crate::process::SigStack { size: self.alternate.load(Ordering::Relaxed), on_stack: false }
+    }
+
+    pub(super) fn begin_with_alternate(&self, stack: crate::process::SigStack) {
+        self.alternate.store(stack.size, Ordering::Relaxed);
     }
 }

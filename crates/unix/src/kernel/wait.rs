@@ -122,7 +122,9 @@ impl Call<'_> {
                 Look::Never => Found::Nobody,
             });
         }
-        let changed = kernel.any_changed(self.proc);
+        // Who was continued is told of at once, and says that it has changed only when it runs.
+        let continued = options.contains(WaitOptions::CONTINUED);
+        let changed = continued || kernel.any_changed(self.proc);
         let mut later = false;
         for child in self.tracees().chain(kernel.children(self.proc)) {
             let matches = match children {

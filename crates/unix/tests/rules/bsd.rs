@@ -135,3 +135,18 @@ fn wait3_and_wait4_find_what_waitpid_finds() {
     })
     .and_on_linux();
 }
+
+#[test]
+fn a_child_inherits_the_alternate_stack_and_a_thread_does_not() {
+    everywhere(|sys| {
+        sys.sigstack(Some(SigStack { size: 65_536, on_stack: false })).unwrap();
+        let pages = |sys: &dyn Sys| (sys.sigstack(None).unwrap().size / 4096) as i32;
+        assert_eq!(end_as(sys, pages), Status::Exited(16));
+        let log = Log::default();
+        let noted = log.clone();
+        let thread = sys.thread(move |sys| noted.note(pages(sys))).unwrap();
+        sys.join(thread).unwrap();
+        assert_ne!(log.all(), [16]);
+    })
+    .and_on_linux();
+}

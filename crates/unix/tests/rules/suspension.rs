@@ -212,3 +212,25 @@ fn two_threads_that_wait_for_one_signal_share_two() {
     })
     .and_on_linux();
 }
+
+#[test]
+fn a_stop_ends_sigtimedwait_as_linux_has_it() {
+    everywhere(|sys| {
+        let child = sys
+            .fork(|sys| {
+                block(sys, &[Signal::USR1]);
+                match sys.sigtimedwait(SigSet::of(&[Signal::USR1]), None) {
+                    Ok(_) => 1,
+                    Err(Errno::EINTR) => 2,
+                    _ => 3,
+                }
+            })
+            .unwrap();
+        rest(sys);
+        kill(sys, child, Signal::STOP);
+        assert_eq!(change_of(sys, child, WaitOptions::STOPPED), Status::Stopped(Signal::STOP));
+        kill(sys, child, Signal::CONT);
+        assert_eq!(end_of(sys, child), Status::Exited(2));
+    })
+    .and_on_linux();
+}

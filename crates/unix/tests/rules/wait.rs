@@ -408,3 +408,62 @@ fn any_thread_may_wait_for_a_child_that_another_made() {
     })
     .and_on_linux();
 }
+
+#[test]
+fn continue_of_who_runs_and_stop_of_who_is_stopped_are_not_told() {
+    everywhere(|sys| {
+        let bell = Bell::new(sys);
+        let child = sys
+            .fork(move |sys| {
+                bell.ring(sys);
+                sleep_on(sys)
+            })
+            .unwrap();
+        bell.heard(sys);
+        kill(sys, child, Signal::CONT);
+        rest(sys);
+        assert_eq!(sys.waitid(child.into(), CONTINUED | NOHANG), Ok(None));
+        kill(sys, child, Signal::STOP);
+        assert_eq!(change_of(sys, child, STOPPED), Status::Stopped(Signal::STOP));
+        kill(sys, child, Signal::STOP);
+        rest(sys);
+        assert_eq!(sys.waitid(child.into(), STOPPED | NOHANG), Ok(None));
+        kill_and_wait(sys, child);
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn what_ends_a_process_waits_until_it_is_continued_unless_it_is_sigkill() {
+    everywhere(|sys| {
+        let child = sys.fork(sleep_on).unwrap();
+        kill(sys, child, Signal::STOP);
+        assert_eq!(change_of(sys, child, STOPPED), Status::Stopped(Signal::STOP));
+        kill(sys, child, Signal::TERM);
+        rest(sys);
+        assert_eq!(sys.waitpid(child.into(), NOHANG), Ok(None));
+        kill(sys, child, Signal::CONT);
+        assert_eq!(end_of(sys, child), Status::Signaled(Signal::TERM, false));
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn to_continue_can_be_waited_for_as_soon_as_it_was_sent() {
+    everywhere(|sys| {
+        let children = [0, 1].map(|_| sys.fork(sleep_on).unwrap());
+        for child in children {
+            kill(sys, child, Signal::STOP);
+            assert_eq!(change_of(sys, child, STOPPED), Status::Stopped(Signal::STOP));
+        }
+        for child in [children[1], children[0]] {
+            kill(sys, child, Signal::CONT);
+            let found = sys.waitid(Children::Any, CONTINUED | NOHANG).unwrap();
+            assert_eq!(found.map(|waited| waited.pid), Some(child));
+        }
+        for child in children {
+            kill_and_wait(sys, child);
+        }
+    })
+    .and_on_linux();
+}
