@@ -1,12 +1,12 @@
 //! A terminal: whose it is, its errors, its two ends, and how it ends.
 
-use tontine_unix::{Errno, Fd, Modes, Signal, Status, Sys, Termios};
+use tontine_unix::{Errno, Fd, Modes, Pid, SigSet, Signal, Status, Sys, Termios};
 
 use crate::scene::{
     Gate, NOBODY, SELF, change, end, everywhere_and_on_linux, foreground_sleeper, fork, ignore,
-    kill, leader, news, report, reported, rest, sleep_for_ever, sleeper, stop, with_terminal,
+    inherited_end, kill, leader, news, report, reported, rest, sleep_for_ever, sleeper, stop,
+    with_terminal,
 };
-use tontine_unix::{Pid, SigSet};
 
 /// Reads all that is to be seen, up to `ending`.
 fn see(sys: &dyn Sys, controlling: Fd, ending: &[u8]) -> Vec<u8> {
