@@ -158,7 +158,8 @@ pub trait Sys {
     /// Puts a group into the foreground.
     ///
     /// # Errors
-    /// `ENOTTY`; `EPERM`: a group of another session; `EINVAL`; `ESRCH`; `EIO`: from an orphaned background group. From the
+    /// `ENOTTY`: no terminal, not the caller's, or asked for from an orphaned background group; `EPERM`: a group of another
+    /// session, or a process that leads none; `EINVAL`; `ESRCH`. From the
     /// background SIGTTOU is sent, unless it is blocked or ignored.
     fn tcsetpgrp(&self, terminal: Fd, group: Pid) -> Result<()>;
     /// The terminal's session.
@@ -174,12 +175,13 @@ pub trait Sys {
     /// Changes it.
     ///
     /// # Errors
-    /// As [`Sys::tcsetpgrp`].
+    /// `ENOTTY`; `EIO`: from an orphaned background group, or hung up. Else as [`Sys::tcsetpgrp`].
     fn tcsetattr(&self, terminal: Fd, termios: &Termios) -> Result<()>;
 
     // Descriptors
 
-    /// A pipe: the end to read from, the end to write to.
+    /// A pipe: the end to read from, the end to write to. These and all other new descriptors are closed
+    /// by exec; copies that [`Sys::dup2`] or a [`Spawn`] makes are not.
     ///
     /// # Errors
     /// `EMFILE`, `ENFILE`.

@@ -6,12 +6,12 @@ use tontine_unix::{Console, Fd, SigAction, Signal, Status};
 
 use crate::scene::{CAT, Gate, SELF, change, end, fork, ignore, rest, sleep_for_ever, with};
 
-/// Looks until `text` has been shown.
-fn await_text(console: &Console, place: &str, text: &[u8]) {
-    let mut seen = Vec::new();
+/// Looks until `text` has been shown, and forgets what came before its end.
+fn await_text(console: &Console, seen: &mut Vec<u8>, place: &str, text: &[u8]) {
     for _ in 0..200 {
         seen.extend(console.output(Duration::from_millis(100)));
-        if seen.windows(text.len()).any(|window| window == text) {
+        if let Some(at) = seen.windows(text.len()).position(|window| window == text) {
+            seen.drain(..at + text.len());
             return;
         }
     }
@@ -24,12 +24,13 @@ fn a_line_and_an_interrupt_are_typed_from_outside() {
     with(
         |builder| builder.console(&console),
         |place| {
-            await_text(&console, place, b"who? ");
+            let mut seen = Vec::new();
+            await_text(&console, &mut seen, place, b"who? ");
             console.input(b"tontine\r");
-            await_text(&console, place, b"hello tontine\r\n");
-            await_text(&console, place, b"sleeping");
+            await_text(&console, &mut seen, place, b"hello tontine\r\n");
+            await_text(&console, &mut seen, place, b"sleeping");
             console.input(b"\x03");
-            await_text(&console, place, b"bye");
+            await_text(&console, &mut seen, place, b"bye");
         },
         |sys| {
             let me = sys.getpid();
@@ -59,9 +60,10 @@ fn a_job_is_stopped_and_continued_from_outside() {
     with(
         |builder| builder.console(&console),
         |place| {
-            await_text(&console, place, b"ready");
+            let mut seen = Vec::new();
+            await_text(&console, &mut seen, place, b"ready");
             console.input(b"\x1a");
-            await_text(&console, place, b"again");
+            await_text(&console, &mut seen, place, b"again");
             console.input(b"x\r\x04");
         },
         |sys| {
