@@ -14,4 +14,5 @@ mod numbers;
 mod signals;
 mod stalls;
 mod systems;
+mod terminals;
 mod waits;
