@@ -142,8 +142,13 @@ impl Kernel {
         });
         let (writing, parent) = self.write_parent(proc);
         proc.lock(&self.locks).phase = Phase::Zombie;
-        let tell = || parent.is_none_or(|parent| self.tell_end(parent, proc, status));
-        let vanishes = told.unwrap_or_else(tell);
+        if told == Some(false) {
+            return orphaned;
+        }
+        let vanishes = match parent {
+            Some(parent) => self.tell_end(parent, proc, status),
+            None => true,
+        };
         if vanishes {
             if let Some(parent) = parent {
                 self.unlink(parent, proc);
