@@ -6,24 +6,24 @@ use std::sync::Arc;
 use tontine_unix::{Builder, Ending, Executor, Mode, Report, Status, Sys, Virtual};
 
 /// A program whose exit status is 0 if what the race endangers has held.
-pub type Scene = Arc<dyn Fn(&dyn Sys) -> i32 + Send + Sync>;
+pub(crate) type Scene = Arc<dyn Fn(&dyn Sys) -> i32 + Send + Sync>;
 
 /// A race, and what keeps it right.
-pub struct Race {
+pub(crate) struct Race {
     /// Makes the scene anew for each run.
-    pub scene: fn() -> Scene,
+    pub(crate) scene: fn() -> Scene,
     /// What the system has beside: programs, limits.
-    pub with: fn(Builder) -> Builder,
+    pub(crate) with: fn(Builder) -> Builder,
     /// Modes in which the race can happen; in the others nothing comes between the steps.
-    pub modes: &'static [Mode],
+    pub(crate) modes: &'static [Mode],
     /// How often it is run on real processors, in each mode.
-    pub parallel: usize,
+    pub(crate) parallel: usize,
 }
 
 /// Modes in which several processors are in the kernel at once.
-pub const PREEMPTED: &[Mode] = &[Mode::Coarse, Mode::Parallel, Mode::PerProcess];
+pub(crate) const PREEMPTED: &[Mode] = &[Mode::Coarse, Mode::Parallel, Mode::PerProcess];
 /// Modes in which two calls that manipulate processes are in the kernel at once.
-pub const CONCURRENT: &[Mode] = &[Mode::Parallel, Mode::PerProcess];
+pub(crate) const CONCURRENT: &[Mode] = &[Mode::Parallel, Mode::PerProcess];
 
 /// Seeds that are tried for each mode.
 fn seeds() -> u64 {
@@ -35,7 +35,7 @@ fn seeds() -> u64 {
 const MOST_SEEDS: u64 = 10_000;
 
 /// Runs of each mode on the parallel executor, for a race that takes no real time.
-pub const PARALLEL: usize = 4;
+pub(crate) const PARALLEL: usize = 4;
 
 /// A scene that takes longer goes round in circles.
 const MOST_STEPS: u64 = 200_000;
@@ -57,7 +57,7 @@ impl Race {
     }
 
     /// The invariant holds at every seed, in every mode, and on real processors.
-    pub fn holds(&self) {
+    pub(crate) fn holds(&self) {
         for mode in Mode::ALL {
             for seed in 0..seeds() {
                 let report = self.run(self.simulation(mode, seed));
@@ -72,12 +72,12 @@ impl Race {
 
     /// Without the protection a seed shows it, and shows it again.
     #[cfg(any(debug_assertions, feature = "mutations"))]
-    pub fn fails_with(&self, mutation: tontine_unix::Mutation) {
+    pub(crate) fn fails_with(&self, mutation: tontine_unix::Mutation) {
         self.finds(&format!("{mutation:?}"), |builder| builder.mutate(mutation));
     }
 
     /// The program itself has a race: a seed shows it, and shows it again.
-    pub fn fails(&self) {
+    pub(crate) fn fails(&self) {
         self.finds("a mistake of the program", |builder| builder);
     }
 

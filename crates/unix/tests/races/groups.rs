@@ -11,9 +11,9 @@ use crate::explore::{CONCURRENT, PARALLEL, Race};
 
 const OWN: Pid = Pid::number_only(0);
 
-/// Somebody forks while its group is signalled: the child is a member before the walk, or is made after
-/// the signal was delivered, which is never. A point lies before the kernel too, so that the race
-/// is there in every mode.
+/// Somebody forks while its group is signalled: the child is a member before the walk, or is made
+/// after the signal was delivered, which is never. A point lies before the kernel too, so that the
+/// race is there in every mode.
 const KILLPG_AGAINST_FORK: Race = Race {
     scene: || {
         Arc::new(|sys| {
@@ -79,8 +79,8 @@ const KILLPG_AGAINST_SETPGID: Race = Race {
     parallel: PARALLEL,
 };
 
-/// A shell's pipelines of two: the first process leads a group, which it and the shell both see to, and
-/// the second is put into it. There is one such group, and it has both.
+/// A shell's pipelines of two: the first process leads a group, which it and the shell both see to,
+/// and the second is put into it. There is one such group, and it has both.
 const TWO_SETPGID: Race = Race {
     scene: || Arc::new(|sys| (0..3).map(|_| run_pipeline(sys)).max().unwrap_or(0)),
     with: |builder| builder,

@@ -9,8 +9,8 @@ use crate::explore::{PARALLEL, Race, Scene};
 
 const OWN: Pid = Pid::number_only(0);
 
-/// A shell with a terminal gives it to a job that reads a line, and takes it back. A job that is not
-/// `careful` leaves all to the shell.
+/// A shell with a terminal gives it to a job that reads a line, and takes it back. A job that is
+/// not `careful` leaves all to the shell.
 fn hand_over(careful: bool) -> Scene {
     Arc::new(move |sys| {
         let shell = sys.fork(move |sys| {
