@@ -42,8 +42,8 @@ impl Seeded {
         Self { state: seed, odds: Self::ODDS, preemptions: u64::MAX }
     }
 
-    /// As [`Seeded::new`], but the seed also says how often it decides: some races want somebody to stand
-    /// still for long, others want many turns in a short time.
+    /// As [`Seeded::new`], but the seed also says how often it decides: some races want somebody to
+    /// stand still for long, others want many turns in a short time.
     pub(crate) fn varied(seed: u64) -> Self {
         let mut chooser = Self::new(seed);
         let odds = [2, Self::ODDS, 32, 128][chooser.below(4) as usize];

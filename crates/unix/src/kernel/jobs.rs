@@ -13,6 +13,7 @@ use super::pid_table::Keeper;
 use super::proc::{Phase, Proc, ProcRef};
 use crate::action::SignalInfo;
 use crate::errno::{Errno, Result};
+use crate::executor;
 use crate::lock::write_both;
 use crate::mutation::Mutation;
 use crate::process::Pid;
@@ -60,8 +61,9 @@ impl Call<'_> {
         let target = kernel.find(process).ok_or(Errno::ESRCH)?;
         let group = if group.number() == 0 { target.pid() } else { group };
         let early = kernel.mutates(Mutation::GroupLookedUpEarly).then(|| {
-            let groups = kernel.pgrphash.read(&kernel.locks);
-            groups.get(&group.number()).cloned()
+            let found = kernel.pgrphash.read(&kernel.locks).get(&group.number()).cloned();
+            executor::yield_now();
+            found
         });
         let mut groups = kernel.pgrphash.write(&kernel.locks);
         let (from, to) = self.check_move(&mut groups, &target, group, early)?;

@@ -94,8 +94,8 @@ impl Kernel {
         }
     }
 
-    /// Sees to it that there is a service fiber for each thread, one that is about to begin among them:
-    /// each may sleep in a call at once.
+    /// Sees to it that there is a service fiber for each thread, one that is about to begin among
+    /// them: each may sleep in a call at once.
     ///
     /// # Errors
     /// `EAGAIN`: there is no stack for it.

@@ -1,5 +1,5 @@
-//! What a system looks like at the end of its run: [`State`], printed as `ps` would, and who waits for
-//! what.
+//! What a system looks like at the end of its run: [`State`], printed as `ps` would, and who waits
+//! for what.
 
 #![allow(unsafe_code, reason = "a system that has ended is looked at through its locks")]
 
@@ -38,8 +38,8 @@ pub struct ProcessState {
     pub threads: Vec<ThreadState>,
     /// Signals pending for the process.
     pub pending: SigSet,
-    /// Of one that exits or executes: the forks and the references that it waits for, beside its other
-    /// threads.
+    /// Of one that exits or executes: the forks and the references that it waits for, beside its
+    /// other threads.
     pub awaits: Option<(u32, u32)>,
 }
 

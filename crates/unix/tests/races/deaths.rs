@@ -1,5 +1,5 @@
-//! How programs die: by a panic, in a handler, unwilling to unwind, asleep in each kind of call, and
-//! with many threads.
+//! How programs die: by a panic, in a handler, unwilling to unwind, asleep in each kind of call,
+//! and with many threads.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -152,8 +152,12 @@ type Sleep = fn(&dyn Sys);
 
 /// Kinds of sleep, each for ever.
 const SLEEPS: [(&str, Sleep); 9] = [
-    ("sigsuspend", |sys| drop(sys.sigsuspend(SigSet::ALL))),
-    ("pause", |sys| drop(sys.pause())),
+    ("sigsuspend", |sys| {
+        let _ = sys.sigsuspend(SigSet::ALL);
+    }),
+    ("pause", |sys| {
+        let _ = sys.pause();
+    }),
     ("wait", |sys| {
         let sleeps = |sys: &dyn Sys| {
             sys.pause();
@@ -170,12 +174,20 @@ const SLEEPS: [(&str, Sleep); 9] = [
         let (_reader, writer) = sys.pipe().expect("there is room");
         let _ = sys.write(writer, &[0; 100_000]);
     }),
-    ("nanosleep", |sys| drop(sys.nanosleep(Duration::from_secs(3600)))),
+    ("nanosleep", |sys| {
+        let _ = sys.nanosleep(Duration::from_secs(3600));
+    }),
     ("join", |sys| {
-        let thread = sys.thread(|sys| drop(sys.pause())).expect("there is room");
+        let thread = sys
+            .thread(|sys| {
+                let _ = sys.pause();
+            })
+            .expect("there is room");
         let _ = sys.join(thread);
     }),
-    ("sigtimedwait", |sys| drop(sys.sigtimedwait(SigSet::of(&[Signal::USR2]), None))),
+    ("sigtimedwait", |sys| {
+        let _ = sys.sigtimedwait(SigSet::of(&[Signal::USR2]), None);
+    }),
     ("stopped", |sys| sys.raise(Signal::STOP).expect("I am there")),
 ];
 
@@ -265,7 +277,10 @@ fn exec_from_a_second_thread_ends_the_first() {
         let report = run(system, |sys| {
             let child = sys.fork(|sys| {
                 let me = sys.getpid().number().to_string();
-                sys.thread(move |sys| drop(sys.exec("alone", &[&me]))).expect("there is room");
+                sys.thread(move |sys| {
+                    let _ = sys.exec("alone", &[&me]);
+                })
+                .expect("there is room");
                 sys.sigprocmask(Some((How::Set, SigSet::ALL))).expect("it is allowed");
                 loop {
                     sys.pause();

@@ -1,8 +1,8 @@
 //! The same seed gives the same run: in two runs, in two processes, on every machine.
 //!
-//! `golden/*.txt` keep what runs of a small corpus are: a change of them is a change of what the kernel
-//! does or of where it can be interrupted. `WRITE_GOLDEN=1 cargo test -p tontine-unix --test races golden`
-//! writes them anew.
+//! `golden/*.txt` keep what runs of a small corpus are: a change of them is a change of what the
+//! kernel does or of where it can be interrupted. `WRITE_GOLDEN=1 cargo test -p tontine-unix --test
+//! races golden` writes them anew.
 
 use std::fmt::Write as _;
 use std::path::Path;

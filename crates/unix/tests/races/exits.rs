@@ -75,7 +75,8 @@ const EXIT_AGAINST_FORK: Race = Race {
     parallel: PARALLEL,
 };
 
-/// A child that is killed before it has executed: who spawned it sleeps until it knows, and not longer.
+/// A child that is killed before it has executed: who spawned it sleeps until it knows, and not
+/// longer.
 const SPAWN_AGAINST_KILL: Race = Race {
     scene: || {
         Arc::new(|sys| {

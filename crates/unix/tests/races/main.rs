@@ -1,8 +1,8 @@
 //! What lies between two steps of a system call: docs/races.md, as tests.
 //!
-//! Each race runs over many seeds of the simulated executor, in every mode: its invariant holds. With
-//! the protection taken out ([`Mutation`](tontine_unix::Mutation)) a seed is found at which it does not,
-//! in each mode in which the race can happen, and that seed finds it again.
+//! Each race runs over many seeds of the simulated executor, in every mode: its invariant holds.
+//! With the protection taken out ([`Mutation`](tontine_unix::Mutation)) a seed is found at which it
+//! does not, in each mode in which the race can happen, and that seed finds it again.
 
 mod deaths;
 mod determinism;
@@ -14,4 +14,5 @@ mod numbers;
 mod signals;
 mod stalls;
 mod systems;
+mod terminals;
 mod waits;

@@ -30,8 +30,12 @@ fn sleeping_calls_do_not_use_the_master_up() {
                     assert_eq!(sys.processor(), 1 + nth % 3);
                     asleep.fetch_add(1, Ordering::Relaxed);
                     match nth % 4 {
-                        0 => drop(sys.pause()),
-                        1 => drop(sys.sigsuspend(SigSet::EMPTY)),
+                        0 => {
+                            let _ = sys.pause();
+                        }
+                        1 => {
+                            let _ = sys.sigsuspend(SigSet::EMPTY);
+                        }
                         2 => {
                             let (reader, _writer) = sys.pipe().expect("there is room");
                             let _ = sys.read(reader, &mut [0]);

@@ -1,5 +1,5 @@
-//! Process numbers and what else runs out: `EAGAIN`, and everything is given back; numbers wrap, and a
-//! stale handle reaches nobody.
+//! Process numbers and what else runs out: `EAGAIN`, and everything is given back; numbers wrap,
+//! and a stale handle reaches nobody.
 
 use std::collections::BTreeSet;
 
@@ -130,7 +130,11 @@ fn the_number_of_a_group_or_a_session_or_a_thread_is_not_given_out() {
             });
             let leader = leader.expect("there is room");
             sys.waitpid(leader.into(), WaitOptions::empty()).expect("it is my child");
-            let thread = sys.thread(|sys| drop(sys.pause())).expect("there is room");
+            let thread = sys
+                .thread(|sys| {
+                    let _ = sys.pause();
+                })
+                .expect("there is room");
             for _ in 0..500 {
                 let child = sys.fork(|_| 0).expect("there is room");
                 let waited = sys.waitpid(child.into(), WaitOptions::empty());

@@ -112,7 +112,8 @@ const GROUP_AGAINST_EXIT: Race = Race {
     parallel: PARALLEL,
 };
 
-/// An alarm rings as its process ends, and its slot is another's when the signal thread comes to it.
+/// An alarm rings as its process ends, and its slot is another's when the signal thread comes to
+/// it.
 const ALARM_AGAINST_EXIT: Race = Race {
     scene: || {
         Arc::new(|sys| {

@@ -10,11 +10,22 @@ use crate::systems::{everywhere, of, run};
 /// Threads that sleep for ever, each in another call.
 fn all_asleep(sys: &dyn Sys) -> i32 {
     let (reader, _writer) = sys.pipe().expect("there is room");
-    sys.thread(move |sys| drop(sys.read(reader, &mut [0]))).expect("there is room");
-    sys.thread(|sys| drop(sys.sigtimedwait(SigSet::of(&[Signal::USR2]), None))).expect("room");
-    let joined = sys.thread(|sys| drop(sys.sigsuspend(SigSet::of(&[Signal::TERM]))));
+    sys.thread(move |sys| {
+        let _ = sys.read(reader, &mut [0]);
+    })
+    .expect("there is room");
+    sys.thread(|sys| {
+        let _ = sys.sigtimedwait(SigSet::of(&[Signal::USR2]), None);
+    })
+    .expect("room");
+    let joined = sys.thread(|sys| {
+        let _ = sys.sigsuspend(SigSet::of(&[Signal::TERM]));
+    });
     let joined = joined.expect("there is room");
-    sys.thread(move |sys| drop(sys.join(joined))).expect("there is room");
+    sys.thread(move |sys| {
+        let _ = sys.join(joined);
+    })
+    .expect("there is room");
     let child = sys.fork(|sys| {
         sys.sigprocmask(Some((How::Block, SigSet::of(&[Signal::INT])))).expect("it is allowed");
         sys.pause();
@@ -49,7 +60,11 @@ fn two_threads_that_join_each_other_are_a_deadlock() {
     for (on, system) in everywhere() {
         let report = run(system, |sys| {
             let me = sys.gettid();
-            let other = sys.thread(move |sys| drop(sys.join(me))).expect("there is room");
+            let other = sys
+                .thread(move |sys| {
+                    let _ = sys.join(me);
+                })
+                .expect("there is room");
             let _ = sys.join(other);
             0
         });

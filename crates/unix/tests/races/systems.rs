@@ -3,7 +3,7 @@
 use tontine_unix::{Builder, Ending, Executor, Mode, Report, Status, Sys, Virtual};
 
 /// A system of every mode and executor, with some seeds of the simulated one.
-pub fn everywhere() -> impl Iterator<Item = (String, Builder)> {
+pub(crate) fn everywhere() -> impl Iterator<Item = (String, Builder)> {
     let simulated = (0..8).map(|seed| Executor::Simulated { seed });
     let executors: Vec<_> = simulated.chain([Executor::Parallel; 2]).collect();
     let all = Mode::ALL
@@ -13,7 +13,7 @@ pub fn everywhere() -> impl Iterator<Item = (String, Builder)> {
 }
 
 /// A small system.
-pub fn of(mode: Mode, executor: Executor) -> Builder {
+pub(crate) fn of(mode: Mode, executor: Executor) -> Builder {
     let processors = if mode == Mode::Uniprocessor { 1 } else { 2 };
     let builder = Virtual::builder().mode(mode).processors(processors).executor(executor);
     let builder = builder.pids(400);
@@ -24,13 +24,16 @@ pub fn of(mode: Mode, executor: Executor) -> Builder {
 }
 
 /// Runs a program on a system.
-pub fn run(builder: Builder, program: impl FnOnce(&dyn Sys) -> i32 + Send + 'static) -> Report {
+pub(crate) fn run(
+    builder: Builder,
+    program: impl FnOnce(&dyn Sys) -> i32 + Send + 'static,
+) -> Report {
     builder.build().expect("it goes together").run(program)
 }
 
 /// The program ended with 0, and so did everybody else.
 #[track_caller]
-pub fn assert_success(on: &str, report: &Report) {
+pub(crate) fn assert_success(on: &str, report: &Report) {
     let state = report.state.as_ref().map(ToString::to_string).unwrap_or_default();
     assert_eq!(
         (report.ending, report.status),

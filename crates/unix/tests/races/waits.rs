@@ -28,7 +28,8 @@ const WAIT_AGAINST_EXIT: Race = Race {
     parallel: PARALLEL,
 };
 
-/// Two threads wait for the one child that there is: one gets it, the other is told that there is none.
+/// Two threads wait for the one child that there is: one gets it, the other is told that there is
+/// none.
 const TWO_WAITERS: Race = Race {
     scene: || {
         let won = Arc::new(AtomicI32::new(0));
@@ -101,7 +102,8 @@ fn who_waits_until_there_is_none_loses_no_child_to_coalescing() {
     CHILDREN_COALESCE.holds();
 }
 
-/// The race is the program's own: of the children that end before it is scheduled again it sees one.
+/// The race is the program's own: of the children that end before it is scheduled again it sees
+/// one.
 #[test]
 fn who_waits_once_a_signal_loses_children_in_every_mode() {
     let naive = Race {
