@@ -294,8 +294,11 @@ impl<'k> Call<'k> {
             }
             self.sleeps(&mut state);
         }
-        while !self.is_wanted() {
+        loop {
             executor::park();
+            if self.is_wanted() {
+                break;
+            }
         }
         // Whoever still believes that it sleeps wakes it for nothing.
         self.thread.set_sleeping(false);

@@ -93,13 +93,17 @@ pub fn log_in(sys: &dyn Sys, terminal: Fd) -> Result<()> {
     }
     sys.setsid()?;
     sys.set_controlling(terminal)?;
+    // Another name first: a copy of a descriptor to its own number would still be closed by exec.
+    sys.dup2(terminal, ASIDE)?;
     for standard in [Fd::STDIN, Fd::STDOUT, Fd::STDERR] {
-        if terminal != standard {
-            sys.dup2(terminal, standard)?;
-        }
+        sys.dup2(ASIDE, standard)?;
     }
+    sys.close(ASIDE)?;
     if terminal > Fd::STDERR { sys.close(terminal) } else { Ok(()) }
 }
+
+/// A number that nobody else uses.
+const ASIDE: Fd = Fd(255);
 
 /// A shell.
 struct Shell<'a> {
