@@ -83,6 +83,7 @@ pub(crate) struct Config {
     pub(crate) mutation: Option<crate::mutation::Mutation>,
     pub(crate) console: Option<Console>,
     stop_at: Option<u64>,
+    preemptions: u64,
     statistics: bool,
     keep_locks: bool,
     busy_limit: Duration,
@@ -184,6 +185,7 @@ impl Virtual {
             mutation: None,
             console: None,
             stop_at: None,
+            preemptions: u64::MAX,
             statistics: false,
             keep_locks: false,
             busy_limit: Duration::from_secs(2),
@@ -208,7 +210,10 @@ impl Virtual {
             ..executor::Options::default()
         };
         let executor = match config.executor {
-            Executor::Simulated { seed } => executor::Executor::simulated(seed, options),
+            Executor::Simulated { seed } => {
+                let seeded = executor::Seeded::varied(seed).preemptions(config.preemptions);
+                executor::Executor::chosen(Box::new(seeded), options)
+            }
             Executor::Parallel => executor::Executor::parallel(config.processors, options),
         };
         let locks =
@@ -316,6 +321,13 @@ impl Builder {
     /// Ends a simulated run after so many steps; [`Report::state`] is the system at that moment.
     pub fn stop_at(mut self, step: u64) -> Self {
         self.0.stop_at = Some(step);
+        self
+    }
+
+    /// Simulated: takes the processor at most so often from a thread that could go on. Most races
+    /// need few.
+    pub fn preemptions(mut self, most: u64) -> Self {
+        self.0.preemptions = most;
         self
     }
 

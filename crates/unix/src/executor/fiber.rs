@@ -12,6 +12,7 @@ use std::thread::{self, Thread};
 use super::here::HERE;
 use super::simulated;
 use super::task::{Leave, Task};
+use crate::lock::assert_may_park;
 
 /// One execution that can sleep and be woken. Cheap to clone.
 #[derive(Clone)]
@@ -59,6 +60,7 @@ impl Fiber {
     }
 
     /// The processor that it runs on, or is to begin on.
+    #[cfg(test)]
     pub(crate) fn processor(&self) -> usize {
         match &self.0 {
             Kind::Task(task) => task.processor(),
@@ -119,6 +121,7 @@ pub(crate) fn current_id() -> u32 {
 }
 
 /// The word that the running fiber was started with; 0 outside. Async-signal-safe.
+#[cfg(test)]
 pub(crate) fn context() -> usize {
     HERE.with(|here| here.context.get())
 }
@@ -131,6 +134,7 @@ pub(crate) fn processor() -> usize {
 /// Sleeps until somebody calls [`Fiber::unpark`]; it may have been called before, and may return
 /// for nothing.
 pub(crate) fn park() {
+    assert_may_park();
     match running() {
         Some(task) if !task.take_token() => task.suspend(Leave::Park),
         Some(_) => point(),

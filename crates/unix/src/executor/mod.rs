@@ -40,8 +40,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 pub(crate) use chooser::{Chooser, Seeded};
+#[cfg(test)]
+use fiber::context;
 pub(crate) use fiber::{
-    Fiber, abandon, context, current, current_id, park, point, preempt, processor, spin, yield_now,
+    Fiber, abandon, current, current_id, park, point, preempt, processor, spin, yield_now,
 };
 use here::HERE;
 pub(crate) use options::{Hooks, Options, Outcome, Start};
@@ -98,6 +100,7 @@ impl Executor {
     }
 
     /// An executor on the thread that calls [`Executor::run`], scheduled by `seed`.
+    #[cfg(test)]
     pub(crate) fn simulated(seed: u64, options: Options) -> Arc<Self> {
         Self::chosen(Box::new(Seeded::varied(seed)), options)
     }

@@ -113,7 +113,7 @@ impl Call<'_> {
                 let group = group.ok_or(Errno::ESRCH)?;
                 let members = group.members.read(&kernel.locks);
                 for &slot in &members.slots {
-                    let mut state = kernel.slab.get(slot).lock(&kernel.locks);
+                    let mut state = kernel.slab.get(slot).lock_after(&members);
                     if state.phase == Phase::Live {
                         each(&mut state)?;
                     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::Kernel;
-use super::call::{After, Call, Leave, Stop};
+use super::call::{After, Call, Leave};
 use super::pid_table::Keeper;
 use super::threads::First;
 use crate::errno::{Errno, Result};
@@ -92,8 +92,7 @@ impl Call<'_> {
 
     /// The program that the process has executed, whose turn it is.
     pub(super) fn begin_image(&self) -> Option<Image> {
-        let image = self.state().image.take();
-        image
+        self.state().image.take()
     }
 
     /// `fork` and `exec` in one: the caller sleeps until the child has executed or failed to.

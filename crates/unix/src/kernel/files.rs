@@ -139,15 +139,13 @@ impl Drop for File {
         match &self.end {
             End::Reader(channel) => {
                 let mut state = channel.state.lock(&kernel.locks);
-                if state.pipe.drop_reader() {
-                    state.wake();
-                }
+                state.pipe.drop_reader();
+                state.wake();
             }
             End::Writer(channel) => {
                 let mut state = channel.state.lock(&kernel.locks);
-                if state.pipe.drop_writer() {
-                    state.wake();
-                }
+                state.pipe.drop_writer();
+                state.wake();
             }
             End::Terminal(terminal) => terminal.close(kernel),
             End::Controlling(terminal) => terminal.hang_up(kernel),

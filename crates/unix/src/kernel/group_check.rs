@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Kernel;
-use super::pgrp::Pgrp;
+use super::pgrp::{Members, Pgrp};
+use crate::lock::Holding;
 use crate::mode::Mode;
 
 /// In larger systems only the end of the run is checked.
@@ -38,7 +39,7 @@ impl Kernel {
         let _reading = (!per_process).then(|| self.relations.read(&self.locks));
         for (number, group) in groups.iter() {
             assert_eq!(*number, group.id.number(), "a group stands under its number");
-            self.check_group(group);
+            self.check_group(group, &groups.then_read(&group.members));
         }
         for proc in self.slab.iter() {
             let group = proc.lock(&self.locks).pgrp.clone();
@@ -53,8 +54,7 @@ impl Kernel {
         }
     }
 
-    fn check_group(&self, group: &Arc<Pgrp>) {
-        let members = group.members.read(&self.locks);
+    fn check_group(&self, group: &Arc<Pgrp>, members: &Members) {
         let mut qualified = 0;
         for (place, &slot) in members.slots.iter().enumerate() {
             let member = self.slab.get(slot);

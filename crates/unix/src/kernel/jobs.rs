@@ -218,7 +218,7 @@ impl Kernel {
             let _coarse = self.coarse();
             let members = group.members.read(&self.locks);
             members.slots.iter().any(|&slot| {
-                let state = self.slab.get(slot).lock(&self.locks);
+                let state = self.slab.get(slot).lock_after(&members);
                 state.phase == Phase::Live && state.stopped.is_some()
             })
         };

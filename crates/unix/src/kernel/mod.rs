@@ -59,9 +59,8 @@ use users::{Credentials, User, Users};
 use crate::action::SignalInfo;
 use crate::executor::{Executor, Outcome, Start};
 use crate::lock::lock_order::{CoarseLock, PgrphashLock, ProcRelationLock, UidhashLock};
-use crate::lock::{Locks, RwLock, SimpleLock, WriteGuard};
+use crate::lock::{Holding, Locks, RwLock, SimpleLock, WriteGuard};
 use crate::machine::Config;
-use crate::mode::Mode;
 use crate::process::{Pid, Program};
 use crate::signal::{SigSet, Signal};
 use crate::wait::Status;
@@ -213,7 +212,7 @@ impl Kernel {
         let group = {
             let mut groups = self.pgrphash.write(&self.locks);
             let group = self.make_group(&mut groups, proc.pid(), session);
-            group.members.write(&self.locks).add(proc);
+            groups.then_write(&group.members).add(proc);
             group
         };
         let mut state = proc.lock(&self.locks);
@@ -263,7 +262,7 @@ impl Kernel {
 
     /// The one lock of mode `Coarse`; nothing in the other modes. Not held while anybody sleeps.
     fn coarse(&self) -> Option<WriteGuard<'_, CoarseLock, ()>> {
-        (self.config.mode == Mode::Coarse).then(|| self.coarse.write(&self.locks))
+        self.coarse.write_if_any(&self.locks)
     }
 
     /// One process less. With the last one the system's own threads end.

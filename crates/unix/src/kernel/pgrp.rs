@@ -8,7 +8,7 @@ use super::pid_table::Keeper;
 use super::proc::{Proc, ProcState};
 use super::terminal::Terminal;
 use crate::lock::lock_order::{PLock, PgLock, PgRefLock, SLock};
-use crate::lock::{RwLock, SimpleGuard, SimpleLock};
+use crate::lock::{Holding, RwLock, SimpleGuard, SimpleLock};
 use crate::process::Pid;
 
 /// A process group.
@@ -94,11 +94,6 @@ impl Pgrp {
         before > 0 && before + change == 0
     }
 
-    /// References that are held.
-    pub(super) fn references(&self, kernel: &Kernel) -> u32 {
-        *self.references.lock(&kernel.locks)
-    }
-
     /// How many members care for it, for checks.
     pub(super) fn qualified(&self) -> i32 {
         self.qualified.load(Ordering::Relaxed)
@@ -137,7 +132,7 @@ impl Kernel {
         state: &SimpleGuard<'_, PLock, ProcState>,
     ) -> Option<PgrpRef<'k>> {
         let group = state.pgrp.clone()?;
-        *group.references.lock(&self.locks) += 1;
+        *state.then_lock(&group.references) += 1;
         Some(PgrpRef { kernel: self, group })
     }
 
@@ -148,7 +143,7 @@ impl Kernel {
         if id.birth().is_some_and(|birth| group.id.birth().is_some_and(|its| its != birth)) {
             return None;
         }
-        *group.references.lock(&self.locks) += 1;
+        *groups.then_lock(&group.references) += 1;
         Some(PgrpRef { kernel: self, group })
     }
 

@@ -14,12 +14,12 @@ pub(crate) const SIZE: usize = 65_536;
 /// Bytes that are written together or not at all; `PIPE_BUF`.
 pub(crate) const ATOMIC: usize = 4096;
 
-/// A pipe with one reader and one writer at first. Its buffer grows as it is used.
+/// A pipe with both its ends. Its buffer grows as it is used.
 #[derive(Debug)]
 pub(crate) struct Pipe {
     bytes: VecDeque<u8>,
-    readers: usize,
-    writers: usize,
+    is_read: bool,
+    is_written: bool,
 }
 
 /// What reading found.
@@ -46,32 +46,17 @@ pub(crate) enum PipeWrite {
 
 impl Pipe {
     pub(crate) fn new() -> Self {
-        Self { bytes: VecDeque::new(), readers: 1, writers: 1 }
+        Self { bytes: VecDeque::new(), is_read: true, is_written: true }
     }
 
-    /// One more descriptor to read from.
-    pub(crate) fn add_reader(&mut self) {
-        self.readers += 1;
+    /// The last descriptor to read from is closed: writers are to be woken.
+    pub(crate) fn drop_reader(&mut self) {
+        self.is_read = false;
     }
 
-    /// One more descriptor to write to.
-    pub(crate) fn add_writer(&mut self) {
-        self.writers += 1;
-    }
-
-    /// One descriptor less to read from. Says whether it was the last: then writers are to be
-    /// woken.
-    pub(crate) fn drop_reader(&mut self) -> bool {
-        assert!(self.readers > 0, "a reader was dropped that the pipe does not have");
-        self.readers -= 1;
-        self.readers == 0
-    }
-
-    /// One descriptor less to write to. Says whether it was the last: then readers are to be woken.
-    pub(crate) fn drop_writer(&mut self) -> bool {
-        assert!(self.writers > 0, "a writer was dropped that the pipe does not have");
-        self.writers -= 1;
-        self.writers == 0
+    /// The last descriptor to write to is closed: readers are to be woken.
+    pub(crate) fn drop_writer(&mut self) {
+        self.is_written = false;
     }
 
     /// Reads what is there and fits.
@@ -81,7 +66,7 @@ impl Pipe {
         }
         let n = buffer.len().min(self.bytes.len());
         if n == 0 {
-            return if self.writers == 0 { PipeRead::End } else { PipeRead::WouldWait };
+            return if self.is_written { PipeRead::WouldWait } else { PipeRead::End };
         }
         self.bytes.read_exact(&mut buffer[..n]).expect("they are there");
         PipeRead::Bytes(n)
@@ -93,7 +78,7 @@ impl Pipe {
         if bytes.is_empty() {
             return PipeWrite::Bytes(0);
         }
-        if self.readers == 0 {
+        if !self.is_read {
             return PipeWrite::Broken;
         }
         let room = SIZE - self.bytes.len();
@@ -123,11 +108,9 @@ mod tests {
     #[test]
     fn an_empty_pipe_is_at_its_end_when_the_last_writer_is_gone() {
         let mut pipe = Pipe::new();
-        pipe.add_writer();
         assert_eq!(pipe.write(b"ab"), PipeWrite::Bytes(2));
-        assert!(!pipe.drop_writer());
         assert_eq!(read(&mut pipe, 1), Ok(b"a".to_vec()));
-        assert!(pipe.drop_writer());
+        pipe.drop_writer();
         assert_eq!(read(&mut pipe, 9), Ok(b"b".to_vec()));
         assert_eq!(read(&mut pipe, 9), Err(PipeRead::End));
     }
@@ -142,10 +125,8 @@ mod tests {
     #[test]
     fn a_pipe_is_broken_when_the_last_reader_is_gone() {
         let mut pipe = Pipe::new();
-        pipe.add_reader();
-        assert!(!pipe.drop_reader());
         assert_eq!(pipe.write(b"a"), PipeWrite::Bytes(1));
-        assert!(pipe.drop_reader());
+        pipe.drop_reader();
         assert_eq!(pipe.write(b"a"), PipeWrite::Broken);
         assert_eq!(pipe.write(b""), PipeWrite::Bytes(0));
     }

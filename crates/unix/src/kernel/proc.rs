@@ -21,8 +21,8 @@ use super::tracing::Resumed;
 use super::users::{Credentials, Ids};
 use crate::executor::Fiber;
 use crate::limit::{Limit, Resource};
-use crate::lock::lock_order::{PLock, UTimeLock};
-use crate::lock::{Locks, SimpleGuard, SimpleLock, lock_both};
+use crate::lock::lock_order::{Before, PLock, UTimeLock};
+use crate::lock::{Holding, Locks, SimpleGuard, SimpleLock, lock_both};
 use crate::process::Pid;
 use crate::signal::{SigSet, Signal};
 use crate::wait::{Status, Usage};
@@ -278,6 +278,14 @@ impl Proc {
     /// References that are held.
     pub(super) fn references(&self) -> u32 {
         self.refs.load(Ordering::Relaxed) & !ENDING
+    }
+
+    /// `p_lock`, while a lock is held that comes before it.
+    pub(super) fn lock_after<'a, H>(&'a self, outer: &H) -> SimpleGuard<'a, PLock, ProcState>
+    where
+        H: Holding<'a, Class: Before<PLock>>,
+    {
+        outer.then_lock(&self.state)
     }
 
     /// `p_lock` of this and of another process, in the order of their slots.

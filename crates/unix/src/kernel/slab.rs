@@ -16,9 +16,6 @@ pub(super) struct Slab {
 }
 
 impl Slab {
-    /// Most processes that fit.
-    pub(super) const MOST: usize = CHUNK * CHUNKS;
-
     pub(super) fn new(blank: impl Fn() -> ProcState + Send + Sync + 'static) -> Self {
         let chunks = std::iter::repeat_with(OnceLock::new).take(CHUNKS).collect();
         Self { chunks, blank: Box::new(blank) }

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::call::{After, Call, Stop};
+use super::call::{After, Call};
 use super::generate::To;
 use super::proc::ProcState;
-use super::thread::Attention;
 use crate::action::{ActionFlags, Code, Disposition, How, SigAction, SignalInfo};
 use crate::errno::{Errno, Result};
 use crate::process::{FAULTS, SigStack, SigVec};

@@ -41,11 +41,6 @@ impl Count {
     pub(super) fn give_back(&self, count: usize) {
         self.0.fetch_sub(count as u64, Ordering::Relaxed);
     }
-
-    /// How many.
-    pub(super) fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
 }
 
 /// Whose a process is.

@@ -18,7 +18,20 @@ pub(super) enum Manner {
     /// The second of two that are taken together: a greater instance may follow a smaller one.
     Second,
     /// Without waiting, so in any order.
+    #[cfg(test)]
     Try,
+}
+
+impl Manner {
+    /// Whether the order holds for it: who does not wait cannot wait for ever.
+    #[cfg(debug_assertions)]
+    fn is_ordered(self) -> bool {
+        #[cfg(test)]
+        if self == Self::Try {
+            return false;
+        }
+        true
+    }
 }
 
 /// The record that a lock is held. It and the guard that has it stay on their worker.

@@ -8,7 +8,6 @@ use super::held::{self, Manner, Taken};
 use super::statistics::Came;
 use super::turns::{Turns, Want};
 use super::{Class, Locks, Presence};
-use crate::executor;
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::marker::PhantomData;
@@ -57,12 +56,6 @@ impl<C: Class, T> RwLock<C, T> {
         self.write_as(locks, Manner::Alone)
     }
 
-    /// [`Self::read`], or nothing where other locks stand in its place.
-    #[track_caller]
-    pub(crate) fn read_if_any<'a>(&'a self, locks: &'a Locks) -> Option<ReadGuard<'a, C, T>> {
-        if locks.has::<C>() { Some(self.read(locks)) } else { None }
-    }
-
     /// [`Self::write`], or nothing where other locks stand in its place.
     #[track_caller]
     pub(crate) fn write_if_any<'a>(&'a self, locks: &'a Locks) -> Option<WriteGuard<'a, C, T>> {
@@ -72,11 +65,6 @@ impl<C: Class, T> RwLock<C, T> {
     /// What tells it from others of its class.
     pub(crate) fn instance(&self) -> u32 {
         self.instance
-    }
-
-    /// The value, of a lock that nobody else can know of.
-    pub(crate) fn get_mut(&mut self) -> &mut T {
-        self.value.get_mut()
     }
 
     /// How many sleep until they have it.

@@ -59,6 +59,7 @@ impl<C: Class, T> SimpleLock<C, T> {
     /// # Panics
     ///
     /// If other locks stand in its place. With debug assertions also at the wrong spl.
+    #[cfg(test)]
     #[track_caller]
     pub(crate) fn try_lock<'a>(&'a self, locks: &'a Locks) -> Option<SimpleGuard<'a, C, T>> {
         let presence = locks.presence::<C>();

@@ -2,6 +2,8 @@
 //! Linux's manual pages and the paper (§3 to §7) say. [`harness`] runs each in every mode on both
 //! executors, and, where no memory is shared between processes, on Linux.
 
+#![allow(clippy::disallowed_types, reason = "some rules are about real time")]
+
 mod bsd;
 mod clock;
 mod delivery;

@@ -113,6 +113,7 @@ impl Line {
     }
 
     /// Bytes for which there is room; a newline may take two.
+    #[cfg(test)]
     pub(crate) fn output_room(&self) -> usize {
         self.output.room()
     }
@@ -123,6 +124,7 @@ impl Line {
     }
 
     /// Whether [`Line::take_output`] would find something.
+    #[cfg(test)]
     pub(crate) fn is_visible(&self) -> bool {
         !self.output.is_empty()
     }

@@ -88,7 +88,7 @@ pub(super) fn note(rank: u8, instance: u32, manner: Manner) -> usize {
     check_spl(rank);
     let entry = Entry { rank, instance, at: Location::caller(), waits: true };
     HELD.with(|held| {
-        if manner != Manner::Try {
+        if manner.is_ordered() {
             for outer in held.iter() {
                 check_pair(outer, entry, manner);
             }

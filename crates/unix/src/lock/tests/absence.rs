@@ -89,12 +89,12 @@ fn a_lock_that_others_replace_is_not_to_be_taken() {
         panic_of(|| drop(relations.write(&per_process))),
         "proc_relation_lock does not exist in mode per-process: other locks stand in its place"
     );
-    assert!(relations.read_if_any(&per_process).is_none());
+    assert!(relations.write_if_any(&per_process).is_none());
     assert!(relations.write_if_any(&per_process).is_none());
     let relations = RwLock::<ProcRelationLock, ()>::new(0, ());
     let coarse = RwLock::<CoarseLock, ()>::new(0, ());
     let parallel = parallel();
-    assert!(relations.read_if_any(&parallel).is_some());
+    assert!(relations.write_if_any(&parallel).is_some());
     assert!(relations.write_if_any(&parallel).is_some());
     assert!(coarse.write_if_any(&parallel).is_none());
 }

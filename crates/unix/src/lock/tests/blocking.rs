@@ -112,8 +112,8 @@ fn readers_that_wait_for_one_writer_come_in_together() {
 #[test]
 fn two_pairs_in_opposite_order_do_not_deadlock() {
     let locks = impatient();
-    let mut one = Group::new(1, 0);
-    let mut two = Group::new(2, 0);
+    let one = Group::new(1, 0);
+    let two = Group::new(2, 0);
     thread::scope(|scope| {
         for (first, second) in [(&one, &two), (&two, &one)] {
             let locks = &locks;
@@ -126,5 +126,6 @@ fn two_pairs_in_opposite_order_do_not_deadlock() {
             });
         }
     });
-    assert_eq!((*one.get_mut(), *two.get_mut()), (10_000, 10_000));
+    assert_eq!(*one.read(&locks), 10_000);
+    assert_eq!(*two.read(&locks), 10_000);
 }
