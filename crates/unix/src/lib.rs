@@ -36,7 +36,6 @@ pub use lock::{LockRow, LockStatistics, lock_order_page};
 pub use machine::{BuildError, Builder, Busy, Delivery, Ending, Executor, Report, Virtual};
 pub use mode::Mode;
 #[doc(hidden)]
-#[cfg(any(debug_assertions, feature = "mutations"))]
 pub use mutation::Mutation;
 pub use process::{Body, FAULTS, Pid, Program, SigStack, SigVec, Spawn, Target, Tid, Whose};
 pub use ptrace::Ptrace;

@@ -22,6 +22,10 @@ pub(super) const EXPLANATION: Explanation = Explanation {
         "Each child asks the kernel to kill it with its parent, then sleeps on a futex word until \
          every process has done its last fork. So no exit and no wait disturb the forks.",
         "Then the children are let go and exit; each process waits for its 50, and exits.",
+        "The other variants do the same in a virtual Unix inside one process, on as many \
+         processors as there are. A virtual fork copies no address space: the child runs another \
+         closure in the same memory. Their figures beside one another say what locks cost; beside \
+         `linux` they compare different things.",
         "The round is repeated ten times with fresh processes, after one round that is not \
          counted. Before anything, the limits of processes and memory are asked for room; where \
          there is none the cell is skipped.",
@@ -44,10 +48,17 @@ pub(super) const EXPLANATION: Explanation = Explanation {
               beside the figure. The size of the forking process matters: here it is a small one, \
               in which little memory was touched (see thread-vs-process for large ones). A plain \
               C program that does the same is timed beside one process by `cargo xtask twins`.",
-    calls: &[(
-        "linux",
-        "In each parent 50 times getpid and clone (the C library's fork). In each child \
+    calls: &[
+        (
+            "linux",
+            "In each parent 50 times getpid and clone (the C library's fork). In each child \
              set_robust_list (the C library's), prctl (PR_SET_PDEATHSIG), getppid, and futex, in \
              which it sleeps.",
-    )],
+        ),
+        (
+            "others",
+            "None of the machine's inside of what is timed, but mmap and madvise where there is no \
+             stack to use again: fork is a function of the virtual Unix.",
+        ),
+    ],
 };

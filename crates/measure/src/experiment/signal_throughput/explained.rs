@@ -33,6 +33,11 @@ pub(super) const EXPLANATION: Explanation = Explanation {
         "The number of a reaped process may be given to a new one, which the sender's next signal \
          would hit. Each pair is a process group that the receiver leads; the kernel gives away no \
          number that a group still has, and the sender is in the group.",
+        "The other variants do the same in a virtual Unix inside one process: OSF/1's signal code in \
+         user space, with its locks of 1.1 (`parallel`), with everything on a master processor as \
+         in 1.0 (`master`), and in three more ways. A receiver there takes 20,000 signals. \
+         `off-master` puts the pair on the second processor, away from the master; `apart` puts \
+         two pairs each on a processor of its own.",
         "Rounds are repeated, each with fresh processes, until ten receivers have been timed, but \
          none begins after 200 ms; before them is a short round that is not counted.",
     ],
@@ -56,9 +61,17 @@ pub(super) const EXPLANATION: Explanation = Explanation {
               the receiver, not that any figure is better. It does not say how long a single \
               signal takes: see signal-delivery. A plain C program that does the same is timed \
               beside one pair by `cargo xtask twins`.",
-    calls: &[(
-        "linux",
-        "In the receiver 1,000 times rt_sigsuspend, each ended by one run of the handler, which \
-             returns by rt_sigreturn. In the sender, at the same time, kill, over and over.",
-    )],
+    calls: &[
+        (
+            "linux",
+            "In the receiver 1,000 times rt_sigsuspend, each ended by one run of the handler, \
+             which returns by rt_sigreturn. In the sender, at the same time, kill, over and over.",
+        ),
+        (
+            "uniprocessor, master, coarse, parallel, per-process",
+            "None of the machine's: kill and sigsuspend are functions of the virtual Unix, and a \
+             process that sleeps is a coroutine that is switched away from. Where a pair is on \
+             two processors, a thread that has nothing to do sleeps in futex.",
+        ),
+    ],
 };
