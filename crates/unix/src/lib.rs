@@ -33,7 +33,7 @@ pub use kernel::{ProcessState, State, ThreadState};
 pub use limit::{Limit, Resource};
 pub use linux::Linux;
 pub use lock::{LockRow, LockStatistics, lock_order_page};
-pub use machine::{BuildError, Builder, Busy, Delivery, Ending, Executor, Report, Virtual};
+pub use machine::{BuildError, Builder, Busy, Delivery, Ending, Executor, Masks, Report, Virtual};
 pub use mode::Mode;
 #[doc(hidden)]
 pub use mutation::Mutation;

@@ -30,6 +30,17 @@ pub enum Delivery {
     AnyUnblocked,
 }
 
+/// Whose the signal mask is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Masks {
+    /// The process's, as in OSF/1: what one thread blocks all block. `sigsuspend` suspends one thread with
+    /// a mask of its own, and gives it back what the process has (§4.2).
+    PerProcess,
+    /// Each thread's own, as POSIX and Linux have it.
+    #[default]
+    PerThread,
+}
+
 /// What virtual threads run on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Executor {
@@ -73,6 +84,7 @@ pub(crate) struct Config {
     pub(crate) processors: usize,
     pub(crate) executor: Executor,
     pub(crate) delivery: Delivery,
+    pub(crate) masks: Masks,
     pub(crate) limits: Vec<(Resource, Limit)>,
     pub(crate) programs: BTreeMap<String, Registered>,
     /// The highest process number.
@@ -176,6 +188,7 @@ impl Virtual {
             processors: 1,
             executor: Executor::Parallel,
             delivery: Delivery::default(),
+            masks: Masks::default(),
             limits: Vec::new(),
             programs: BTreeMap::new(),
             pids: 4_194_304,
@@ -274,6 +287,12 @@ impl Builder {
     /// Which thread delivers what was sent to a process.
     pub fn delivery(mut self, delivery: Delivery) -> Self {
         self.0.delivery = delivery;
+        self
+    }
+
+    /// Whose the signal mask is.
+    pub fn masks(mut self, masks: Masks) -> Self {
+        self.0.masks = masks;
         self
     }
 

@@ -12,7 +12,7 @@ use super::proc::{News, Phase, ProcState};
 use super::thread::Attention;
 use crate::action::{ActionFlags, Code, Disposition, Handler, SigAction, SignalInfo};
 use crate::executor;
-use crate::machine::Delivery;
+use crate::machine::{Delivery, Masks};
 use crate::process::SigStack;
 use crate::signal::{DefaultAction, SigSet, Signal};
 use crate::wait::Status;
@@ -196,10 +196,12 @@ impl Call<'_> {
     /// The same under `p_lock`. What is pending for the process and is let in here no longer is
     /// another thread's.
     fn set_mask(&self, state: &mut ProcState, mask: SigSet) {
-        let old = self.thread.mask();
-        self.thread.set_mask(mask.difference(SigSet::UNBLOCKABLE));
+        let (old, mask) = (self.thread.mask(), mask.difference(SigSet::UNBLOCKABLE));
+        self.thread.set_mask(mask);
         self.look_again(state);
-        if state.threads.len() > 1 {
+        if self.kernel.config.masks == Masks::PerProcess {
+            state.set_mask(mask);
+        } else if state.threads.len() > 1 {
             for signal in state.pending.set().intersection(mask).difference(old).iter() {
                 self.kernel.wake_for(state, signal, To::Process);
             }
@@ -242,7 +244,14 @@ impl Call<'_> {
         blocked: SigSet,
         flags: ActionFlags,
     ) -> Frame {
-        let mask = self.saved_mask.take().unwrap_or_else(|| self.thread.mask());
+        let mask = match (self.saved_mask.take(), self.kernel.config.masks) {
+            (Some(saved), Masks::PerThread) => saved,
+            (Some(_), Masks::PerProcess) => {
+                self.member(state).suspended = false;
+                state.mask
+            }
+            (None, _) => self.thread.mask(),
+        };
         let mut during = self.thread.mask().union(blocked);
         if !flags.contains(ActionFlags::NODEFER) {
             during = during.with(info.signal);

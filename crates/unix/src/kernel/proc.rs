@@ -16,7 +16,7 @@ use super::files::Files;
 use super::pending::Pending;
 use super::pgrp::Pgrp;
 use super::siglock::SigLock;
-use super::thread::Thread;
+use super::thread::{Attention, Thread};
 use super::tracing::Resumed;
 use super::users::{Credentials, Ids};
 use crate::executor::Fiber;
@@ -82,6 +82,8 @@ pub(super) struct ProcState {
     pub(super) ended: BTreeSet<i32>,
     pub(super) actions: Arc<Actions>,
     pub(super) pending: Pending,
+    /// The mask, where it is the process's.
+    pub(super) mask: SigSet,
     pub(super) credentials: Credentials,
     pub(super) limits: Limits,
     pub(super) pgrp: Option<Arc<Pgrp>>,
@@ -137,6 +139,8 @@ pub(super) struct Member {
     pub(super) fiber: Option<Fiber>,
     /// Sent to this thread alone.
     pub(super) pending: Pending,
+    /// It has a mask of its own until a handler has run: it is in `sigsuspend`.
+    pub(super) suspended: bool,
     /// It is in `wait`.
     pub(super) waits: bool,
     /// A child has changed since it looked.
@@ -422,6 +426,7 @@ impl ProcState {
             ended: BTreeSet::new(),
             actions,
             pending: Pending::default(),
+            mask: SigSet::EMPTY,
             credentials,
             limits,
             pgrp: None,
@@ -452,12 +457,25 @@ impl ProcState {
         let (name, actions) = (self.name.clone(), self.actions.clone());
         Self {
             phase: Phase::Live,
+            mask: thread.mask(),
             threads: vec![Member::new(thread)],
             pgrp: self.pgrp.clone(),
             files: self.files.clone(),
             nice: self.nice,
             place: self.place,
             ..Self::new(name, self.credentials.clone(), actions, self.limits)
+        }
+    }
+
+    /// Sets the mask of all threads but those that are in `sigsuspend`; each looks what it lets in.
+    pub(super) fn set_mask(&mut self, mask: SigSet) {
+        self.mask = mask;
+        for member in self.threads.iter().filter(|member| !member.suspended) {
+            member.thread.set_mask(mask);
+            if !self.pending.set().union(member.pending.set()).difference(mask).is_empty() {
+                member.thread.demand(Attention::SIGNAL);
+                member.wake();
+            }
         }
     }
 
@@ -483,6 +501,7 @@ impl Member {
             thread,
             fiber: None,
             pending: Pending::default(),
+            suspended: false,
             waits: false,
             changed: false,
             joiner: None,

@@ -60,6 +60,8 @@ impl Call<'_> {
                 self.saved_mask.set(Some(self.thread.mask()));
             }
             self.sleep_for_handler(|state| {
+                // This thread's alone, whosever the mask is otherwise (§4.2).
+                self.member(state).suspended = true;
                 self.thread.set_mask(mask.difference(SigSet::UNBLOCKABLE));
                 self.look_again(state);
             })

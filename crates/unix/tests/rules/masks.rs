@@ -88,3 +88,48 @@ fn a_mask_that_a_handler_changes_is_undone_when_it_returns() {
     })
     .and_on_linux();
 }
+
+#[test]
+fn a_mask_is_the_processs_where_osf1s_are_asked_for() {
+    everywhere_with(
+        |builder| builder.masks(Masks::PerProcess),
+        |sys| {
+            let usr1 = SigSet::of(&[Signal::USR1]);
+            let other = sys.thread(move |sys| block(sys, &[Signal::USR1])).unwrap();
+            sys.join(other).unwrap();
+            assert_eq!(sys.sigprocmask(None), Ok(usr1), "what one thread blocks all block");
+            let log = Log::default();
+            act(sys, Signal::USR1, log.signals());
+            kill(sys, sys.getpid(), Signal::USR1);
+            assert_eq!((log.len(), sys.sigpending()), (0, usr1));
+            let other = sys.thread(move |sys| unblock(sys, &[Signal::USR1])).unwrap();
+            sys.join(other).unwrap();
+            sys.poll();
+            assert_eq!((log.len(), sys.sigpending()), (1, SigSet::EMPTY));
+        },
+    );
+}
+
+#[test]
+fn sigsuspend_suspends_one_thread_where_the_mask_is_the_processs() {
+    everywhere_with(
+        |builder| builder.masks(Masks::PerProcess),
+        |sys| {
+            let (usr1, usr2) = (SigSet::of(&[Signal::USR1]), SigSet::of(&[Signal::USR2]));
+            let log = Log::default();
+            act(sys, Signal::USR1, log.signals());
+            block(sys, &[Signal::USR1]);
+            let main = sys.gettid();
+            let other = sys.thread(move |sys| {
+                assert_eq!(sys.sigprocmask(None), Ok(usr1), "not the suspended thread's");
+                block(sys, &[Signal::USR2]);
+                sys.tgkill(sys.getpid(), main, Some(Signal::USR1)).unwrap();
+            });
+            let other = other.unwrap();
+            assert_eq!(sys.sigsuspend(SigSet::EMPTY), Errno::EINTR);
+            sys.join(other).unwrap();
+            assert_eq!(log.len(), 1);
+            assert_eq!(sys.sigprocmask(None), Ok(usr1.union(usr2)), "the process's, as it is now");
+        },
+    );
+}
