@@ -59,8 +59,8 @@ impl Call<'_> {
             {
                 let mut state = self.state();
                 let mutated = self.kernel.mutates(Mutation::ForksUnawaited);
-                let unawaited = if mutated { state.forks } else { 0 };
-                if state.threads.len() == 1 + unawaited as usize && state.forks == unawaited {
+                let unawaited = if mutated { state.p_forkcnt } else { 0 };
+                if state.threads.len() == 1 + unawaited as usize && state.p_forkcnt == unawaited {
                     state.ender = None;
                     return;
                 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use super::Kernel;
 use super::proc::Proc;
 use crate::lock::lock_order::{PFamilyLock, ProcRelationLock};
-use crate::lock::{ReadGuard, RwLock, WriteGuard, write_both};
+use crate::lock::{BlockingLock, ReadGuard, WriteGuard, write_both};
 use crate::mode::Mode;
 
 /// The relation pointers of a process.
@@ -31,7 +31,7 @@ pub(super) struct Links {
     /// Children of which there is, so that `wait` need not look at thousands of which there is nothing.
     changed_children: AtomicU32,
     /// Guards the list of children in mode `PerProcess`.
-    lock: RwLock<PFamilyLock, ()>,
+    lock: BlockingLock<PFamilyLock, ()>,
 }
 
 /// A slot, or nobody.
@@ -62,7 +62,7 @@ impl Links {
             p_osptr: nobody(),
             changed: AtomicBool::new(false),
             changed_children: AtomicU32::new(0),
-            lock: RwLock::new(slot, ()),
+            lock: BlockingLock::new(slot, ()),
         }
     }
 }

@@ -23,12 +23,12 @@ impl Call<'_> {
     /// One attempt; `first` stays where it is if the attempt is to be made again.
     pub(super) fn fork_once(&self, first: &mut Option<First>) -> std::result::Result<Pid, Stop> {
         let locked = self.sig_lock_or_return()?;
-        self.state().forks += 1;
+        self.state().p_forkcnt += 1;
         locked.unlock();
         let forked = self.make_child(first);
         let mut state = self.state();
-        state.forks -= 1;
-        if state.forks == 0
+        state.p_forkcnt -= 1;
+        if state.p_forkcnt == 0
             && let Some(ender) = &state.ender
         {
             ender.unpark();

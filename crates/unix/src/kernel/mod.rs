@@ -59,7 +59,7 @@ use users::{Credentials, User, Users};
 use crate::action::SignalInfo;
 use crate::executor::{Executor, Outcome, Start};
 use crate::lock::lock_order::{CoarseLock, PgrphashLock, ProcRelationLock, UidhashLock};
-use crate::lock::{Holding, Locks, RwLock, SimpleLock, WriteGuard};
+use crate::lock::{BlockingLock, Holding, Locks, SimpleLock, WriteGuard};
 use crate::machine::Config;
 use crate::process::{Pid, Program};
 use crate::signal::{SigSet, Signal};
@@ -76,11 +76,11 @@ pub(crate) struct Kernel {
     slab: Slab,
     pids: PidTable,
     /// `pgrphash_lock`.
-    pgrphash: RwLock<PgrphashLock, Groups>,
+    pgrphash: BlockingLock<PgrphashLock, Groups>,
     /// `proc_relation_lock`: guards [`family::Links`] of all processes.
-    relations: RwLock<ProcRelationLock, ()>,
+    relations: BlockingLock<ProcRelationLock, ()>,
     /// Mode `Coarse`.
-    coarse: RwLock<CoarseLock, ()>,
+    coarse: BlockingLock<CoarseLock, ()>,
     /// `uidhash_lock`.
     users: SimpleLock<UidhashLock, Users>,
     events: Events,
@@ -160,9 +160,9 @@ impl Kernel {
             executor,
             slab: Slab::new(blank),
             pids: PidTable::new(most),
-            pgrphash: RwLock::new(0, Groups::new()),
-            relations: RwLock::new(0, ()),
-            coarse: RwLock::new(0, ()),
+            pgrphash: BlockingLock::new(0, Groups::new()),
+            relations: BlockingLock::new(0, ()),
+            coarse: BlockingLock::new(0, ()),
             users: SimpleLock::new(0, Users::from([(0, root)])),
             events: Events::new(),
             master: Master::default(),

@@ -8,7 +8,7 @@ use super::pid_table::Keeper;
 use super::proc::{Proc, ProcState};
 use super::terminal::Terminal;
 use crate::lock::lock_order::{PLock, PgLock, PgRefLock, SLock};
-use crate::lock::{Holding, RwLock, SimpleGuard, SimpleLock};
+use crate::lock::{BlockingLock, Holding, SimpleGuard, SimpleLock};
 use crate::process::Pid;
 
 /// A process group.
@@ -17,9 +17,9 @@ pub(super) struct Pgrp {
     pub(super) id: Pid,
     pub(super) session: Arc<Session>,
     /// `pg_lock`.
-    pub(super) members: RwLock<PgLock, Members>,
+    pub(super) members: BlockingLock<PgLock, Members>,
     /// `pg_refcnt`, guarded by `pg_ref_lock`: references other than the members'.
-    references: SimpleLock<PgRefLock, u32>,
+    pg_refcnt: SimpleLock<PgRefLock, u32>,
     /// Members whose parent is in another group of the same session; where there is none, the group
     /// is orphaned. Changes under relations for writing.
     qualified: AtomicI32,
@@ -66,7 +66,7 @@ impl std::ops::Deref for PgrpRef<'_> {
 
 impl Drop for PgrpRef<'_> {
     fn drop(&mut self) {
-        *self.group.references.lock(&self.kernel.locks) -= 1;
+        *self.group.pg_refcnt.lock(&self.kernel.locks) -= 1;
     }
 }
 
@@ -75,8 +75,8 @@ impl Pgrp {
         Self {
             id,
             session,
-            members: RwLock::new(instance, Members::default()),
-            references: SimpleLock::new(instance, 0),
+            members: BlockingLock::new(instance, Members::default()),
+            pg_refcnt: SimpleLock::new(instance, 0),
             qualified: AtomicI32::new(0),
         }
     }
@@ -132,7 +132,7 @@ impl Kernel {
         state: &SimpleGuard<'_, PLock, ProcState>,
     ) -> Option<PgrpRef<'k>> {
         let group = state.pgrp.clone()?;
-        *state.then_lock(&group.references) += 1;
+        *state.then_lock(&group.pg_refcnt) += 1;
         Some(PgrpRef { kernel: self, group })
     }
 
@@ -143,7 +143,7 @@ impl Kernel {
         if id.birth().is_some_and(|birth| group.id.birth().is_some_and(|its| its != birth)) {
             return None;
         }
-        *groups.then_lock(&group.references) += 1;
+        *groups.then_lock(&group.pg_refcnt) += 1;
         Some(PgrpRef { kernel: self, group })
     }
 

@@ -89,8 +89,8 @@ pub(super) struct ProcState {
     pub(super) pgrp: Option<Arc<Pgrp>>,
     pub(super) files: Files,
     pub(super) nice: i32,
-    /// `p_forkcnt`: forks under way (§6.2).
-    pub(super) forks: u32,
+    /// Forks under way (§6.2).
+    pub(super) p_forkcnt: u32,
     /// Whoever waits for forks to end, for the other threads to end, or for references to be dropped.
     pub(super) ender: Option<Fiber>,
     /// The signal that stopped it, while it is stopped.
@@ -432,7 +432,7 @@ impl ProcState {
             pgrp: None,
             files: Files::default(),
             nice: 0,
-            forks: 0,
+            p_forkcnt: 0,
             ender: None,
             stopped: None,
             stopping: false,

@@ -22,9 +22,9 @@ pub(super) struct SigLock {
 #[derive(Debug, Default)]
 struct State {
     /// `p_sigwait`: who set it.
-    waiting: Option<i32>,
+    p_sigwait: Option<i32>,
     /// `p_end_thread`.
-    ending: Option<i32>,
+    p_end_thread: Option<i32>,
     /// Those that block until *waiting* is over.
     blocked: Vec<Fiber>,
 }
@@ -61,11 +61,11 @@ impl SigLock {
         thread: &Thread,
     ) -> Result<Locked<'a>, Marked> {
         let state = self.state.lock(locks);
-        if state.ending.is_some_and(|ending| ending != thread.tid()) {
+        if state.p_end_thread.is_some_and(|ending| ending != thread.tid()) {
             thread.demand(Attention::HALT);
             return Err(Marked);
         }
-        if state.waiting.is_some() {
+        if state.p_sigwait.is_some() {
             thread.demand(Attention::BLOCK);
             return Err(Marked);
         }
@@ -87,7 +87,7 @@ impl SigLock {
         loop {
             {
                 let mut state = self.state.lock(locks);
-                if state.waiting.is_none() || state.ending.is_some() {
+                if state.p_sigwait.is_none() || state.p_end_thread.is_some() {
                     return;
                 }
                 state.blocked.push(executor::current());
@@ -98,7 +98,7 @@ impl SigLock {
 
     /// Who exits or executes, if anybody does.
     pub(super) fn ending(&self, locks: &Locks) -> Option<i32> {
-        self.state.lock(locks).ending
+        self.state.lock(locks).p_end_thread
     }
 
     /// Back to *unlocked*, whatever it was: a new process, or a new program in an old one.
@@ -120,13 +120,13 @@ impl State {
 impl<'a> Locked<'a> {
     /// *Locked* to *waiting*.
     pub(super) fn sig_lock_to_wait(mut self, thread: &Thread) -> Waiting<'a> {
-        self.state.waiting = Some(thread.tid());
+        self.state.p_sigwait = Some(thread.tid());
         Waiting { lock: self.lock, locks: self.locks }
     }
 
     /// *Locked* to *exiting*: the thread is registered; the caller halts all others.
     pub(super) fn sig_lock_to_exit(mut self, thread: &Thread) {
-        self.state.ending = Some(thread.tid());
+        self.state.p_end_thread = Some(thread.tid());
         self.state.wake();
     }
 
@@ -138,7 +138,7 @@ impl<'a> Waiting<'a> {
     /// *Waiting* to *locked*.
     pub(super) fn sig_wait_to_lock(self) -> Locked<'a> {
         let mut state = self.lock.state.lock(self.locks);
-        state.waiting = None;
+        state.p_sigwait = None;
         state.wake();
         Locked { lock: self.lock, locks: self.locks, state }
     }

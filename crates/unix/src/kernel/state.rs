@@ -123,7 +123,7 @@ impl Kernel {
             name: state.name.to_string(),
             threads: state.threads.iter().map(thread).collect(),
             pending: state.pending.set(),
-            awaits: state.ender.as_ref().map(|_| (state.forks, proc.references())),
+            awaits: state.ender.as_ref().map(|_| (state.p_forkcnt, proc.references())),
         }
     }
 }

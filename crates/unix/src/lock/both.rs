@@ -4,7 +4,7 @@
 //! to run.
 
 use super::held::Manner;
-use super::{Class, Locks, RwLock, SimpleGuard, SimpleLock, WriteGuard};
+use super::{BlockingLock, Class, Locks, SimpleGuard, SimpleLock, WriteGuard};
 
 /// Takes both, the smaller instance first. Given one lock twice it is taken once, and the second
 /// guard is none.
@@ -36,11 +36,11 @@ pub(crate) fn lock_both<'a, C: Class, T>(
 ///
 /// # Panics
 ///
-/// As [`RwLock::write`]; and if two locks have one instance.
+/// As [`BlockingLock::write`]; and if two locks have one instance.
 #[track_caller]
 pub(crate) fn write_both<'a, C: Class, T>(
-    a: &'a RwLock<C, T>,
-    b: &'a RwLock<C, T>,
+    a: &'a BlockingLock<C, T>,
+    b: &'a BlockingLock<C, T>,
     locks: &'a Locks,
 ) -> (WriteGuard<'a, C, T>, Option<WriteGuard<'a, C, T>>) {
     if std::ptr::eq(a, b) {

@@ -1,4 +1,4 @@
-//! Locks: [`SimpleLock`] spins, [`RwLock`] busy-waits briefly and then blocks.
+//! Locks: [`SimpleLock`] spins, [`BlockingLock`] busy-waits briefly and then blocks.
 //!
 //! Every lock belongs to a [`Class`], and [`lock_order`] puts the classes into one total order.
 //! Which classes exist depends on the [`Mode`](crate::Mode); [`Locks`] knows, and counts. A lock
@@ -8,6 +8,7 @@
 //! What runs and sleeps is the executor's: the locks call its `point`, `spin`, `park` and `unpark`.
 //! What the locks guard is the kernel's.
 
+mod blocking;
 mod both;
 #[cfg(not(loom))]
 mod gate;
@@ -18,7 +19,6 @@ mod locks;
 mod models;
 mod nested;
 mod page;
-mod rwlock;
 mod simple;
 pub(crate) mod spl;
 mod statistics;
@@ -27,12 +27,12 @@ mod sync;
 mod tests;
 mod turns;
 
+pub(crate) use blocking::{BlockingLock, ReadGuard, WriteGuard};
 pub(crate) use both::{lock_both, write_both};
 pub(crate) use held::{PerFiber, assert_may_park};
 pub(crate) use lock_order::Class;
 pub(crate) use locks::{Locks, Options, Presence};
 pub(crate) use nested::Holding;
 pub use page::lock_order_page;
-pub(crate) use rwlock::{ReadGuard, RwLock, WriteGuard};
 pub(crate) use simple::{SimpleGuard, SimpleLock};
 pub use statistics::{LockRow, LockStatistics};

@@ -5,7 +5,7 @@
 //! functions are checked when they are taken.
 
 use super::lock_order::Before;
-use super::{Class, Locks, ReadGuard, RwLock, SimpleGuard, SimpleLock, WriteGuard};
+use super::{BlockingLock, Class, Locks, ReadGuard, SimpleGuard, SimpleLock, WriteGuard};
 
 /// A lock that is held.
 pub(crate) trait Holding<'a> {
@@ -28,7 +28,7 @@ pub(crate) trait Holding<'a> {
     /// Takes a blocking lock that is later in the order, together with other readers.
     #[inline]
     #[track_caller]
-    fn then_read<C: Class, T>(&self, inner: &'a RwLock<C, T>) -> ReadGuard<'a, C, T>
+    fn then_read<C: Class, T>(&self, inner: &'a BlockingLock<C, T>) -> ReadGuard<'a, C, T>
     where
         Self::Class: Before<C>,
     {
@@ -38,7 +38,7 @@ pub(crate) trait Holding<'a> {
     /// Takes a blocking lock that is later in the order, alone.
     #[inline]
     #[track_caller]
-    fn then_write<C: Class, T>(&self, inner: &'a RwLock<C, T>) -> WriteGuard<'a, C, T>
+    fn then_write<C: Class, T>(&self, inner: &'a BlockingLock<C, T>) -> WriteGuard<'a, C, T>
     where
         Self::Class: Before<C>,
     {

@@ -4,7 +4,7 @@ use super::{locks, panic_of, parallel};
 use crate::Mode;
 use crate::lock::lock_order::{CoarseLock, ORDER, PLock, PgLock, ProcRelationLock, Standing};
 use crate::lock::spl::Level;
-use crate::lock::{Options, Presence, RwLock, SimpleLock};
+use crate::lock::{BlockingLock, Options, Presence, SimpleLock};
 use std::thread;
 
 #[test]
@@ -61,7 +61,7 @@ fn an_absent_simple_lock_still_gives_its_value_once() {
 #[test]
 fn an_absent_blocking_lock_still_gives_its_value_to_readers_or_a_writer() {
     let locks = locks(Mode::Coarse, Options::default());
-    let lock = RwLock::<PgLock, u64>::new(4, 0);
+    let lock = BlockingLock::<PgLock, u64>::new(4, 0);
     let text =
         "pg_lock 4 is held, and taken again: mode coarse leaves it out because that cannot be";
     let elsewhere = |body: &(dyn Fn() + Sync)| {
@@ -83,7 +83,7 @@ fn an_absent_blocking_lock_still_gives_its_value_to_readers_or_a_writer() {
 
 #[test]
 fn a_lock_that_others_replace_is_not_to_be_taken() {
-    let relations = RwLock::<ProcRelationLock, ()>::new(0, ());
+    let relations = BlockingLock::<ProcRelationLock, ()>::new(0, ());
     let per_process = locks(Mode::PerProcess, Options { keep_all: true, ..Options::default() });
     assert_eq!(
         panic_of(|| drop(relations.write(&per_process))),
@@ -91,8 +91,8 @@ fn a_lock_that_others_replace_is_not_to_be_taken() {
     );
     assert!(relations.write_if_any(&per_process).is_none());
     assert!(relations.write_if_any(&per_process).is_none());
-    let relations = RwLock::<ProcRelationLock, ()>::new(0, ());
-    let coarse = RwLock::<CoarseLock, ()>::new(0, ());
+    let relations = BlockingLock::<ProcRelationLock, ()>::new(0, ());
+    let coarse = BlockingLock::<CoarseLock, ()>::new(0, ());
     let parallel = parallel();
     assert!(relations.write_if_any(&parallel).is_some());
     assert!(relations.write_if_any(&parallel).is_some());

@@ -3,12 +3,12 @@
 use super::{locks, parallel};
 use crate::Mode;
 use crate::lock::lock_order::PgLock;
-use crate::lock::{Locks, Options, RwLock, write_both};
+use crate::lock::{BlockingLock, Locks, Options, write_both};
 use std::sync::Mutex;
 use std::sync::mpsc::channel;
 use std::thread;
 
-type Group<T> = RwLock<PgLock, T>;
+type Group<T> = BlockingLock<PgLock, T>;
 
 /// Waiters sleep at once.
 fn impatient() -> Locks {

@@ -3,7 +3,7 @@
 use super::{panic_of, parallel};
 use crate::lock::lock_order::{PLock, PgLock, PgRefLock, TLock, UTimeLock};
 use crate::lock::spl::{self, splhigh};
-use crate::lock::{Class, PerFiber, RwLock, SimpleLock, assert_may_park};
+use crate::lock::{BlockingLock, Class, PerFiber, SimpleLock, assert_may_park};
 
 #[test]
 fn a_lock_out_of_order_is_refused_with_both_names() {
@@ -53,7 +53,7 @@ fn a_lock_that_is_refused_is_not_held() {
 #[test]
 fn the_same_lock_twice_is_refused() {
     let locks = parallel();
-    let group = RwLock::<PgLock, ()>::new(3, ());
+    let group = BlockingLock::<PgLock, ()>::new(3, ());
     let held = group.read(&locks);
     let text = panic_of(|| drop(group.read(&locks)));
     let rank = PgLock::RANK;
@@ -87,7 +87,7 @@ fn a_lock_may_be_tried_in_any_order() {
 #[test]
 fn nobody_sleeps_with_a_simple_lock() {
     let locks = parallel();
-    let group = RwLock::<PgLock, ()>::new(1, ());
+    let group = BlockingLock::<PgLock, ()>::new(1, ());
     let process = SimpleLock::<PLock, ()>::new(7, ());
     let sleeper = group.read(&locks);
     assert_may_park();
@@ -165,7 +165,7 @@ fn the_level_does_not_come_back_while_a_lock_of_high_spl_is_held() {
 #[test]
 fn nobody_sleeps_at_high_spl() {
     let locks = parallel();
-    let group = RwLock::<PgLock, ()>::new(1, ());
+    let group = BlockingLock::<PgLock, ()>::new(1, ());
     let _spl = splhigh();
     assert!(panic_of(assert_may_park).contains("spl: a fiber must not sleep at high spl"));
     assert!(panic_of(|| drop(group.read(&locks))).contains("spl: a fiber must not sleep"));

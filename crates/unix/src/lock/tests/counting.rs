@@ -5,7 +5,7 @@ use crate::Mode;
 use crate::lock::lock_order::{PLock, PgLock};
 use crate::lock::statistics::Came;
 use crate::lock::turns::{Turns, Want};
-use crate::lock::{LockRow, LockStatistics, Locks, Options, RwLock, SimpleLock};
+use crate::lock::{BlockingLock, LockRow, LockStatistics, Locks, Options, SimpleLock};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
@@ -27,7 +27,7 @@ fn nothing_is_counted_unless_asked() {
 fn each_acquisition_is_counted_once() {
     let locks = counted(Options::default());
     let process = SimpleLock::<PLock, ()>::new(1, ());
-    let group = RwLock::<PgLock, ()>::new(1, ());
+    let group = BlockingLock::<PgLock, ()>::new(1, ());
     thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| (0..1_000).for_each(|_| drop(process.lock(&locks))));
@@ -44,7 +44,7 @@ fn each_acquisition_is_counted_once() {
 #[test]
 fn one_who_sleeps_has_waited_and_blocked() {
     let locks = counted(Options { busy_turns: 0, ..Options::default() });
-    let group = RwLock::<PgLock, ()>::new(1, ());
+    let group = BlockingLock::<PgLock, ()>::new(1, ());
     let held = group.write(&locks);
     thread::scope(|scope| {
         scope.spawn(|| drop(group.write(&locks)));
@@ -75,7 +75,7 @@ fn holds_are_timed_by_the_clock_given() {
     let clock = || NOW_NS.load(Ordering::Relaxed);
     let locks = counted(Options { hold_clock: Some(clock), ..Options::default() });
     let process = SimpleLock::<PLock, ()>::new(1, ());
-    let group = RwLock::<PgLock, ()>::new(1, ());
+    let group = BlockingLock::<PgLock, ()>::new(1, ());
     for ns in [100, 300] {
         let held = (group.read(&locks), process.lock(&locks));
         NOW_NS.fetch_add(ns, Ordering::Relaxed);

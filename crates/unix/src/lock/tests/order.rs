@@ -4,7 +4,7 @@ use super::{panic_of, parallel};
 use crate::lock::lock_order::{
     Before, CLASSES, Class, Kind, ORDER, PLock, PgLock, PgRefLock, PgrphashLock,
 };
-use crate::lock::{Holding, RwLock, SimpleLock, lock_both, write_both};
+use crate::lock::{BlockingLock, Holding, SimpleLock, lock_both, write_both};
 use std::marker::PhantomData;
 
 /// Says of two classes whether [`Before`] holds: the constant of the type hides that of the trait
@@ -62,8 +62,8 @@ fn blocking_locks_come_first_and_then_global_ones() {
 #[test]
 fn a_nested_acquisition_takes_the_inner_lock() {
     let locks = parallel();
-    let group = RwLock::<PgLock, ()>::new(1, ());
-    let other = RwLock::<PgrphashLock, ()>::new(0, ());
+    let group = BlockingLock::<PgLock, ()>::new(1, ());
+    let other = BlockingLock::<PgrphashLock, ()>::new(0, ());
     let process = SimpleLock::<PLock, u32>::new(2, 0);
     let count = SimpleLock::<PgRefLock, u32>::new(1, 0);
     let table = other.read(&locks);
@@ -87,7 +87,8 @@ fn a_pair_is_taken_by_instance_and_one_lock_twice_once() {
     assert_eq!(values(&one, &two), ('a', Some('b')));
     assert_eq!(values(&two, &one), ('b', Some('a')));
     assert_eq!(values(&one, &one), ('a', None));
-    let (one, two) = (RwLock::<PgLock, _>::new(1, 'a'), RwLock::<PgLock, _>::new(2, 'b'));
+    let (one, two) =
+        (BlockingLock::<PgLock, _>::new(1, 'a'), BlockingLock::<PgLock, _>::new(2, 'b'));
     let values = |first, second| {
         let (a, b) = write_both(first, second, &locks);
         (*a, b.map(|b| *b))

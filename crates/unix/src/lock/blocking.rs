@@ -1,6 +1,6 @@
-//! Blocking locks: [`RwLock`] is had by many readers or one writer; who waits is blocked.
+//! Blocking locks: [`BlockingLock`] is had by many readers or one writer; who waits is blocked.
 //!
-//! Taken only by [`RwLock::write`] it is a mutex. A fiber that waits tries for a short while and
+//! Taken only by [`BlockingLock::write`] it is a mutex. A fiber that waits tries for a short while and
 //! then parks; its worker runs others meanwhile. Who is next is the business of [`super::turns`].
 #![allow(unsafe_code, reason = "the lock hands out the value that it keeps others from")]
 
@@ -14,7 +14,7 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
 /// A blocking lock of class `C` around a `T`.
-pub(crate) struct RwLock<C: Class, T> {
+pub(crate) struct BlockingLock<C: Class, T> {
     turns: Turns,
     instance: u32,
     value: UnsafeCell<T>,
@@ -24,9 +24,9 @@ pub(crate) struct RwLock<C: Class, T> {
 // SAFETY: guards are the only way to the value. `Turns` allows many that only read, so `T` is
 // `Sync`, or one that writes, so `T` is `Send`; in a mode without the class, by the contract of
 // `Locks::new`.
-unsafe impl<C: Class, T: Send + Sync> Sync for RwLock<C, T> {}
+unsafe impl<C: Class, T: Send + Sync> Sync for BlockingLock<C, T> {}
 
-impl<C: Class, T> RwLock<C, T> {
+impl<C: Class, T> BlockingLock<C, T> {
     /// A free lock. `instance` tells those of one class apart and orders them: a slot number.
     pub(crate) fn new(instance: u32, value: T) -> Self {
         Self { turns: Turns::new(), instance, value: UnsafeCell::new(value), class: PhantomData }
@@ -91,7 +91,7 @@ impl<C: Class, T> RwLock<C, T> {
     }
 }
 
-impl<C: Class, T> fmt::Debug for RwLock<C, T> {
+impl<C: Class, T> fmt::Debug for BlockingLock<C, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", C::NAME, self.instance)
     }
@@ -99,7 +99,7 @@ impl<C: Class, T> fmt::Debug for RwLock<C, T> {
 
 /// What both guards are made of.
 struct Hold<'a, C: Class, T> {
-    lock: &'a RwLock<C, T>,
+    lock: &'a BlockingLock<C, T>,
     locks: &'a Locks,
     want: Want,
     presence: Presence,
@@ -110,7 +110,7 @@ struct Hold<'a, C: Class, T> {
 impl<'a, C: Class, T> Hold<'a, C, T> {
     #[inline]
     #[track_caller]
-    fn take(lock: &'a RwLock<C, T>, locks: &'a Locks, want: Want, manner: Manner) -> Self {
+    fn take(lock: &'a BlockingLock<C, T>, locks: &'a Locks, want: Want, manner: Manner) -> Self {
         let presence = locks.presence::<C>();
         if presence == Presence::Replaced {
             locks.refuse::<C>();
