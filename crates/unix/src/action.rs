@@ -102,8 +102,8 @@ bitflags! {
         const NOCLDSTOP = 1 << 0;
         /// `SA_NOCLDWAIT`: children leave nothing to wait for.
         const NOCLDWAIT = 1 << 1;
-        /// `SA_SIGINFO`: the handler wants to know more. Handlers here always do; kept for `sigaction`
-        /// to give back.
+        /// `SA_SIGINFO`: the handler wants to know more. Handlers here always do; kept for
+        /// `sigaction` to give back.
         const SIGINFO = 1 << 2;
         /// `SA_ONSTACK`: on the alternate stack, where there is one.
         const ONSTACK = 1 << 3;

@@ -1,8 +1,8 @@
 //! The controlling end of a virtual terminal, for who sits outside of the system: [`Console`].
 //!
-//! It is two queues of bytes and nothing else: what is typed waits here until a fiber of the system's
-//! own takes it to the terminal, and what the terminal shows waits here until somebody looks. The
-//! thread outside never does the system's work itself.
+//! It is two queues of bytes and nothing else: what is typed waits here until a fiber of the
+//! system's own takes it to the terminal, and what the terminal shows waits here until somebody
+//! looks. The thread outside never does the system's work itself.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -16,9 +16,9 @@ const MOST: usize = 1 << 16;
 
 /// Where a user, or a test, sits at the terminal of a [`Virtual`](crate::Virtual).
 ///
-/// Given to [`Builder::console`](crate::Builder::console), it makes the first program leader of a session
-/// whose controlling terminal is on its descriptors 0, 1 and 2. While a system runs with a console, that
-/// everybody sleeps is no stall: somebody may type.
+/// Given to [`Builder::console`](crate::Builder::console), it makes the first program leader of a
+/// session whose controlling terminal is on its descriptors 0, 1 and 2. While a system runs with a
+/// console, that everybody sleeps is no stall: somebody may type.
 ///
 /// ```
 /// use std::time::Duration;
@@ -71,8 +71,8 @@ impl Console {
         Self::default()
     }
 
-    /// Types. Never waits: what the terminal has no room for is typed when it has. What is typed while no
-    /// system runs is typed when one begins.
+    /// Types. Never waits: what the terminal has no room for is typed when it has. What is typed
+    /// while no system runs is typed when one begins.
     pub fn input(&self, bytes: &[u8]) {
         let mut queues = self.queues();
         queues.typed.extend(bytes);

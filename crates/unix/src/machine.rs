@@ -33,8 +33,8 @@ pub enum Delivery {
 /// Whose the signal mask is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Masks {
-    /// The process's, as in OSF/1: what one thread blocks all block. `sigsuspend` suspends one thread with
-    /// a mask of its own, and gives it back what the process has (§4.2).
+    /// The process's, as in OSF/1: what one thread blocks all block. `sigsuspend` suspends one
+    /// thread with a mask of its own, and gives it back what the process has (§4.2).
     PerProcess,
     /// Each thread's own, as POSIX and Linux have it.
     #[default]
@@ -44,8 +44,8 @@ pub enum Masks {
 /// What virtual threads run on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Executor {
-    /// One thread of this process, a scheduler with this seed and a virtual clock: the same seed gives the
-    /// same run.
+    /// One thread of this process, a scheduler with this seed and a virtual clock: the same seed
+    /// gives the same run.
     Simulated {
         /// What decides who runs.
         seed: u64,
@@ -56,8 +56,8 @@ pub enum Executor {
 
 /// A Unix in user space: processes are closures on stackful coroutines.
 ///
-/// A virtual `fork` copies no address space: the child runs another closure, and what both can reach
-/// they share.
+/// A virtual `fork` copies no address space: the child runs another closure, and what both can
+/// reach they share.
 ///
 /// ```
 /// use tontine_unix::{Executor, Virtual};
@@ -181,7 +181,8 @@ pub enum BuildError {
 }
 
 impl Virtual {
-    /// Begins with mode [`Mode::Parallel`], one processor, the parallel executor, and POSIX delivery.
+    /// Begins with mode [`Mode::Parallel`], one processor, the parallel executor, and POSIX
+    /// delivery.
     pub fn builder() -> Builder {
         Builder(Config {
             mode: Mode::Parallel,
@@ -206,8 +207,8 @@ impl Virtual {
         })
     }
 
-    /// Makes a system whose second process runs `program`, and runs it until that has ended; whoever is
-    /// left then is killed. Each run is a system of its own.
+    /// Makes a system whose second process runs `program`, and runs it until that has ended;
+    /// whoever is left then is killed. Each run is a system of its own.
     ///
     /// # Panics
     /// Within a virtual program: a system cannot run inside of another.
@@ -231,8 +232,8 @@ impl Virtual {
         };
         let locks =
             Options { keep_all: config.keep_locks, count: config.statistics, ..Options::default() };
-        // SAFETY: the kernel has the processors, the master and the coarse lock that its mode says: a
-        // uniprocessor has one worker, `Kernel::on_master` runs calls on processor 0, and in mode
+        // SAFETY: the kernel has the processors, the master and the coarse lock that its mode says:
+        // a uniprocessor has one worker, `Kernel::on_master` runs calls on processor 0, and in mode
         // `Coarse` the classes that the lock replaces are taken under `Kernel::coarse` alone.
         let locks = unsafe { Locks::new(config.mode, locks) };
         let mut kernel = Kernel::boot(config, locks, executor, Box::new(program));
@@ -312,7 +313,8 @@ impl Builder {
         self
     }
 
-    /// The highest process number, as `/proc/sys/kernel/pid_max` has it; 4,194,304 if nothing is said.
+    /// The highest process number, as `/proc/sys/kernel/pid_max` has it; 4,194,304 if nothing is
+    /// said.
     pub fn pids(mut self, highest: usize) -> Self {
         self.0.pids = highest;
         self
@@ -324,8 +326,9 @@ impl Builder {
         self
     }
 
-    /// How many threads may have a stack at once, the system's own among them, at least 8; 1,048,576
-    /// if nothing is said. A thread or a process for which there is none is refused with `EAGAIN`.
+    /// How many threads may have a stack at once, the system's own among them, at least 8;
+    /// 1,048,576 if nothing is said. A thread or a process for which there is none is refused with
+    /// `EAGAIN`.
     pub fn stacks(mut self, most: usize) -> Self {
         self.0.stacks = most.max(8);
         self
@@ -356,9 +359,9 @@ impl Builder {
         self
     }
 
-    /// Whom to tell, on another thread of this process, of a virtual thread that computes for longer than
-    /// `limit` without a system call (parallel executor). Two seconds and a line to standard error,
-    /// if nothing is said.
+    /// Whom to tell, on another thread of this process, of a virtual thread that computes for
+    /// longer than `limit` without a system call (parallel executor). Two seconds and a line to
+    /// standard error, if nothing is said.
     pub fn watchdog(
         mut self,
         limit: Duration,
@@ -424,7 +427,8 @@ pub struct Report {
     pub ending: Ending,
     /// Processes whose program panicked: they ended as by SIGABRT.
     pub panicked: Vec<Pid>,
-    /// Stacks that were given up: their program did not let itself be unwound, or the run ended before.
+    /// Stacks that were given up: their program did not let itself be unwound, or the run ended
+    /// before.
     pub abandoned: usize,
     /// The system at the end, unless everybody had ended.
     pub state: Option<State>,

@@ -7,12 +7,12 @@ use crate::signal::{SigSet, Signal};
 use crate::sys::Sys;
 use crate::terminal::Fd;
 
-/// A process, or the group or session that it leads: its number, and which of all that ever had that
-/// number it is.
+/// A process, or the group or session that it leads: its number, and which of all that ever had
+/// that number it is.
 ///
-/// What [`Sys::fork_boxed`] and [`Sys::waitid`] return is such a handle: after the process was reaped it
-/// answers `ESRCH`, also when another process has the number. [`Pid::number_only`] makes one of a
-/// bare number; that means whoever has it at the time.
+/// What [`Sys::fork_boxed`] and [`Sys::waitid`] return is such a handle: after the process was
+/// reaped it answers `ESRCH`, also when another process has the number. [`Pid::number_only`] makes
+/// one of a bare number; that means whoever has it at the time.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Pid {
     number: i32,

@@ -10,7 +10,8 @@ pub enum Ptrace {
     TraceMe,
     /// `PTRACE_ATTACH`: the caller traces this process, which stops.
     Attach(Pid),
-    /// `PTRACE_CONT`: a stopped tracee goes on, and gets this signal in place of the one that stopped it.
+    /// `PTRACE_CONT`: a stopped tracee goes on, and gets this signal in place of the one that
+    /// stopped it.
     Continue(Pid, Option<Signal>),
     /// `PTRACE_KILL`: a stopped tracee ends.
     Kill(Pid),

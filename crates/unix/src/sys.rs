@@ -14,15 +14,15 @@ use crate::wait::{Children, Usage, WaitOptions, Waited};
 
 /// The system calls of one thread of one process.
 ///
-/// A program is a function of `&dyn Sys`, and runs unchanged on [`Linux`](crate::Linux) (real processes)
-/// and on [`Virtual`](crate::Virtual) (a Unix in this process). A handle is its thread's own: another thread
-/// gets another ([`Sys::thread_boxed`]).
+/// A program is a function of `&dyn Sys`, and runs unchanged on [`Linux`](crate::Linux) (real
+/// processes) and on [`Virtual`](crate::Virtual) (a Unix in this process). A handle is its thread's
+/// own: another thread gets another ([`Sys::thread_boxed`]).
 ///
 /// Each call returns the errno that Linux returns for the same mistake. What a backend cannot do
 /// is `ENOSYS`, and [`Sys::lacks`] says why.
 ///
-/// Where a signal may interrupt a call, `EINTR` means that a handler ran which was installed without
-/// [`ActionFlags::RESTART`](crate::ActionFlags::RESTART).
+/// Where a signal may interrupt a call, `EINTR` means that a handler ran which was installed
+/// without [`ActionFlags::RESTART`](crate::ActionFlags::RESTART).
 pub trait Sys {
     /// What this backend cannot do: the call and the reason.
     fn lacks(&self) -> &'static [(&'static str, &'static str)];
@@ -56,8 +56,8 @@ pub trait Sys {
     /// Waits for a child to change, as `options` say; `None` with `NOHANG` where none has.
     ///
     /// # Errors
-    /// `ECHILD`: there is no such child, or another thread has it. `EINTR`. `EINVAL`: `options` names nothing
-    /// to wait for.
+    /// `ECHILD`: there is no such child, or another thread has it. `EINTR`. `EINVAL`: `options`
+    /// names nothing to wait for.
     fn waitid(&self, children: Children, options: WaitOptions) -> Result<Option<Waited>>;
 
     // Signals
@@ -77,8 +77,8 @@ pub trait Sys {
     /// # Errors
     /// `ESRCH`, `EPERM`; `EAGAIN`: the queue is full.
     fn sigqueue(&self, process: Pid, signal: Option<Signal>, value: i32) -> Result<()>;
-    /// Raises a signal that the caller's own execution causes, one of [`FAULTS`](crate::FAULTS): it is
-    /// delivered to this thread at once, and ends the process if it is blocked or ignored.
+    /// Raises a signal that the caller's own execution causes, one of [`FAULTS`](crate::FAULTS): it
+    /// is delivered to this thread at once, and ends the process if it is blocked or ignored.
     ///
     /// # Errors
     /// `EINVAL`: another signal.
@@ -102,7 +102,8 @@ pub trait Sys {
     /// Takes one of these signals without a handler, the lowest first; waits for at most `timeout`.
     ///
     /// # Errors
-    /// `EAGAIN`: time is over. `EINTR`: a handler ran for another signal, or the process was stopped.
+    /// `EAGAIN`: time is over. `EINTR`: a handler ran for another signal, or the process was
+    /// stopped.
     fn sigtimedwait(&self, set: SigSet, timeout: Option<Duration>) -> Result<SignalInfo>;
     /// SIGALRM after so many seconds, 0 for none; returns those that were left of the one before.
     fn alarm(&self, seconds: u32) -> u32;
@@ -122,8 +123,8 @@ pub trait Sys {
     /// Puts a process (0: the caller) into a group (0: its own).
     ///
     /// # Errors
-    /// `EACCES`: a child that has executed. `EINVAL`: a negative group. `EPERM`: a session leader, a process or
-    /// group of another session. `ESRCH`: neither the caller nor a child.
+    /// `EACCES`: a child that has executed. `EINVAL`: a negative group. `EPERM`: a session leader,
+    /// a process or group of another session. `ESRCH`: neither the caller nor a child.
     fn setpgid(&self, process: Pid, group: Pid) -> Result<()>;
     /// A process's session; number 0 is the caller.
     ///
@@ -135,7 +136,8 @@ pub trait Sys {
     /// # Errors
     /// `EPERM`: it leads a group already.
     fn setsid(&self) -> Result<Pid>;
-    /// A new terminal: its controlling end, where a user or a program sits, and the terminal itself.
+    /// A new terminal: its controlling end, where a user or a program sits, and the terminal
+    /// itself.
     ///
     /// # Errors
     /// `EMFILE`, `ENFILE`.
@@ -148,7 +150,8 @@ pub trait Sys {
     /// `TIOCSCTTY`: makes a terminal the session's.
     ///
     /// # Errors
-    /// `ENOTTY`. `EPERM`: not a session leader, or there is one already, or it is another session's.
+    /// `ENOTTY`. `EPERM`: not a session leader, or there is one already, or it is another
+    /// session's.
     fn set_controlling(&self, terminal: Fd) -> Result<()>;
     /// The terminal's foreground group.
     ///
@@ -158,9 +161,9 @@ pub trait Sys {
     /// Puts a group into the foreground.
     ///
     /// # Errors
-    /// `ENOTTY`: no terminal, not the caller's, or asked for from an orphaned background group; `EPERM`: a group of another
-    /// session, or a process that leads none; `EINVAL`; `ESRCH`. From the
-    /// background SIGTTOU is sent, unless it is blocked or ignored.
+    /// `ENOTTY`: no terminal, not the caller's, or asked for from an orphaned background group;
+    /// `EPERM`: a group of another session, or a process that leads none; `EINVAL`; `ESRCH`. From
+    /// the background SIGTTOU is sent, unless it is blocked or ignored.
     fn tcsetpgrp(&self, terminal: Fd, group: Pid) -> Result<()>;
     /// The terminal's session.
     ///
@@ -180,8 +183,8 @@ pub trait Sys {
 
     // Descriptors
 
-    /// A pipe: the end to read from, the end to write to. These and all other new descriptors are closed
-    /// by exec; copies that [`Sys::dup2`] or a [`Spawn`] makes are not.
+    /// A pipe: the end to read from, the end to write to. These and all other new descriptors are
+    /// closed by exec; copies that [`Sys::dup2`] or a [`Spawn`] makes are not.
     ///
     /// # Errors
     /// `EMFILE`, `ENFILE`.
@@ -189,7 +192,8 @@ pub trait Sys {
     /// Reads what is there, at least one byte; 0 at the end.
     ///
     /// # Errors
-    /// `EBADF`, `EINTR`; `EIO`: a terminal, from an orphaned background group or with SIGTTIN blocked or ignored, or hung up.
+    /// `EBADF`, `EINTR`; `EIO`: a terminal, from an orphaned background group or with SIGTTIN
+    /// blocked or ignored, or hung up.
     fn read(&self, descriptor: Fd, buffer: &mut [u8]) -> Result<usize>;
     /// Writes; sleeps where there is no room.
     ///
@@ -217,7 +221,8 @@ pub trait Sys {
     /// Waits until a thread of this process has ended; a thread is joined once.
     ///
     /// # Errors
-    /// `ESRCH`: no such thread of this process. `EDEADLK`: the caller itself. `EINVAL`: somebody joins it.
+    /// `ESRCH`: no such thread of this process. `EDEADLK`: the caller itself. `EINVAL`: somebody
+    /// joins it.
     fn join(&self, thread: Tid) -> Result<()>;
     /// Lets others run.
     fn sched_yield(&self);
@@ -282,7 +287,8 @@ pub trait Sys {
     /// Traces.
     ///
     /// # Errors
-    /// `ESRCH`: no such process, not the caller's tracee, or not stopped. `EPERM`: traced already, or somebody else's.
+    /// `ESRCH`: no such process, not the caller's tracee, or not stopped. `EPERM`: traced already,
+    /// or somebody else's.
     fn ptrace(&self, request: Ptrace) -> Result<()>;
 
     // 4.3BSD
@@ -302,7 +308,8 @@ pub trait Sys {
         let set = SigSet::from_bits(mask.into());
         self.sigprocmask(Some((How::Block, set))).map_or(0, |old| old.bits() as u32)
     }
-    /// Blocks the signals 1 to 32 whose bits are set, and no others of those; returns the mask before.
+    /// Blocks the signals 1 to 32 whose bits are set, and no others of those; returns the mask
+    /// before.
     fn sigsetmask(&self, mask: u32) -> u32 {
         let old = self.sigprocmask(None).unwrap_or_default();
         let high = old.bits() & !u64::from(u32::MAX);

@@ -47,7 +47,8 @@ pub(crate) fn in_kernel() -> bool {
     running().is_some_and(|task| task.kernel_depth.load(Ordering::Relaxed) > 0)
 }
 
-/// The fiber is in kernel mode, entered once, however often it was: its program's stack was unwound.
+/// The fiber is in kernel mode, entered once, however often it was: its program's stack was
+/// unwound.
 pub(crate) fn back_in_kernel() {
     if let Some(task) = running() {
         task.kernel_depth.store(1, Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! A thread in the kernel: [`Call`], the handle through which its program makes system calls, and the way
-//! into each call and out of it.
+//! A thread in the kernel: [`Call`], the handle through which its program makes system calls, and
+//! the way into each call and out of it.
 
 use std::cell::Cell;
 use std::panic;
@@ -133,8 +133,8 @@ impl<'k> Call<'k> {
         self.proc.siglock.sig_lock_or_return(&self.kernel.locks, &self.thread)
     }
 
-    /// A system call that neither sleeps nor fails; `refused` is what a destructor gets of it while the
-    /// stack is unwound.
+    /// A system call that neither sleeps nor fails; `refused` is what a destructor gets of it while
+    /// the stack is unwound.
     pub(super) fn plain<T>(&self, refused: T, body: impl FnOnce() -> T) -> T {
         if self.enter().is_err() {
             return refused;
@@ -144,7 +144,8 @@ impl<'k> Call<'k> {
         result
     }
 
-    /// A system call that may fail, and manipulates processes: `sig_lock_or_return` guards it (§4.1).
+    /// A system call that may fail, and manipulates processes: `sig_lock_or_return` guards it
+    /// (§4.1).
     pub(super) fn guarded<T>(&self, mut body: impl FnMut() -> Result<T>) -> Result<T> {
         self.interruptible(After::Restart, || {
             self.sig_lock_or_return()?.unlock();
@@ -276,8 +277,8 @@ impl<'k> Call<'k> {
         Ok(())
     }
 
-    /// Sleeps until there is something to see to. `prepare` is done under the process's `p_lock`, so that
-    /// nothing comes between it and the sleep.
+    /// Sleeps until there is something to see to. `prepare` is done under the process's `p_lock`,
+    /// so that nothing comes between it and the sleep.
     pub(super) fn sleep_for_handler(
         &self,
         prepare: impl FnOnce(&mut ProcState),

@@ -1,7 +1,8 @@
 //! The clock: ticks (§6.1), limits of processor time, profiles, alarms.
 //!
-//! A tick runs at high spl in the middle of whatever it interrupted: it writes a word of the thread's
-//! own, takes `u_time_lock`, which is never held at base spl, and defers what has to be signalled.
+//! A tick runs at high spl in the middle of whatever it interrupted: it writes a word of the
+//! thread's own, takes `u_time_lock`, which is never held at base spl, and defers what has to be
+//! signalled.
 
 #![allow(unsafe_code, reason = "a tick finds the thread that it interrupted by its address")]
 

@@ -1,9 +1,10 @@
-//! Deferred signal generation (§7.1): an event queue, and the dedicated thread that generates at base spl
-//! what the clock tick may not.
+//! Deferred signal generation (§7.1): an event queue, and the dedicated thread that generates at
+//! base spl what the clock tick may not.
 //!
-//! An event holds a reference to the process or group that it is for, so that neither is gone when it
-//! is dealt with, and remembers who *self* was when it was made (§7.2.3). The queue has a fixed size, for a
-//! tick allocates nothing; what finds it full is lost, and comes again with the next tick.
+//! An event holds a reference to the process or group that it is for, so that neither is gone when
+//! it is dealt with, and remembers who *self* was when it was made (§7.2.3). The queue has a fixed
+//! size, for a tick allocates nothing; what finds it full is lost, and comes again with the next
+//! tick.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

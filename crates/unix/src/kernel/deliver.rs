@@ -1,5 +1,5 @@
-//! Signal delivery: what a thread sees to on its way back to user mode. `issig` takes a signal, `psig` decides
-//! what it does, `sendsig` sets a handler up (§3).
+//! Signal delivery: what a thread sees to on its way back to user mode. `issig` takes a signal,
+//! `psig` decides what it does, `sendsig` sets a handler up (§3).
 //!
 //! One thread of a process delivers at a time (`sig_wait_lock`, §4.1). Handlers stack as on a real
 //! machine: of two signals that are let in together the lower is set up first, and so runs last.
@@ -47,8 +47,8 @@ enum Act {
 }
 
 impl Call<'_> {
-    /// Sees to everything that the thread was marked for, runs the handlers that are due, and lets others
-    /// run whom the call woke.
+    /// Sees to everything that the thread was marked for, runs the handlers that are due, and lets
+    /// others run whom the call woke.
     pub(super) fn return_to_user(&self) -> Delivered {
         let delivered = self.see_to_attention();
         executor::leave_kernel();
@@ -152,8 +152,8 @@ impl Call<'_> {
         }
     }
 
-    /// Takes a signal that the mask lets in: the thread's own first, then, if it is this thread that
-    /// delivers them, the process's.
+    /// Takes a signal that the mask lets in: the thread's own first, then, if it is this thread
+    /// that delivers them, the process's.
     fn issig(&self, state: &mut ProcState) -> Option<SignalInfo> {
         if state.phase != Phase::Live {
             self.thread.settle(Attention::SIGNAL);

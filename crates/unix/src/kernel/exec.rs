@@ -138,8 +138,8 @@ struct Report {
     parent: OnceLock<Fiber>,
 }
 
-/// The child's end of a report, which is let go of when the child has executed, or was killed before
-/// it could: it was made all the same.
+/// The child's end of a report, which is let go of when the child has executed, or was killed
+/// before it could: it was made all the same.
 struct Teller(Arc<Report>);
 
 impl Drop for Teller {

@@ -1,4 +1,5 @@
-//! `exit` (§4.1, §6.2): who ends a process, and in which order it goes. docs/races.md has the steps.
+//! `exit` (§4.1, §6.2): who ends a process, and in which order it goes. docs/races.md has the
+//! steps.
 
 use std::sync::Arc;
 
@@ -19,8 +20,8 @@ use crate::wait::Status;
 const FIRST_PROGRAM: i32 = 2;
 
 impl Call<'_> {
-    /// Begins to end the process, unless another thread does: all others are halted, and this one is to
-    /// leave its program.
+    /// Begins to end the process, unless another thread does: all others are halted, and this one
+    /// is to leave its program.
     pub(super) fn end_with(&self, status: Status) {
         loop {
             match self.sig_lock_or_return() {
@@ -158,8 +159,8 @@ impl Kernel {
         orphaned
     }
 
-    /// Tells the parent of a process that has ended, unless it was `told` already; nothing is left of it
-    /// if the parent wants that.
+    /// Tells the parent of a process that has ended, unless it was `told` already; nothing is left
+    /// of it if the parent wants that.
     pub(super) fn end_for(
         &self,
         writing: Writing<'_>,

@@ -1,9 +1,9 @@
 //! Who is whose child (§5.4, table 2): [`Links`], and the locks over them.
 //!
-//! The pointers of all processes are guarded by `proc_relation_lock`; in mode `PerProcess` (§9) by the
-//! parent's family lock: it guards the parent's list of children and, in each child, the pointers to
-//! parent and siblings. The pointers are slot numbers in atomic words, so that a mistake here is a
-//! wrong answer and no wild access; the locks alone make several of them one.
+//! The pointers of all processes are guarded by `proc_relation_lock`; in mode `PerProcess` (§9) by
+//! the parent's family lock: it guards the parent's list of children and, in each child, the
+//! pointers to parent and siblings. The pointers are slot numbers in atomic words, so that a
+//! mistake here is a wrong answer and no wild access; the locks alone make several of them one.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -28,7 +28,8 @@ pub(super) struct Links {
     p_osptr: Link,
     /// Whether there is something to be told of it by `wait`.
     changed: AtomicBool,
-    /// Children of which there is, so that `wait` need not look at thousands of which there is nothing.
+    /// Children of which there is, so that `wait` need not look at thousands of which there is
+    /// nothing.
     changed_children: AtomicU32,
     /// Guards the list of children in mode `PerProcess`.
     lock: BlockingLock<PFamilyLock, ()>,

@@ -313,8 +313,8 @@ impl File {
 }
 
 impl Kernel {
-    /// Gives a process that is about to execute the descriptors that it was spawned with: each second
-    /// one is what the first one was before.
+    /// Gives a process that is about to execute the descriptors that it was spawned with: each
+    /// second one is what the first one was before.
     pub(super) fn move_descriptors(&self, proc: &Proc, moves: &[(Fd, Fd)]) -> Result<()> {
         let mut closed = Vec::new();
         let mut state = proc.lock(&self.locks);

@@ -1,5 +1,5 @@
-//! `fork` (§6.2), and the first steps of a process. docs/races.md has the steps and who may come between
-//! them.
+//! `fork` (§6.2), and the first steps of a process. docs/races.md has the steps and who may come
+//! between them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -88,8 +88,8 @@ impl Call<'_> {
         Ok(pid)
     }
 
-    /// Copies the caller's state to the child and makes it a member of the caller's group, between two
-    /// walks of the group; false if one came that the child should have had.
+    /// Copies the caller's state to the child and makes it a member of the caller's group, between
+    /// two walks of the group; false if one came that the child should have had.
     fn join_group(&self, child: &Proc, thread: &Arc<Thread>) -> bool {
         let kernel = self.kernel;
         loop {

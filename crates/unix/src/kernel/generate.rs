@@ -4,7 +4,7 @@
 //! | --- | --- | --- |
 //! | [`Kernel::psignal`] | any context | one of the next two, by configuration |
 //! | [`Kernel::psignal_inthread`] | base spl | at once |
-//! | [`Kernel::psignal_indirect`](super::deferred) | any context | later, by the signal thread |
+//! | [`Kernel::psignal_indirect`](super::deferred) | any context | later |
 //! | [`Kernel::pgsignal`] | any context | one of the next two, by configuration |
 //! | [`Kernel::pgsignal_inthread`] | base spl | at once |
 //! | [`Kernel::pgsignal_indirect`](super::deferred) | any context | later |
@@ -37,8 +37,8 @@ pub(super) enum To {
 }
 
 impl Kernel {
-    /// Signals a process from any context: deferred where locks exist and a tick runs, at once where
-    /// no lock could be in the way.
+    /// Signals a process from any context: deferred where locks exist and a tick runs, at once
+    /// where no lock could be in the way.
     pub(super) fn psignal(&self, target: &Proc, info: SignalInfo) {
         if spl::in_tick() {
             self.psignal_indirect(target, info);
@@ -82,8 +82,8 @@ impl Kernel {
         self.pgsignal_internal(group, info, Some(this));
     }
 
-    /// Signals each member of a group, and `this` if it is no member. `pg_lock` is held for the whole
-    /// walk: nobody joins or leaves meanwhile (§5.1).
+    /// Signals each member of a group, and `this` if it is no member. `pg_lock` is held for the
+    /// whole walk: nobody joins or leaves meanwhile (§5.1).
     pub(super) fn pgsignal_internal(&self, group: &Pgrp, info: SignalInfo, this: Option<&Proc>) {
         let coarse = self.coarse();
         let members = group.members.read(&self.locks);

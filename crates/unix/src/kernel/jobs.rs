@@ -1,7 +1,8 @@
 //! Groups and sessions: `setpgid`, `setsid`, and which groups are orphaned.
 //!
-//! A group is orphaned when no member's parent is in another group of the same session. Each group counts
-//! such members; a member's share changes where the member, its parent's group or its parent does.
+//! A group is orphaned when no member's parent is in another group of the same session. Each group
+//! counts such members; a member's share changes where the member, its parent's group or its parent
+//! does.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -74,8 +75,8 @@ impl Call<'_> {
         if moved { Ok(()) } else { Err(Errno::ESRCH) }
     }
 
-    /// From which group to which a process is to be moved, if the caller may. `early` is what a look
-    /// without the table's lock found, where a test takes that away.
+    /// From which group to which a process is to be moved, if the caller may. `early` is what a
+    /// look without the table's lock found, where a test takes that away.
     fn check_move(
         &self,
         groups: &mut super::Groups,
@@ -155,9 +156,9 @@ impl Kernel {
         }
     }
 
-    /// Moves a process between groups, and counts anew what that changes; false if it was waited for
-    /// meanwhile. Under the table for writing. A group that is orphaned by this is not told: it was so done on purpose,
-    /// and POSIX speaks of exits alone.
+    /// Moves a process between groups, and counts anew what that changes; false if it was waited
+    /// for meanwhile. Under the table for writing. A group that is orphaned by this is not told: it
+    /// was so done on purpose, and POSIX speaks of exits alone.
     fn requalify(&self, proc: &Proc, from: &Arc<Pgrp>, to: &Arc<Pgrp>) -> bool {
         let _relations = self.write_parent_and_own(proc);
         let (mut leaving, joining) = write_both(&from.members, &to.members, &self.locks);
@@ -183,8 +184,8 @@ impl Kernel {
         true
     }
 
-    /// Counts a process for its group if its parent cares for that, and no longer if it does not; a group
-    /// that is orphaned by that is noted. Under relations for writing.
+    /// Counts a process for its group if its parent cares for that, and no longer if it does not; a
+    /// group that is orphaned by that is noted. Under relations for writing.
     pub(super) fn recount(
         &self,
         proc: &Proc,
@@ -201,7 +202,8 @@ impl Kernel {
         }
     }
 
-    /// Whether a process is alive and its parent, alive too, is in another group of the same session.
+    /// Whether a process is alive and its parent, alive too, is in another group of the same
+    /// session.
     pub(super) fn counts_for(&self, proc: &Proc, group: &Arc<Pgrp>) -> bool {
         let alive = proc.lock(&self.locks).phase != Phase::Zombie;
         let Some(parent) = self.parent_hint(proc).filter(|_| alive) else { return false };

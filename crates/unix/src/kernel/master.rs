@@ -1,8 +1,9 @@
 //! `unix_master` (§1, §3): in mode `Master` a call waits for processor 0 and runs there.
 //!
-//! A fiber stays on its worker, so the caller does not move: it switches away, and a *service fiber* of
-//! processor 0 runs its call on a stack of its own, on which the call may also sleep. On processor 0
-//! nothing switches inside the kernel but where it sleeps, so that calls exclude each other.
+//! A fiber stays on its worker, so the caller does not move: it switches away, and a *service
+//! fiber* of processor 0 runs its call on a stack of its own, on which the call may also sleep. On
+//! processor 0 nothing switches inside the kernel but where it sleeps, so that calls exclude each
+//! other.
 
 #![allow(unsafe_code, reason = "a sleeping fiber lends its stack to the master")]
 
@@ -42,8 +43,9 @@ struct Order<'a> {
     done: AtomicBool,
 }
 
-// SAFETY: what it points to is not touched by the sleeping caller until `done`, and what `run` captures
-// is what a call captures: the kernel, which is shared, and a thread that does nothing else meanwhile.
+// SAFETY: what it points to is not touched by the sleeping caller until `done`, and what `run`
+// captures is what a call captures: the kernel, which is shared, and a thread that does nothing
+// else meanwhile.
 unsafe impl Send for Call {}
 
 impl fmt::Debug for Call {
@@ -152,8 +154,8 @@ impl Kernel {
                 }
                 continue;
             };
-            // SAFETY: the caller keeps the order until it has seen `done`; it sleeps, so that nobody
-            // else runs the closure; the fiber is cloned before `done` is said.
+            // SAFETY: the caller keeps the order until it has seen `done`; it sleeps, so that
+            // nobody else runs the closure; the fiber is cloned before `done` is said.
             let caller = unsafe {
                 let order = &*call.0;
                 (*order.run)();

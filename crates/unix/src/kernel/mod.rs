@@ -1,8 +1,8 @@
 //! The virtual Unix: [`Kernel`], what all processes share, and how it begins and ends.
 //!
-//! A call's way: [`sys`] (the trait), [`call`] (into the kernel and out of it), then the part that does it,
-//! and on the way back [`deliver`]. docs/races.md has the protocols, docs/lock-order.md the locks. What
-//! threads run on is the executor's; what they exclude each other with, the locks'.
+//! A call's way: [`sys`] (the trait), [`call`] (into the kernel and out of it), then the part that
+//! does it, and on the way back [`deliver`]. docs/races.md has the protocols, docs/lock-order.md
+//! the locks. What threads run on is the executor's; what they exclude each other with, the locks'.
 
 #![allow(unsafe_code, reason = "fibers refer to the kernel that outlives them")]
 
@@ -119,8 +119,8 @@ unsafe impl Sync for KernelHandle {}
 
 impl KernelHandle {
     pub(crate) fn get<'k>(self) -> &'k Kernel {
-        // SAFETY: handles are held by fibers and timers, which run only inside of `Executor::run`, which
-        // the kernel outlives, and by what the kernel's own structures contain.
+        // SAFETY: handles are held by fibers and timers, which run only inside of `Executor::run`,
+        // which the kernel outlives, and by what the kernel's own structures contain.
         unsafe { &*self.0 }
     }
 }
@@ -229,8 +229,8 @@ impl Kernel {
         proc
     }
 
-    /// Leaks the descriptors that a run left open when it ended early: to close them takes locks that
-    /// fibers may hold which never go on.
+    /// Leaks the descriptors that a run left open when it ended early: to close them takes locks
+    /// that fibers may hold which never go on.
     pub(crate) fn leak_files(&mut self) {
         for proc in self.slab.iter_mut() {
             std::mem::forget(std::mem::take(&mut proc.state_mut().files));

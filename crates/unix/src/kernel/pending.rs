@@ -1,7 +1,7 @@
 //! Signals that were generated and not yet delivered: [`Pending`].
 //!
-//! A standard signal that is pending already is merged with what comes; a real-time one queues. What is
-//! queued beyond the limit of the user is the caller's to refuse.
+//! A standard signal that is pending already is merged with what comes; a real-time one queues.
+//! What is queued beyond the limit of the user is the caller's to refuse.
 
 use crate::action::{Code, SignalInfo};
 use crate::signal::{SigSet, Signal};
@@ -38,8 +38,8 @@ impl Pending {
         self.set = self.set.with(signal);
     }
 
-    /// Takes the signal of `wanted` that comes first: SIGKILL and then faults before all others, then
-    /// the lowest number, then the one that waits longest. Says whether it was queued.
+    /// Takes the signal of `wanted` that comes first: SIGKILL and then faults before all others,
+    /// then the lowest number, then the one that waits longest. Says whether it was queued.
     pub(super) fn take(&mut self, wanted: SigSet) -> Option<(SignalInfo, bool)> {
         let candidates = self.set.intersection(wanted);
         let kill = candidates.intersection(SigSet::of(&[Signal::KILL]));

@@ -147,8 +147,8 @@ impl Kernel {
         Some(PgrpRef { kernel: self, group })
     }
 
-    /// Makes a group; the caller holds `groups`, the table, for writing and adds a first member before
-    /// it lets go.
+    /// Makes a group; the caller holds `groups`, the table, for writing and adds a first member
+    /// before it lets go.
     pub(super) fn make_group(
         &self,
         groups: &mut super::Groups,
@@ -161,7 +161,8 @@ impl Kernel {
         group
     }
 
-    /// Takes a group out of the table whose last member has left, unless somebody has joined it since.
+    /// Takes a group out of the table whose last member has left, unless somebody has joined it
+    /// since.
     pub(super) fn forget_group(&self, group: &Arc<Pgrp>) {
         let mut groups = self.pgrphash.write(&self.locks);
         let number = group.id.number();

@@ -1,8 +1,9 @@
 //! Which number means whom (§5): [`PidTable`].
 //!
-//! One word a number: the slot that has it, and who else keeps it from being given out again: a group, a
-//! session, a thread. Words are given out and back under `pid_lock`; a lookup reads one without it,
-//! and its result is a claim until the slot has been asked (see [`Slab`](super::slab::Slab)).
+//! One word a number: the slot that has it, and who else keeps it from being given out again: a
+//! group, a session, a thread. Words are given out and back under `pid_lock`; a lookup reads one
+//! without it, and its result is a claim until the slot has been asked (see
+//! [`Slab`](super::slab::Slab)).
 
 #![allow(unsafe_code, reason = "atomic words are made of zeroed memory")]
 

@@ -1,4 +1,5 @@
-//! A process (§5.2): [`Proc`], what its `p_lock` guards ([`ProcState`]), and references to it ([`ProcRef`]).
+//! A process (§5.2): [`Proc`], what its `p_lock` guards ([`ProcState`]), and references to it
+//! ([`ProcRef`]).
 
 #![allow(unsafe_code, reason = "a system that has ended is looked at through its locks")]
 
@@ -45,7 +46,8 @@ pub(super) struct Proc {
     pub(super) qualifies: AtomicBool,
     /// Which thread of the parent has it while it waits (§6.2), by thread number; 0 for none.
     pub(super) owner: AtomicI32,
-    /// Copies of what its state says of its users and its session, for itself to read without a lock.
+    /// Copies of what its state says of its users and its session, for itself to read without a
+    /// lock.
     real: AtomicU32,
     effective: AtomicU32,
     session: AtomicI32,
@@ -91,7 +93,8 @@ pub(super) struct ProcState {
     pub(super) nice: i32,
     /// Forks under way (§6.2).
     pub(super) p_forkcnt: u32,
-    /// Whoever waits for forks to end, for the other threads to end, or for references to be dropped.
+    /// Whoever waits for forks to end, for the other threads to end, or for references to be
+    /// dropped.
     pub(super) ender: Option<Fiber>,
     /// The signal that stopped it, while it is stopped.
     pub(super) stopped: Option<Signal>,
@@ -135,7 +138,8 @@ pub(super) enum News {
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) thread: Arc<Thread>,
-    /// What it sleeps on: its own fiber, or in mode `Master` one on processor 0. `None` until it has begun.
+    /// What it sleeps on: its own fiber, or in mode `Master` one on processor 0. `None` until it
+    /// has begun.
     pub(super) fiber: Option<Fiber>,
     /// Sent to this thread alone.
     pub(super) pending: Pending,
@@ -326,7 +330,8 @@ impl Proc {
     }
 }
 
-/// A process that was looked up: it completes no exit while this lives, unless it was ending already.
+/// A process that was looked up: it completes no exit while this lives, unless it was ending
+/// already.
 #[derive(Debug)]
 pub(super) struct ProcRef<'k> {
     kernel: &'k Kernel,

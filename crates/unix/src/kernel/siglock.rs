@@ -1,12 +1,12 @@
 //! The multi-threaded signal delivery state of a process (§3.2, §4.1): [`SigLock`].
 //!
 //! A process is *unlocked*, *locked* ([`Locked`]: somebody holds `p_siglock`, shortly), *waiting*
-//! ([`Waiting`]: `p_sigwait` is set, a thread delivers a signal or stopped the process for its tracer)
-//! or *exiting* (`p_end_thread` is set). Each state is a type, and each move consumes the state that it
-//! leaves: a move that the paper does not have does not compile.
+//! ([`Waiting`]: `p_sigwait` is set, a thread delivers a signal or stopped the process for its
+//! tracer) or *exiting* (`p_end_thread` is set). Each state is a type, and each move consumes the
+//! state that it leaves: a move that the paper does not have does not compile.
 //!
-//! What happens to a thread that meets *waiting* or *exiting* is not decided here: it is [`Marked`],
-//! and the mark acts on its way to user mode ([`deliver`](super::deliver)).
+//! What happens to a thread that meets *waiting* or *exiting* is not decided here: it is
+//! [`Marked`], and the mark acts on its way to user mode ([`deliver`](super::deliver)).
 
 use super::thread::{Attention, Thread};
 use crate::executor::{self, Fiber};

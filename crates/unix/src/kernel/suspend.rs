@@ -1,4 +1,5 @@
-//! Calls about signals that the caller makes for itself: dispositions, masks, `sigsuspend`, `sigtimedwait`.
+//! Calls about signals that the caller makes for itself: dispositions, masks, `sigsuspend`,
+//! `sigtimedwait`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -116,8 +117,8 @@ impl Call<'_> {
         !self.member(state).pending.set().union(shared).intersection(set).is_empty()
     }
 
-    /// A signal that the thread's own execution causes (§3.1): delivered at once to this thread, and fatal if
-    /// it is blocked or ignored.
+    /// A signal that the thread's own execution causes (§3.1): delivered at once to this thread,
+    /// and fatal if it is blocked or ignored.
     pub(super) fn raise_fault(&self, signal: Signal) -> Result<()> {
         if !FAULTS.contains(signal) {
             return Err(Errno::EINVAL);
@@ -136,8 +137,8 @@ impl Call<'_> {
         })
     }
 
-    /// 4.3BSD: what is interrupted starts again, unless `SV_INTERRUPT` was asked for, which is here the
-    /// absence of `SA_RESTART` in what is given back.
+    /// 4.3BSD: what is interrupted starts again, unless `SV_INTERRUPT` was asked for, which is here
+    /// the absence of `SA_RESTART` in what is given back.
     pub(super) fn vector(&self, signal: Signal, vector: Option<SigVec>) -> Result<SigVec> {
         let action = vector.map(|vector| {
             let flags = vector.action.flags.union(ActionFlags::RESTART);

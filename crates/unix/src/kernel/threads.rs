@@ -65,8 +65,8 @@ impl Kernel {
 }
 
 impl Kernel {
-    /// A thread ran out of stack in its program, and its fiber is gone with all that lay on it: another
-    /// fiber ends its process, as by SIGSEGV.
+    /// A thread ran out of stack in its program, and its fiber is gone with all that lay on it:
+    /// another fiber ends its process, as by SIGSEGV.
     pub(crate) fn overflowed(&self, context: usize) {
         let kernel = self.handle();
         let body = move || {
@@ -151,7 +151,8 @@ impl Call<'_> {
             Ok(status) => Ended::Returned(status),
             Err(payload) if is_unwind(&*payload) => self.left(),
             Err(_) => match self.leaving.get() {
-                // A destructor or a program that was being unwound panicked: it leaves all the same.
+                // A destructor or a program that was being unwound panicked: it leaves all the
+                // same.
                 Some(_) => self.left(),
                 None => Ended::Panicked,
             },

@@ -1,9 +1,10 @@
 //! `ptrace`: one process in another's hands.
 //!
-//! A tracee stops whenever a signal is delivered to it, in the state *waiting* (`sig_lock_to_wait`), so
-//! that none of its threads delivers another one; its tracer says with which signal it goes on
-//! (`sig_wait_to_lock`). The tracer is no parent by that: it waits for its tracees beside its children,
-//! and a tracee that has ended is its parent's to wait for when the tracer has.
+//! A tracee stops whenever a signal is delivered to it, in the state *waiting*
+//! (`sig_lock_to_wait`), so that none of its threads delivers another one; its tracer says with
+//! which signal it goes on (`sig_wait_to_lock`). The tracer is no parent by that: it waits for its
+//! tracees beside its children, and a tracee that has ended is its parent's to wait for when the
+//! tracer has.
 
 use super::Kernel;
 use super::call::Call;
@@ -114,8 +115,8 @@ impl Call<'_> {
         }
     }
 
-    /// Stops for the tracer with a signal that is about to be delivered; returns what is delivered in
-    /// its place.
+    /// Stops for the tracer with a signal that is about to be delivered; returns what is delivered
+    /// in its place.
     pub(super) fn stop_for_tracer<'s>(
         &self,
         waiting: Waiting<'s>,
@@ -149,7 +150,8 @@ impl Call<'_> {
         (waiting, resumed.0.and_then(|signal| self.delivered_instead(info, signal)))
     }
 
-    /// What is delivered where the tracer chose `signal`: one that is blocked waits until it is not.
+    /// What is delivered where the tracer chose `signal`: one that is blocked waits until it is
+    /// not.
     fn delivered_instead(&self, info: SignalInfo, signal: Signal) -> Option<SignalInfo> {
         if signal == info.signal {
             return Some(info);
@@ -210,8 +212,8 @@ impl Kernel {
         }
     }
 
-    /// Ends the tracing of one process by this tracer, if it does. One that has ended is its parent's from
-    /// now on.
+    /// Ends the tracing of one process by this tracer, if it does. One that has ended is its
+    /// parent's from now on.
     pub(super) fn release_tracee(&self, tracee: &Proc, tracer: (u32, u32)) {
         let ended = {
             let mut state = tracee.lock(&self.locks);

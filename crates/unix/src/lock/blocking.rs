@@ -1,7 +1,8 @@
 //! Blocking locks: [`BlockingLock`] is had by many readers or one writer; who waits is blocked.
 //!
-//! Taken only by [`BlockingLock::write`] it is a mutex. A fiber that waits tries for a short while and
-//! then parks; its worker runs others meanwhile. Who is next is the business of [`super::turns`].
+//! Taken only by [`BlockingLock::write`] it is a mutex. A fiber that waits tries for a short while
+//! and then parks; its worker runs others meanwhile. Who is next is the business of
+//! [`super::turns`].
 #![allow(unsafe_code, reason = "the lock hands out the value that it keeps others from")]
 
 use super::held::{self, Manner, Taken};

@@ -161,7 +161,7 @@ classes! {
         guards: "the list of a process's children, and their p_pptr, p_ysptr and p_osptr",
         spl: Base,
         standing: [Replaced, Replaced, Replaced, Replaced, Kept],
-        edge: "In the place of proc_relation_lock; not simple, since setpgid moves a member under it.",
+        edge: "In the place of proc_relation_lock, and blocking like it: for setpgid.",
     };
     PgLock = Row {
         name: "pg_lock",

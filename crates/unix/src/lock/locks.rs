@@ -95,8 +95,8 @@ impl Locks {
         self.presence::<C>() != Presence::Replaced
     }
 
-    /// A place where the simulated executor may let another fiber run, in a mode whose kernel several
-    /// processors are in.
+    /// A place where the simulated executor may let another fiber run, in a mode whose kernel
+    /// several processors are in.
     #[inline]
     pub(super) fn point(&self) {
         if self.preempts {

@@ -92,8 +92,8 @@ impl<C: Class, T> SimpleLock<C, T> {
     ///
     /// # Safety
     ///
-    /// Whoever holds it never goes on: it is a fiber of a run that has ended. It holds a reference to
-    /// the value that is never used again.
+    /// Whoever holds it never goes on: it is a fiber of a run that has ended. It holds a reference
+    /// to the value that is never used again.
     pub(crate) unsafe fn value_after_the_end(&self) -> &T {
         // SAFETY: the caller's promise: nobody changes the value any more.
         unsafe { &*self.value.get() }

@@ -222,7 +222,8 @@ fn fork_and_reap(sys: &dyn Sys) -> Pid {
     child
 }
 
-/// The child is a member before the walk, or is forked after the signal was delivered: never neither.
+/// The child is a member before the walk, or is forked after the signal was delivered: never
+/// neither.
 #[test]
 fn a_group_signal_finds_the_children_of_a_concurrent_fork() {
     everywhere(|sys| {

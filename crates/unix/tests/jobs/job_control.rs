@@ -269,8 +269,9 @@ fn a_signal_from_the_terminal_flushes_what_was_typed_unless_noflsh() {
     });
 }
 
-/// §7.2.3: a thread changes the group of its process while another reads from the background. Whoever reads
-/// gets SIGTTIN whatever its group is by then, and never sleeps on as if it were in the foreground.
+/// §7.2.3: a thread changes the group of its process while another reads from the background.
+/// Whoever reads gets SIGTTIN whatever its group is by then, and never sleeps on as if it were in
+/// the foreground.
 #[test]
 fn who_reads_gets_sigttin_though_another_thread_changes_its_group() {
     everywhere(|sys| {

@@ -116,7 +116,8 @@ fn a_traced_exec_stops_with_sigtrap() {
     });
 }
 
-/// A child, and another process that has attached to it; the gates make that one do what comes next.
+/// A child, and another process that has attached to it; the gates make that one do what comes
+/// next.
 fn traced_by_another(
     sys: &dyn Sys,
     child: Pid,

@@ -54,7 +54,8 @@ fn a_reaped_childs_handle_is_nobody() {
 #[test]
 fn a_handle_never_means_the_next_process_with_its_number() {
     play(|sys| {
-        // SAFETY: it changes the namespace of children that are made from now on, and no descriptor.
+        // SAFETY: it changes the namespace of children that are made from now on, and no
+        // descriptor.
         if unsafe { unshare_unsafe(UnshareFlags::NEWPID) }.is_err() {
             // Not the administrator: the number is not ours to choose.
             return;

@@ -2,8 +2,8 @@
 //! same time: [`ForkThroughput`].
 //!
 //! The protocol is source 001's: each process forks fifty times as fast as it can, and its children
-//! sleep until all forks of all processes are done. [`round`] does that once; [`virtually`] does it in
-//! each mode of the virtual Unix.
+//! sleep until all forks of all processes are done. [`round`] does that once; [`virtually`] does it
+//! in each mode of the virtual Unix.
 //!
 //! Nobody is pinned: the scheduler puts each child where it wants, as it did for the source.
 //!

@@ -2,8 +2,8 @@
 //! processes that send and receive at the same time: [`SignalThroughput`].
 //!
 //! The protocol is source 001's: [`pair`] has both ends, [`round`] starts all pairs at once and
-//! collects each receiver the moment it ends. [`seats`] says who runs where. [`virtually`] does the same
-//! in each mode of the virtual Unix.
+//! collects each receiver the moment it ends. [`seats`] says who runs where. [`virtually`] does the
+//! same in each mode of the virtual Unix.
 //!
 //! Standard signals do not queue: one that comes while another is pending is merged with it. What
 //! is counted is what the handler saw; how many were sent for it is a metric of its own.
@@ -170,7 +170,7 @@ fn measure_virtually(
 const VARIANTS: &[Variant] = &[
     Variant {
         name: "linux",
-        summary: "SIGUSR1 by kill to a handler, in a loop over sigsuspend; by this machine's kernel",
+        summary: "SIGUSR1 by kill to a handler, in a loop over sigsuspend; by this kernel",
     },
     modes::VARIANTS[0],
     modes::VARIANTS[1],

@@ -1,4 +1,5 @@
-//! A terminal at whose controlling end a [`Console`] is: the fiber that carries bytes between the two.
+//! A terminal at whose controlling end a [`Console`] is: the fiber that carries bytes between the
+//! two.
 //!
 //! It runs on processor 0, as everything must that some modes leave locks out for.
 

@@ -57,8 +57,8 @@ impl Terminal {
         Arc::new(Self { state: SimpleLock::new(instance, State::default()) })
     }
 
-    /// Makes it a session's, with this group in the foreground, unless it is somebody's or the session
-    /// has one.
+    /// Makes it a session's, with this group in the foreground, unless it is somebody's or the
+    /// session has one.
     ///
     /// # Errors
     /// `EPERM`; `EIO`: it is hung up.
@@ -85,8 +85,8 @@ impl Terminal {
         Ok(())
     }
 
-    /// Somebody types; says how many bytes there was room for. Where there was none, `sleeper` is woken
-    /// when there may be some.
+    /// Somebody types; says how many bytes there was room for. Where there was none, `sleeper` is
+    /// woken when there may be some.
     ///
     /// # Errors
     /// `EIO`: it is hung up.
@@ -145,8 +145,8 @@ impl Terminal {
         state.wake();
     }
 
-    /// The controlling end is closed: who reads finds the end, and the session's leader is told. Its
-    /// foreground group is told when the leader exits.
+    /// The controlling end is closed: who reads finds the end, and the session's leader is told.
+    /// Its foreground group is told when the leader exits.
     pub(in crate::kernel) fn hang_up(&self, kernel: &Kernel) {
         let (session, foreground) = {
             let mut state = self.state.lock(&kernel.locks);
@@ -373,8 +373,8 @@ impl Call<'_> {
         }
     }
 
-    /// What job control says to a call that a foreground process may make: a background process gets
-    /// `signal`, and so does its group.
+    /// What job control says to a call that a foreground process may make: a background process
+    /// gets `signal`, and so does its group.
     ///
     /// # Errors
     /// `EIO`: its group is orphaned, or it reads and blocks or ignores SIGTTIN.
@@ -437,7 +437,8 @@ impl Call<'_> {
         if hung_up { Err(Errno::EIO) } else { Ok((Arc::clone(terminal), controlling)) }
     }
 
-    /// The terminal, which has to be the caller's session's unless it is seen from its controlling end.
+    /// The terminal, which has to be the caller's session's unless it is seen from its controlling
+    /// end.
     fn own_terminal(&self, descriptor: Fd) -> Result<Arc<Terminal>> {
         let (terminal, controlling) = self.terminal(descriptor)?;
         let session = self.own_session()?;

@@ -1,3 +1,5 @@
+//! A line discipline's rules, each as a test.
+
 use proptest::prelude::*;
 
 use super::super::input;

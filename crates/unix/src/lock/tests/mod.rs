@@ -1,5 +1,7 @@
 //! The locks' rules, each as a test. Threads of the operating system stand for fibers.
 
+#![allow(unsafe_code, reason = "tests of modes that leave locks out")]
+
 mod absence;
 mod blocking;
 #[cfg(debug_assertions)]
@@ -19,7 +21,6 @@ fn parallel() -> Locks {
     locks(Mode::Parallel, Options::default())
 }
 
-#[allow(unsafe_code, reason = "tests of modes that leave locks out")]
 fn locks(mode: Mode, options: Options) -> Locks {
     // SAFETY: every test uses its locks with one `Locks`, and takes those that its mode leaves out
     // from a single thread.

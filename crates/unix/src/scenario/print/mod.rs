@@ -1,8 +1,8 @@
 //! Text of a scenario: what [`std::fmt::Display`] writes, the parser reads as the same scenario.
 //!
-//! Here are blocks and statements; `call.rs` has calls, `expected.rs` what must come of them, `piece.rs`
-//! what both are made of. Bodies are always indented blocks; comments and layout are not kept.
-//! Nothing here allocates: a log may print a call from within a handler.
+//! Here are blocks and statements; `call.rs` has calls, `expected.rs` what must come of them,
+//! `piece.rs` what both are made of. Bodies are always indented blocks; comments and layout are not
+//! kept. Nothing here allocates: a log may print a call from within a handler.
 
 mod call;
 mod expected;
