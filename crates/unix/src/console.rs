@@ -10,6 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::executor::Fiber;
+use crate::shell::Seat;
 
 /// Bytes that wait to be looked at; beyond that, who writes to the terminal waits.
 const MOST: usize = 1 << 16;
@@ -52,6 +53,8 @@ struct Queues {
     seen: Vec<u8>,
     /// The system's fiber, while one runs.
     fiber: Option<Fiber>,
+    /// A system has ended, and none has begun since.
+    over: bool,
 }
 
 impl fmt::Debug for Console {
@@ -79,10 +82,14 @@ impl Console {
         queues.wake();
     }
 
-    /// What was shown since the last look. Where that is nothing it waits, at most for so long.
+    /// What was shown since the last look. Where that is nothing it waits, at most for so long, and not
+    /// for a system that has ended.
     pub fn output(&self, wait: Duration) -> Vec<u8> {
         let queues = self.queues();
-        let waited = self.0.shown.wait_timeout_while(queues, wait, |queues| queues.seen.is_empty());
+        let waited = self
+            .0
+            .shown
+            .wait_timeout_while(queues, wait, |queues| queues.seen.is_empty() && !queues.over);
         let (mut queues, _) = waited.unwrap_or_else(PoisonError::into_inner);
         queues.wake();
         std::mem::take(&mut queues.seen)
@@ -90,12 +97,15 @@ impl Console {
 
     /// From now on this fiber is woken when there is something to do.
     pub(crate) fn attach(&self, fiber: Fiber) {
-        self.queues().fiber = Some(fiber);
+        let mut queues = self.queues();
+        (queues.fiber, queues.over) = (Some(fiber), false);
     }
 
     /// The system has ended.
     pub(crate) fn detach(&self) {
-        self.queues().fiber = None;
+        let mut queues = self.queues();
+        (queues.fiber, queues.over) = (None, true);
+        self.0.shown.notify_all();
     }
 
     /// Wakes the fiber.
@@ -126,6 +136,29 @@ impl Console {
 
     fn queues(&self) -> MutexGuard<'_, Queues> {
         self.0.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Seat for Console {
+    fn input(&self, bytes: &[u8]) {
+        self.input(bytes);
+    }
+
+    fn output(&self, wait: Duration) -> Vec<u8> {
+        self.output(wait)
+    }
+
+    fn is_over(&self) -> bool {
+        self.queues().over
+    }
+}
+
+/// Detaches the console however a run ends.
+pub(crate) struct Attached(pub(crate) Console);
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        self.0.detach();
     }
 }
 
