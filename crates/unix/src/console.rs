@@ -82,14 +82,10 @@ impl Console {
         queues.wake();
     }
 
-    /// What was shown since the last look. Where that is nothing it waits, at most for so long, and not
-    /// for a system that has ended.
+    /// What was shown since the last look. Where that is nothing it waits, at most for so long.
     pub fn output(&self, wait: Duration) -> Vec<u8> {
         let queues = self.queues();
-        let waited = self
-            .0
-            .shown
-            .wait_timeout_while(queues, wait, |queues| queues.seen.is_empty() && !queues.over);
+        let waited = self.0.shown.wait_timeout_while(queues, wait, |queues| queues.seen.is_empty());
         let (mut queues, _) = waited.unwrap_or_else(PoisonError::into_inner);
         queues.wake();
         std::mem::take(&mut queues.seen)
@@ -105,7 +101,6 @@ impl Console {
     pub(crate) fn detach(&self) {
         let mut queues = self.queues();
         (queues.fiber, queues.over) = (None, true);
-        self.0.shown.notify_all();
     }
 
     /// Wakes the fiber.

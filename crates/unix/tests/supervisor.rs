@@ -6,11 +6,13 @@ use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Cargo builds examples for tests, beside the folder of the tests themselves.
+/// Cargo builds the examples when it tests the whole package, beside the folder of the tests.
 fn supervisor() -> Command {
     let test = std::env::current_exe().expect("a test is a file");
     let built = test.ancestors().nth(2).map(PathBuf::from).expect("in a folder of a folder");
-    Command::new(built.join("examples/supervisor"))
+    let program = built.join("examples/supervisor");
+    assert!(program.exists(), "expected {}: build it with --examples", program.display());
+    Command::new(program)
 }
 
 const STARTED: [&str; 3] = ["steady started", "flaky started", "deaf started"];

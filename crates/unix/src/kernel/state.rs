@@ -64,7 +64,7 @@ pub struct ThreadState {
     pub blocked: SigSet,
     /// Signals pending for it alone.
     pub pending: SigSet,
-    /// Locks that it has, and the one that it waits for; after the end of a run, in builds with debug
+    /// Locks that it has, and the one that it waits for; after a run, in builds with debug
     /// assertions.
     pub locks: Vec<String>,
 }
