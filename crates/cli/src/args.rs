@@ -400,7 +400,7 @@ pub(crate) struct UnixShell {
     #[arg(short, value_name = "COMMANDS")]
     pub(crate) commands: Option<String>,
 
-    /// Run it simulated, and let this decide who runs when.
+    /// Run it simulated, and let this decide, beside what you type, who runs when.
     #[arg(long, value_name = "N", conflicts_with = "executor")]
     pub(crate) seed: Option<u64>,
 

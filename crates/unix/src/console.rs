@@ -19,7 +19,8 @@ const MOST: usize = 1 << 16;
 ///
 /// Given to [`Builder::console`](crate::Builder::console), it makes the first program leader of a session
 /// whose controlling terminal is on its descriptors 0, 1 and 2. While a system runs with a console, that
-/// everybody sleeps is no stall: somebody may type.
+/// everybody sleeps is no stall: somebody may type. When that is, and when somebody looks, has a say in
+/// a simulated run too: the seed alone does not decide it any more.
 ///
 /// ```
 /// use std::time::Duration;
