@@ -331,6 +331,8 @@ pub(crate) struct Unix {
 pub(crate) enum UnixCommand {
     /// Run a scenario, print what happened, and say whether what it expects holds.
     Run(RunScenario),
+    /// Sit at the terminal of a Unix in user space, at a shell with job control.
+    Shell(UnixShell),
 }
 
 #[derive(Debug, Args)]
@@ -377,6 +379,43 @@ pub(crate) struct RunScenario {
     /// What to print.
     #[arg(long, value_enum, default_value_t = Shown::Text)]
     pub(crate) format: Shown,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Your terminal becomes that of the system: ^C and ^Z make signals there, and ^D or
+`exit` leaves it. `help` lists what the shell knows and the programs there are;
+`ps` shows the processes and what they wait for. No file is read or written.
+
+Examples:
+  tontine unix shell
+  tontine unix shell --seed 1                a virtual clock: `sleep 100` is soon over
+  tontine unix shell --mode master --processors 4
+  tontine unix shell -c 'seq 3 | wc'         without a terminal, too; input is empty then
+
+Exit status: that of the shell, 128 + N if signal N ended it; 2 wrong usage, or no
+terminal to type at; 1 the terminal failed.")]
+pub(crate) struct UnixShell {
+    /// Do these commands, and leave.
+    #[arg(short, value_name = "COMMANDS")]
+    pub(crate) commands: Option<String>,
+
+    /// Run it simulated, and let this decide, beside what you type, who runs when.
+    #[arg(long, value_name = "N", conflicts_with = "executor")]
+    pub(crate) seed: Option<u64>,
+
+    /// Which locks the system has, and where its calls run.
+    #[arg(long, value_enum, default_value_t = ModeName::Parallel)]
+    pub(crate) mode: ModeName,
+
+    /// How many processors it has.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) processors: u16,
+
+    /// What its threads run on.
+    #[arg(long, value_enum, default_value_t = ExecutorName::Parallel)]
+    pub(crate) executor: ExecutorName,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

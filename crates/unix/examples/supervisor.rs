@@ -3,15 +3,19 @@
 //!
 //! `supervise` is written against `Sys` and knows no backend; `main` picks one.
 //!
-//! `cargo run -p tontine-unix --example supervisor -- linux`, and then `kill -TERM` its number.
+//! `cargo run -p tontine-unix --example supervisor -- linux`, and then `kill -TERM` its number;
+//! `-- virtual` does the same in a simulated system, whose clock does not let anybody wait.
 
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
+use tontine_unix::shell::Seat;
 use tontine_unix::{
-    Children, Errno, How, Linux, Pid, Result, SigAction, SigSet, Signal, Status, Sys, WaitOptions,
-    Waited,
+    Children, Console, Errno, Executor, How, Linux, Pid, Result, SigAction, SigSet, Signal, Status,
+    Sys, Virtual, WaitOptions, Waited,
 };
 
 /// How often a service is started again before it is given up.
@@ -19,6 +23,9 @@ const RESTARTS: u32 = 3;
 
 /// What services have, after SIGTERM, before SIGKILL.
 const GRACE: Duration = Duration::from_secs(2);
+
+/// How long it runs in a virtual system.
+const RUN: Duration = Duration::from_secs(3);
 
 /// What the supervisor waits for: that a child changed, that it is to stop.
 const WATCHED: SigSet = SigSet::of(&[Signal::CHLD, Signal::TERM, Signal::INT]);
@@ -49,12 +56,47 @@ fn main() {
                 1
             }
         },
+        "virtual" => in_a_virtual_system(),
         _ => {
-            eprintln!("usage: supervisor linux");
+            eprintln!("usage: supervisor linux|virtual");
             2
         }
     };
     std::process::exit(status);
+}
+
+/// Runs the supervisor in a virtual system and shows what it says; its exit status.
+fn in_a_virtual_system() -> i32 {
+    let console = Console::new();
+    let executor = Executor::Simulated { seed: 1 };
+    let unix = Virtual::builder().executor(executor).console(&console).build().expect("one fits");
+    let report = thread::scope(|scope| {
+        let running = scope.spawn(|| unix.run(ask_it_to_stop));
+        let mut out = std::io::stdout();
+        loop {
+            // Asked first: what was said before the end is shown.
+            let over = console.is_over();
+            let bytes = console.output(Duration::from_millis(50));
+            if over && bytes.is_empty() {
+                break;
+            }
+            // The supervisor goes on if nobody reads.
+            let _ = out.write_all(&bytes).and_then(|()| out.flush());
+        }
+        running.join().expect("the system does not panic")
+    });
+    report.status.and_then(|status| status.exited()).unwrap_or(1)
+}
+
+/// The first program: a supervisor, SIGTERM for it after a while, and what became of it.
+fn ask_it_to_stop(sys: &dyn Sys) -> i32 {
+    let ended = || {
+        let supervisor = sys.fork(|sys| supervise(sys, services()))?;
+        let _ = sys.nanosleep(RUN);
+        sys.kill(supervisor.into(), Some(Signal::TERM))?;
+        sys.waitpid(supervisor.into(), WaitOptions::empty())
+    };
+    ended().ok().flatten().and_then(|waited| waited.status.exited()).unwrap_or(1)
 }
 
 /// Three of each kind: one that runs, one that fails, one that leaves an orphan and will not hear.

@@ -10,6 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::executor::Fiber;
+use crate::shell::Seat;
 
 /// Bytes that wait to be looked at; beyond that, who writes to the terminal waits.
 const MOST: usize = 1 << 16;
@@ -18,7 +19,8 @@ const MOST: usize = 1 << 16;
 ///
 /// Given to [`Builder::console`](crate::Builder::console), it makes the first program leader of a
 /// session whose controlling terminal is on its descriptors 0, 1 and 2. While a system runs with a
-/// console, that everybody sleeps is no stall: somebody may type.
+/// console, that everybody sleeps is no stall: somebody may type. When that is, and when somebody
+/// looks, has a say in a simulated run too: the seed alone does not decide it any more.
 ///
 /// ```
 /// use std::time::Duration;
@@ -52,6 +54,8 @@ struct Queues {
     seen: Vec<u8>,
     /// The system's fiber, while one runs.
     fiber: Option<Fiber>,
+    /// A system has ended, and none has begun since.
+    over: bool,
 }
 
 impl fmt::Debug for Console {
@@ -90,12 +94,14 @@ impl Console {
 
     /// From now on this fiber is woken when there is something to do.
     pub(crate) fn attach(&self, fiber: Fiber) {
-        self.queues().fiber = Some(fiber);
+        let mut queues = self.queues();
+        (queues.fiber, queues.over) = (Some(fiber), false);
     }
 
     /// The system has ended.
     pub(crate) fn detach(&self) {
-        self.queues().fiber = None;
+        let mut queues = self.queues();
+        (queues.fiber, queues.over) = (None, true);
     }
 
     /// Wakes the fiber.
@@ -126,6 +132,29 @@ impl Console {
 
     fn queues(&self) -> MutexGuard<'_, Queues> {
         self.0.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Seat for Console {
+    fn input(&self, bytes: &[u8]) {
+        self.input(bytes);
+    }
+
+    fn output(&self, wait: Duration) -> Vec<u8> {
+        self.output(wait)
+    }
+
+    fn is_over(&self) -> bool {
+        self.queues().over
+    }
+}
+
+/// Detaches the console however a run ends.
+pub(crate) struct Attached(pub(crate) Console);
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        self.0.detach();
     }
 }
 

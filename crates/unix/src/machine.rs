@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use crate::console::Console;
+use crate::console::{Attached, Console};
 use crate::executor;
 use crate::kernel::{self, Kernel, KernelHandle, State};
 use crate::limit::{Limit, Resource};
@@ -214,6 +214,7 @@ impl Virtual {
     /// Within a virtual program: a system cannot run inside of another.
     pub fn run(&self, program: impl FnOnce(&dyn Sys) -> i32 + Send + 'static) -> Report {
         let config = Arc::clone(&self.config);
+        let _attached = config.console.clone().map(Attached);
         let watch = Arc::new(Watch { config: Arc::clone(&config), kernel: OnceLock::new() });
         let options = executor::Options {
             processors: config.processors,

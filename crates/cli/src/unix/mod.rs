@@ -1,15 +1,30 @@
 //! `tontine unix`: a Unix in user space, from the command line.
 
 mod run;
+mod shell;
 
 use std::process::ExitCode;
 
+use tontine_unix::Mode;
+
 use crate::Refusal;
-use crate::args::{Unix, UnixCommand};
+use crate::args::{self, Unix, UnixCommand};
 
 /// Carries out one of its commands.
 pub(crate) fn unix(asked: &Unix) -> Result<ExitCode, Refusal> {
     match &asked.command {
         UnixCommand::Run(asked) => run::run(asked),
+        UnixCommand::Shell(asked) => shell::shell(asked),
+    }
+}
+
+/// The library's name for it.
+fn mode(asked: args::ModeName) -> Mode {
+    match asked {
+        args::ModeName::Uniprocessor => Mode::Uniprocessor,
+        args::ModeName::Master => Mode::Master,
+        args::ModeName::Coarse => Mode::Coarse,
+        args::ModeName::Parallel => Mode::Parallel,
+        args::ModeName::PerProcess => Mode::PerProcess,
     }
 }

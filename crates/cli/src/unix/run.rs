@@ -5,8 +5,9 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 use tontine_unix::scenario::{EventKind, Failure, Observed, Record, Scenario, run as observe};
-use tontine_unix::{Builder, Executor, Mode, Virtual};
+use tontine_unix::{Builder, Executor, Virtual};
 
+use super::mode;
 use crate::args::{self, RunScenario, Shown};
 use crate::{FAILED, Refusal, print};
 
@@ -54,16 +55,6 @@ fn system(asked: &RunScenario, seed: u64) -> Builder {
 fn processors(asked: &RunScenario) -> usize {
     let usual = if asked.mode == args::ModeName::Uniprocessor { 1 } else { 2 };
     asked.processors.map_or(usual, usize::from)
-}
-
-fn mode(asked: args::ModeName) -> Mode {
-    match asked {
-        args::ModeName::Uniprocessor => Mode::Uniprocessor,
-        args::ModeName::Master => Mode::Master,
-        args::ModeName::Coarse => Mode::Coarse,
-        args::ModeName::Parallel => Mode::Parallel,
-        args::ModeName::PerProcess => Mode::PerProcess,
-    }
 }
 
 /// The timeline and the verdict.

@@ -8,7 +8,7 @@
 //! | [`Kernel::pgsignal`] | any context | one of the next two, by configuration |
 //! | [`Kernel::pgsignal_inthread`] | base spl | at once |
 //! | [`Kernel::pgsignal_indirect`](super::deferred) | any context | later |
-//! | [`Kernel::pgsignal_self`] | any context | the group, and *self* whatever its group is (§7.2.3) |
+//! | [`Kernel::pgsignal_self`] | any context | the group, and *self* wherever it is (§7.2.3) |
 //! | [`Kernel::pgsignal_inthread_self`] | base spl | the same, at once |
 //! | [`Kernel::pgsignal_internal`] | here only | what the immediate ones for groups are made of |
 //!

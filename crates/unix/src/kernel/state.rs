@@ -1,16 +1,22 @@
-//! What a system looks like at the end of its run: [`State`], printed as `ps` would, and who waits
-//! for what.
+//! What a system looks like at the end of its run, or to one of its programs: [`State`], printed as
+//! `ps` would, and who waits for what.
 
-#![allow(unsafe_code, reason = "a system that has ended is looked at through its locks")]
+#![allow(
+    unsafe_code,
+    reason = "an ended system is looked at through its locks; a thread's address"
+)]
 
 use std::fmt;
+use std::ptr::NonNull;
 
 use super::Kernel;
 use super::proc::{Member, Phase, Proc, ProcState};
+use super::thread::Thread;
+use crate::executor::{self, Fiber};
 use crate::signal::SigSet;
 use crate::wait::Status;
 
-/// All processes at one moment.
+/// All processes of a system.
 #[derive(Debug, Clone, Default)]
 pub struct State {
     /// By number.
@@ -58,35 +64,80 @@ pub struct ThreadState {
     pub blocked: SigSet,
     /// Signals pending for it alone.
     pub pending: SigSet,
-    /// Locks that it has, and the one that it waits for; in builds with debug assertions.
+    /// Locks that it has, and the one that it waits for; after a run, in builds with debug
+    /// assertions.
     pub locks: Vec<String>,
 }
 
+impl State {
+    /// The system whose program calls this, as a running `ps` sees it: each process at one moment,
+    /// but not all at the same. `None` outside of virtual programs, and while the caller's stack is
+    /// unwound.
+    ///
+    /// ```
+    /// use tontine_unix::{State, Virtual};
+    ///
+    /// let report = Virtual::builder().build()?.run(|sys| {
+    ///     let state = State::here().expect("a virtual program asks");
+    ///     let own = sys.getpid().number();
+    ///     i32::from(state.processes.iter().any(|process| process.pid == own))
+    /// });
+    /// assert_eq!(report.status.and_then(|status| status.exited()), Some(1));
+    /// assert!(State::here().is_none());
+    /// # Ok::<(), tontine_unix::BuildError>(())
+    /// ```
+    pub fn here() -> Option<Self> {
+        let thread = NonNull::new(executor::context() as *mut Thread)?;
+        if executor::in_kernel() || std::thread::panicking() {
+            return None;
+        }
+        // SAFETY: the context of a fiber that runs is its thread, which it keeps.
+        let kernel = unsafe { thread.as_ref() }.kernel.get();
+        executor::enter_kernel();
+        executor::point();
+        let state = kernel.on_master(|| kernel.look());
+        executor::leave_kernel();
+        Some(state)
+    }
+}
+
 impl Kernel {
+    /// The system while it runs, process by process.
+    fn look(&self) -> State {
+        self.collect(|proc| {
+            let state = proc.lock(&self.locks);
+            (state.phase != Phase::Free).then(|| self.describe(proc, &state, |_| Vec::new()))
+        })
+    }
+
     /// The system at the end of its run.
     ///
     /// # Safety
     ///
     /// The run has ended: no thread goes on, and locks that some still have say nothing.
     pub(crate) unsafe fn snapshot(&self) -> State {
-        let mut processes: Vec<_> = self
-            .slab
-            .iter()
-            .filter_map(|proc| {
-                // SAFETY: the caller's promise.
-                let state = unsafe { proc.state_after_the_end() };
-                // SAFETY: the same.
-                (state.phase != Phase::Free).then(|| unsafe { self.of(proc, state) })
-            })
-            .collect();
+        self.collect(|proc| {
+            // SAFETY: the caller's promise.
+            let state = unsafe { proc.state_after_the_end() };
+            // SAFETY: the same.
+            let locks = |fiber: &Fiber| unsafe { fiber.locks() };
+            (state.phase != Phase::Free).then(|| self.describe(proc, state, locks))
+        })
+    }
+
+    fn collect(&self, look: impl Fn(&Proc) -> Option<ProcessState>) -> State {
+        let mut processes: Vec<_> = self.slab.iter().filter_map(look).collect();
         processes.sort_by_key(|process| process.pid);
         State { processes }
     }
 
-    /// # Safety
-    ///
-    /// As for [`Kernel::snapshot`].
-    unsafe fn of(&self, proc: &Proc, state: &ProcState) -> ProcessState {
+    /// A process, and which locks a fiber of it has.
+    fn describe(
+        &self,
+        proc: &Proc,
+        state: &ProcState,
+        locks: impl Fn(&Fiber) -> Vec<String>,
+    ) -> ProcessState {
         let group = state.pgrp.as_ref();
         let sleeps = state.threads.iter().all(|member| member.thread.is_sleeping());
         let letter = match state.phase {
@@ -109,8 +160,7 @@ impl Kernel {
                 },
                 blocked: thread.mask(),
                 pending: member.pending.set(),
-                // SAFETY: the caller's promise.
-                locks: member.fiber.as_ref().map_or(Vec::new(), |fiber| unsafe { fiber.locks() }),
+                locks: member.fiber.as_ref().map_or(Vec::new(), &locks),
             }
         };
         ProcessState {

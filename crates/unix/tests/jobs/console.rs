@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tontine_unix::{Console, Fd, SigAction, Signal, Status};
+use tontine_unix::{Console, Fd, SigAction, Signal, Status, Virtual};
 
 use crate::scene::{CAT, Gate, SELF, change, end, fork, ignore, rest, sleep_for_ever, with};
 
@@ -113,4 +113,15 @@ fn who_writes_more_than_anybody_looks_at_waits() {
         },
     );
     let _echo = console.output(Duration::ZERO);
+}
+
+#[test]
+fn what_nobody_looked_at_before_the_end_is_there_after_it() {
+    // A little more than a console keeps: the terminal has the rest when the program ends.
+    const WRITTEN: usize = (1 << 16) + 1100;
+    let console = Console::new();
+    let unix = Virtual::builder().console(&console).build().unwrap();
+    let report = unix.run(|sys| i32::from(sys.write(Fd::STDOUT, &[b'x'; WRITTEN]) != Ok(WRITTEN)));
+    assert_eq!(report.status, Some(Status::Exited(0)));
+    assert_eq!(console.output(Duration::ZERO).len(), WRITTEN);
 }

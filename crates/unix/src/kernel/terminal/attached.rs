@@ -41,12 +41,13 @@ impl Kernel {
         let attached = self.executor.external();
         console.attach(executor::current());
         while self.population.load(Ordering::Relaxed) > 0 {
-            let shown = self.show(terminal, console);
+            let shown = console.has_room() && self.show(terminal, console);
             let typed = self.type_in(terminal, console);
             if !shown && !typed {
                 executor::park();
             }
         }
+        // No more than the terminal has, and nobody to wait for room.
         while self.show(terminal, console) {}
         console.detach();
         drop(attached);
@@ -54,9 +55,6 @@ impl Kernel {
 
     fn show(&self, terminal: &Terminal, console: &Console) -> bool {
         let mut piece = [0; PIECE];
-        if !console.has_room() {
-            return false;
-        }
         let seen = terminal.output(self, &mut piece, Some(executor::current())).unwrap_or(0);
         console.show(&piece[..seen]);
         seen > 0

@@ -1,0 +1,108 @@
+//! `tontine unix shell`: a shell in a virtual system, at the user's own terminal.
+//!
+//! The system has a thread of its own; this one carries bytes between the two terminals. Without a
+//! terminal there is no input, and the output is not a terminal's.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, IsTerminal};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::panic::resume_unwind;
+use std::process::ExitCode;
+use std::thread;
+
+use tontine_unix::shell::{attend, programs, ps, shell as run_shell};
+use tontine_unix::{
+    Builder, Console, Errno, Executor, Fd, Modes, Report, Signal, State, Status, Sys, Virtual,
+};
+
+use super::mode;
+use crate::args::{ExecutorName, UnixShell};
+use crate::{Refusal, stopped_by};
+
+/// The seed where a simulation is asked for without one.
+const SEED: u64 = 1;
+
+/// Carries out `unix shell`.
+pub(crate) fn shell(asked: &UnixShell) -> Result<ExitCode, Refusal> {
+    let (input, output) = (io::stdin(), io::stdout());
+    let seat = Place { typed: input.is_terminal(), shown: output.is_terminal() };
+    if !seat.typed && asked.commands.is_none() {
+        return Err(Refusal::usage(
+            "expected a terminal on standard input, to type at; \
+             without one, say what to do: tontine unix shell -c COMMANDS",
+        ));
+    }
+    let console = Console::new();
+    let system = system(asked).console(&console).build().map_err(Refusal::usage)?;
+    let arguments = arguments(asked.commands.as_deref());
+    let nothing = File::open("/dev/null")?;
+    let typed: BorrowedFd<'_> = if seat.typed { input.as_fd() } else { nothing.as_fd() };
+    // It is not waited for where the user's terminal fails: the process ends with it.
+    let running = thread::spawn(move || {
+        system.run(move |sys| match seat.prepare(sys) {
+            Ok(()) => run_shell(sys, &arguments),
+            Err(_) => 1,
+        })
+    });
+    match attend(&console, &typed, &output) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => {
+            return Ok(stopped_by(Signal::PIPE.number()));
+        }
+        attended => attended?,
+    }
+    status(&running.join().unwrap_or_else(|panic| resume_unwind(panic)))
+}
+
+/// The system that was asked for, with the shell's programs.
+fn system(asked: &UnixShell) -> Builder {
+    let executor = match (asked.seed, asked.executor) {
+        (Some(seed), _) => Executor::Simulated { seed },
+        (None, ExecutorName::Simulated) => Executor::Simulated { seed: SEED },
+        (None, ExecutorName::Parallel) => Executor::Parallel,
+    };
+    let builder = Virtual::builder()
+        .mode(mode(asked.mode))
+        .processors(asked.processors.into())
+        .executor(executor)
+        .program("ps", ps(|| State::here().unwrap_or_default().to_string()));
+    programs().into_iter().fold(builder, |builder, (name, main)| builder.program(name, main))
+}
+
+fn arguments(commands: Option<&str>) -> Vec<String> {
+    let commands = commands.into_iter().flat_map(|commands| ["-c", commands]);
+    ["shell"].into_iter().chain(commands).map(str::to_owned).collect()
+}
+
+/// What the user has of a terminal.
+#[derive(Clone, Copy)]
+struct Place {
+    typed: bool,
+    shown: bool,
+}
+
+impl Place {
+    /// Makes the system's terminal fit: the user's is in raw mode and wants carriage returns, files
+    /// and pipes do not. Where nobody types, standard input is at its end.
+    fn prepare(self, sys: &dyn Sys) -> Result<(), Errno> {
+        let mut termios = sys.tcgetattr(Fd::STDIN)?;
+        termios.modes.set(Modes::ONLCR, self.typed && self.shown);
+        termios.modes.set(Modes::ECHO, self.typed);
+        sys.tcsetattr(Fd::STDIN, &termios)?;
+        if self.typed {
+            return Ok(());
+        }
+        let (empty, writer) = sys.pipe()?;
+        sys.close(writer)?;
+        sys.dup2(empty, Fd::STDIN)?;
+        sys.close(empty)
+    }
+}
+
+/// The shell's.
+fn status(report: &Report) -> Result<ExitCode, Refusal> {
+    match report.status {
+        Some(Status::Exited(status)) => Ok(ExitCode::from(status as u8)),
+        Some(Status::Signaled(signal, _)) => Ok(stopped_by(signal.number())),
+        other => Err(Refusal::failed(format!("expected the shell to end, found {other:?}"))),
+    }
+}

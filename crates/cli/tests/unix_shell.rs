@@ -1,0 +1,205 @@
+//! `tontine unix shell` as its users meet it: at a terminal of their own, and without one.
+//!
+//! The test is the user at the other end of a real terminal. It types when it has seen that a
+//! program is where it is wanted, and gives up when nothing comes for long.
+
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
+use rustix::termios::{LocalModes, tcgetattr};
+
+const PROMPT: &str = "tontine$ ";
+/// How long a user waits for what is to come.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long it looks before it asks whether the shell has ended.
+const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+
+fn tontine(arguments: &[&str]) -> Command {
+    let mut tontine = Command::new(env!("CARGO_BIN_EXE_tontine"));
+    tontine.args(["unix", "shell"]).args(arguments);
+    tontine
+}
+
+/// A user at a terminal, and the shell at it.
+struct User {
+    end: OwnedFd,
+    terminal: OwnedFd,
+    shell: Child,
+    seen: String,
+    /// How much of it was looked at.
+    looked: usize,
+}
+
+impl User {
+    fn sits_down(arguments: &[&str]) -> Self {
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+        let end = openpt(flags).unwrap();
+        grantpt(&end).unwrap();
+        unlockpt(&end).unwrap();
+        let terminal = ioctl_tiocgptpeer(&end, flags).unwrap();
+        let stdio = || Stdio::from(terminal.try_clone().unwrap());
+        let shell = tontine(arguments).stdin(stdio()).stdout(stdio()).stderr(stdio()).spawn();
+        Self { end, terminal, shell: shell.unwrap(), seen: String::new(), looked: 0 }
+    }
+
+    fn types(&self, text: &str) {
+        assert_eq!(rustix::io::write(&self.end, text.as_bytes()), Ok(text.len()));
+    }
+
+    /// Types a line at the prompt.
+    fn enters(&mut self, line: &str) {
+        self.sees(PROMPT);
+        self.types(&format!("{line}\r"));
+        self.sees(&format!("{line}\r\n"));
+    }
+
+    /// Looks until `text` stands there, behind what was looked at; returns what stands before it.
+    fn sees(&mut self, text: &str) -> String {
+        let start = Instant::now();
+        loop {
+            if let Some(at) = self.seen[self.looked..].find(text) {
+                let before = self.seen[self.looked..][..at].to_owned();
+                self.looked += at + text.len();
+                return before;
+            }
+            let waited = start.elapsed();
+            assert!(waited < PATIENCE, "expected {text:?}, seen {:?}", &self.seen[self.looked..]);
+            let mut ready = [PollFd::new(&self.end, PollFlags::IN)];
+            if poll(&mut ready, Some(&LOOK)).unwrap() > 0 {
+                let mut buffer = [0; 4096];
+                let read = rustix::io::read(&self.end, &mut buffer).unwrap();
+                self.seen += &String::from_utf8_lossy(&buffer[..read]);
+            }
+        }
+    }
+
+    fn is_raw(&self) -> bool {
+        !tcgetattr(&self.terminal).unwrap().local_modes.contains(LocalModes::ICANON)
+    }
+
+    /// Waits until the command has ended; its exit status.
+    fn sees_the_end(&mut self) -> Option<i32> {
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.shell.try_wait().unwrap() {
+                assert!(!self.is_raw(), "the terminal is as it was");
+                return status.code();
+            }
+            assert!(start.elapsed() < PATIENCE, "the shell is to end");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for User {
+    fn drop(&mut self) {
+        // It has ended, but in a test that failed.
+        let _ = self.shell.kill();
+        let _ = self.shell.wait();
+    }
+}
+
+/// What a user does with jobs.
+fn session(arguments: &[&str]) {
+    let mut user = User::sits_down(arguments);
+    user.enters("echo hi");
+    assert!(user.is_raw());
+    assert_eq!(user.sees("hi\r\n"), "");
+    user.enters("catch USR1");
+    user.sees("catches {SIGUSR1}\r\n");
+    user.types("\x1a");
+    user.sees("^Z\r\n[1]+ Stopped");
+    user.enters("jobs");
+    user.sees("[1]+ Stopped");
+    user.enters("ps");
+    let table = user.sees(" ps\r\n");
+    assert!(table.contains(" T catch"), "a stopped process in {table}");
+    assert!(table.contains(" S program"), "the shell waits in {table}");
+    user.enters("bg");
+    user.enters("kill %1; wait %1; echo status $?");
+    user.sees("status 143\r\n");
+    user.enters("catch USR1");
+    user.sees("catches {SIGUSR1}\r\n");
+    user.types("\x03");
+    user.sees("^C");
+    user.enters("echo status $?");
+    user.sees("status 130\r\n");
+    user.enters("exit 3");
+    assert_eq!(user.sees_the_end(), Some(3));
+}
+
+#[test]
+fn jobs_stop_go_on_and_end_as_is_typed() {
+    session(&[]);
+}
+
+#[test]
+fn every_mode_has_its_shell() {
+    session(&["--mode", "master", "--processors", "2"]);
+    session(&["--mode", "coarse", "--processors", "2"]);
+    session(&["--mode", "uniprocessor"]);
+    session(&["--mode", "per-process"]);
+}
+
+#[test]
+fn a_simulated_shell_waits_for_its_user() {
+    session(&["--seed", "7"]);
+}
+
+#[test]
+fn a_program_that_sleeps_is_stopped_shown_and_killed() {
+    let mut user = User::sits_down(&[]);
+    user.enters("sleep 100 &");
+    user.enters("jobs");
+    user.sees("sleep 100");
+    user.enters("kill -STOP %1; jobs; ps");
+    user.sees(" T sleep\r\n");
+    user.enters("bg; kill %1; wait %1; echo status $?");
+    user.sees("status 143\r\n");
+    user.sees(PROMPT);
+    user.types("\x04");
+    assert_eq!(user.sees_the_end(), Some(0));
+}
+
+#[test]
+fn the_terminal_is_restored_when_a_signal_ends_the_command() {
+    let mut user = User::sits_down(&[]);
+    user.sees(PROMPT);
+    assert!(user.is_raw());
+    let shell = rustix::process::Pid::from_child(&user.shell);
+    rustix::process::kill_process(shell, rustix::process::Signal::TERM).unwrap();
+    assert_eq!(user.sees_the_end(), None);
+}
+
+fn without_a_terminal(arguments: &[&str]) -> Output {
+    tontine(arguments).stdin(Stdio::null()).output().expect("tontine runs")
+}
+
+#[test]
+fn commands_need_no_terminal() {
+    let output = without_a_terminal(&["-c", "seq 3 | cat; cat; cat; exit 7"]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "1\n2\n3\n");
+    assert_eq!(output.status.code(), Some(7));
+    let output = without_a_terminal(&["--seed", "3", "-c", "sleep 1000000; kill -TERM $$"]);
+    assert_eq!(output.status.code(), Some(128 + 15));
+}
+
+#[test]
+fn a_long_output_is_complete() {
+    let output = without_a_terminal(&["-c", "seq 50000"]);
+    let lines = output.stdout.split(|byte| *byte == b'\n').count();
+    assert_eq!((lines, output.status.code()), (50_001, Some(0)));
+}
+
+#[test]
+fn without_a_terminal_it_says_what_it_expected() {
+    let output = without_a_terminal(&[]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("expected a terminal on standard input"), "{said}");
+    let output = without_a_terminal(&["--mode", "uniprocessor", "--processors", "2", "-c", "true"]);
+    assert_eq!(output.status.code(), Some(2));
+}

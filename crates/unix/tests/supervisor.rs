@@ -1,0 +1,65 @@
+//! The example `supervisor` on both backends: what it says, and how it ends.
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Cargo builds the examples when it tests the whole package, beside the folder of the tests.
+fn supervisor() -> Command {
+    let test = std::env::current_exe().expect("a test is a file");
+    let built = test.ancestors().nth(2).map(PathBuf::from).expect("in a folder of a folder");
+    let program = built.join("examples/supervisor");
+    assert!(program.exists(), "expected {}: cargo build --examples makes it", program.display());
+    Command::new(program)
+}
+
+const STARTED: [&str; 3] = ["steady started", "flaky started", "deaf started"];
+const STOPPED: [&str; 5] = [
+    "stopping",
+    "steady killed by SIGTERM",
+    "still there after the grace: killing",
+    "deaf killed by SIGKILL",
+    "all stopped",
+];
+
+/// Whether all of them are said, in this order.
+fn says(lines: &[String], expected: &[&str]) -> bool {
+    let mut lines = lines.iter();
+    expected.iter().all(|wanted| lines.any(|line| line.trim_end() == *wanted))
+}
+
+#[test]
+fn in_a_virtual_system_it_stops_its_services_when_told() {
+    let output = supervisor().arg("virtual").output().expect("it runs");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let lines: Vec<_> = text.lines().map(str::to_owned).collect();
+    assert!(says(&lines, &STARTED), "{text}");
+    assert!(says(&lines, &["flaky failed 4 times: given up"]), "{text}");
+    assert!(says(&lines, &STOPPED), "{text}");
+    // Before the other one or after it: who looks at the console has a say in the schedule.
+    assert!(says(&lines, &["an orphan killed by SIGKILL", "all stopped"]), "{text}");
+    assert_eq!(output.status.code(), Some(0), "{text}");
+}
+
+#[test]
+fn on_linux_it_stops_its_services_when_told() {
+    let mut child = supervisor().arg("linux").stdout(Stdio::piped()).spawn().expect("it runs");
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    let mut seen = Vec::new();
+    for line in lines.by_ref().map_while(Result::ok) {
+        seen.push(line);
+        if says(&seen, &["flaky failed 4 times: given up"]) {
+            break;
+        }
+    }
+    kill_process(Pid::from_child(&child), Signal::TERM).expect("it is there");
+    seen.extend(lines.map_while(Result::ok));
+    let status = child.wait().expect("it ends");
+    assert!(says(&seen, &STARTED), "{seen:#?}");
+    // Who is deaf may not be so yet on a busy machine.
+    let stopped = ["stopping", "steady killed by SIGTERM", "all stopped"];
+    assert!(says(&seen, &stopped), "{seen:#?}");
+    assert_eq!(status.code(), Some(0), "{seen:#?}");
+}
