@@ -121,7 +121,6 @@ pub(crate) fn current_id() -> u32 {
 }
 
 /// The word that the running fiber was started with; 0 outside. Async-signal-safe.
-#[cfg(test)]
 pub(crate) fn context() -> usize {
     HERE.with(|here| here.context.get())
 }

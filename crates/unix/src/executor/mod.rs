@@ -40,10 +40,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 pub(crate) use chooser::{Chooser, Seeded};
-#[cfg(test)]
-use fiber::context;
 pub(crate) use fiber::{
-    Fiber, abandon, current, current_id, park, point, preempt, processor, spin, yield_now,
+    Fiber, abandon, context, current, current_id, park, point, preempt, processor, spin, yield_now,
 };
 use here::HERE;
 pub(crate) use options::{Hooks, Options, Outcome, Start};
