@@ -38,7 +38,7 @@ const RECEIVERS: usize = 10;
 /// No round begins later: where many processes take turns, one is long.
 const ROUNDS_MS: u128 = 200;
 /// So many times as many signals in a virtual Unix, where one takes so much less.
-const VIRTUAL: usize = 20;
+const VIRTUAL: usize = 5;
 /// Memory of a forked process that does little.
 const BYTES_EACH: u64 = 256 << 10;
 
@@ -153,7 +153,11 @@ fn measure_virtually(
     // Not counted: it finds the memory cold.
     virtually::run(mode, &places, clock, signals.div_ceil(10))?;
     let (mut rates, mut kills) = (Vec::new(), Vec::new());
-    for _ in 0..RECEIVERS.div_ceil(pairs) {
+    let began = Instant::now();
+    for number in 0..RECEIVERS.div_ceil(pairs) {
+        if number > 0 && began.elapsed().as_millis() > ROUNDS_MS {
+            break;
+        }
         for receiver in virtually::run(mode, &places, clock, signals)? {
             rates.push(receiver.received as f64 / receiver.seconds);
             kills.push(receiver.sent as f64 / receiver.received as f64);
