@@ -105,7 +105,11 @@ impl Executor {
         let turn = local.turn.get().wrapping_add(1) % ROUND;
         local.turn.set(turn);
         let first = match turn {
-            0 => local.yielded.pop(),
+            0 => {
+                let chosen = local.yielded.pop();
+                local.overtakes.set(chosen.is_some() && !local.woken.is_empty());
+                chosen
+            }
             1 => worker.pop_fresh(),
             _ => None,
         };
@@ -161,7 +165,7 @@ impl Executor {
     fn run_one(&self, task: *const Task, worker: &Worker, local: &Local) {
         // SAFETY: a queued task is alive until it has been buried, below.
         let this = unsafe { &*task };
-        worker.begin_run(this.name);
+        worker.begin_run(this.name, local.overtakes.take());
         HERE.with(|here| {
             here.context.set(this.context);
             here.task.set(task);

@@ -39,6 +39,11 @@ impl Queue {
         }
     }
 
+    /// Whether nobody is in it.
+    pub(super) fn is_empty(&self) -> bool {
+        self.head.get().is_null()
+    }
+
     /// Takes the oldest.
     pub(super) fn pop(&self) -> Option<*const Task> {
         let head = self.head.get();

@@ -149,11 +149,12 @@ impl Worker {
         self.fresh_count.load(Ordering::Relaxed)
     }
 
-    /// Notes that the fiber `name` is resumed. For the owner.
-    pub(super) fn begin_run(&self, name: usize) {
+    /// Notes that the fiber `name` is resumed, which is to make way soon if it overtakes others. For
+    /// the owner.
+    pub(super) fn begin_run(&self, name: usize, overtakes: bool) {
         self.runs.store(self.runs.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         self.running.store(name, Ordering::Relaxed);
-        self.make_way.store(false, Ordering::Relaxed);
+        self.make_way.store(overtakes, Ordering::Relaxed);
     }
 
     /// Notes a return to user mode; whether the running fiber should make way. For the owner.
@@ -190,6 +191,8 @@ pub(super) struct Local {
     pub(super) stacks: RefCell<Vec<Stack>>,
     /// Counts choices.
     pub(super) turn: Cell<u32>,
+    /// The fiber that was chosen had made way, and has its turn before those that were woken.
+    pub(super) overtakes: Cell<bool>,
 }
 
 /// Stacks that a worker keeps at hand, and how many it moves at a time.
@@ -203,6 +206,7 @@ impl Local {
             yielded: Queue::new(),
             stacks: RefCell::new(Vec::with_capacity(AT_HAND)),
             turn: Cell::new(0),
+            overtakes: Cell::new(false),
         }
     }
 }
