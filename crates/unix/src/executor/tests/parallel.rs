@@ -459,3 +459,43 @@ fn whatever_fibers_do_to_each_other_all_come_to_their_end() {
         assert_eq!((ends.load(Ordering::Relaxed), executor.stacks().live), (60, 0));
     }
 }
+
+/// Now and then one that made way has its turn before those that were woken. It ran on for a whole
+/// slice then, sending thousands of signals to a receiver that was awake and waited for its turn.
+#[test]
+fn who_overtakes_the_woken_makes_way_at_its_first_return() {
+    for offset in 0..64 {
+        let executor = Executor::parallel(1, Options::default());
+        let wakes = Arc::new(AtomicUsize::new(0));
+        let seen = Arc::clone(&wakes);
+        let sleeper = Arc::new(OnceLock::new());
+        let woken = Arc::clone(&sleeper);
+        start_on(&executor, 0, 1, move || {
+            sleeper.set(current()).expect("set once");
+            while seen.load(Ordering::Relaxed) < 200 {
+                park();
+                seen.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        start_on(&executor, 0, 2, move || {
+            for _ in 0..offset {
+                yield_now();
+            }
+            let fiber = loop {
+                if let Some(fiber) = woken.get() {
+                    break fiber;
+                }
+                yield_now();
+            };
+            let mut sent = 0;
+            while wakes.load(Ordering::Relaxed) < 200 {
+                fiber.unpark();
+                sent += 1;
+                preempt();
+                let behind = sent - wakes.load(Ordering::Relaxed);
+                assert!(behind < 40, "{behind} wakes were for nothing, {offset} turns later");
+            }
+        });
+        assert_eq!(executor.run(), Outcome::Finished);
+    }
+}
