@@ -3,6 +3,24 @@
 //! [`Sys`] is the trait: fork, exec, wait, exit, signals, groups, sessions, job control, threads, a
 //! terminal, limits, ptrace.
 //!
+//! A program is a function of `&dyn Sys`, and runs on both:
+//!
+//! ```
+//! use tontine_unix::{Executor, Linux, Sys, Virtual};
+//!
+//! fn program(sys: &dyn Sys) -> i32 {
+//!     let child = sys.fork(|_| 7).expect("there is room");
+//!     let waited = sys.wait().expect("there is a child");
+//!     assert_eq!(waited.pid, child);
+//!     waited.status.exited().unwrap_or(1)
+//! }
+//!
+//! let unix = Virtual::builder().executor(Executor::Simulated { seed: 1 }).build()?;
+//! assert_eq!(unix.run(program).status.and_then(|status| status.exited()), Some(7));
+//! assert_eq!(program(&Linux::new()?), 7);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! Source: D. Bolinger and S. Mangalat, *Parallelizing Signal Handling and Process Management in
 //! OSF/1*; POSIX.1-2024; the manual pages of Linux.
 
