@@ -106,20 +106,25 @@ fn an_unwritable_folder_is_said_before_measuring() {
     assert_eq!(fs::read_to_string(&file).expect("still there"), "mine");
 }
 
-#[test]
-fn a_signal_ends_a_reproduction_and_leaves_nothing() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let mut run = tontine()
-        .args(["measure", "--quick", "--as-published", "001", "--out"])
-        .arg(folder.path())
-        .env("TONTINE_TEST", folder.path())
+/// Sends a signal to a run that is under way, whose processes carry `mark`; its exit status.
+fn status_of_signalled(command: &mut Command, mark: &Path, signal: Signal) -> Option<i32> {
+    let mut run = command
+        .env("TONTINE_TEST", mark)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
         .expect("tontine runs");
     thread::sleep(Duration::from_secs(2));
-    kill_process(Pid::from_child(&run), Signal::INT).expect("it still runs");
-    assert_eq!(run.wait().expect("it ends").code(), Some(130));
+    kill_process(Pid::from_child(&run), signal).expect("it still runs");
+    run.wait().expect("it ends").code()
+}
+
+#[test]
+fn a_signal_ends_a_reproduction_and_leaves_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut command = tontine();
+    command.args(["measure", "--quick", "--as-published", "001", "--out"]).arg(folder.path());
+    assert_eq!(status_of_signalled(&mut command, folder.path(), Signal::INT), Some(130));
     assert_eq!(leftover_files(), Vec::<String>::new(), "files were left behind");
     assert_eq!(left_behind(folder.path()), Vec::<String>::new(), "processes were left behind");
     assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0, "half a file");
@@ -129,19 +134,10 @@ fn a_signal_ends_a_reproduction_and_leaves_nothing() {
 fn a_signal_ends_the_run_cleanly_and_keeps_what_was_measured() {
     for (signal, status) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let folder = tempfile::tempdir().expect("a folder");
-        let mut run = tontine()
-            .args(["measure", "--out"])
-            .arg(folder.path())
-            .args(["round-trip/iceoryx2", "round-trip/zmq-ipc", "signal-delivery/one-clock"])
-            .env("TONTINE_TEST", folder.path())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("tontine runs");
-        thread::sleep(Duration::from_secs(2));
-        kill_process(Pid::from_child(&run), signal).expect("it still runs");
-        let ended = run.wait().expect("it ends");
-        assert_eq!(ended.code(), Some(status));
+        let names = ["round-trip/iceoryx2", "round-trip/zmq-ipc", "signal-delivery/one-clock"];
+        let mut command = tontine();
+        command.args(["measure", "--out"]).arg(folder.path()).args(names);
+        assert_eq!(status_of_signalled(&mut command, folder.path(), signal), Some(status));
         assert_eq!(results(folder.path())["complete"], false);
         assert_eq!(leftover_files(), Vec::<String>::new(), "files were left behind");
         assert_eq!(left_behind(folder.path()), Vec::<String>::new(), "processes were left behind");

@@ -411,7 +411,6 @@ mod tests {
     use crate::engine::invoked::{Measured, Reply};
     use crate::observe::Series;
     use crate::report::fixture;
-    use crate::stats::summary::summarise;
     use std::fs;
 
     /// Pauses, and what a message takes after each; of several one invocation tells.
@@ -449,15 +448,7 @@ mod tests {
 
     fn measured(points: Points<'_>) -> String {
         let figure = |&(pause, ns): &(u64, f64)| {
-            let series = Series::ns("one_way", vec![ns; 50]).at("pause_us", pause);
-            Figure {
-                metric: series.metric.clone(),
-                at: series.at.clone(),
-                unit: series.unit.clone(),
-                statistic: series.statistic,
-                summary: summarise(&series),
-                stretches: Vec::new(),
-            }
+            Figure::of(&Series::ns("one_way", vec![ns; 50]).at("pause_us", pause))
         };
         let figures = points.iter().map(figure).collect();
         let (ratios, tried, notes) = (Vec::new(), Vec::new(), Vec::new());

@@ -402,7 +402,6 @@ fn estimate(interval: Interval) -> Estimate {
 mod tests {
     use super::*;
     use crate::size::Size;
-    use crate::stats::summary::summarise;
 
     fn plan() -> Plan {
         let task = Task {
@@ -415,16 +414,8 @@ mod tests {
     }
 
     fn reply(figure: f64, says: &str, note: &str) -> Reply {
-        let series = crate::observe::Series::ns("check", vec![figure; 3]);
+        let figure = Figure::of(&crate::observe::Series::ns("check", vec![figure; 3]));
         let tried = Tried { event: "zombie".into(), truth: "dead".into(), says: says.into() };
-        let figure = Figure {
-            metric: series.metric.clone(),
-            at: series.at.clone(),
-            unit: series.unit.clone(),
-            statistic: series.statistic,
-            summary: summarise(&series),
-            stretches: Vec::new(),
-        };
         let (figures, tried, notes) = (vec![figure], vec![tried], vec![note.to_owned()]);
         let measured = Measured { figures, ratios: Vec::new(), tried, notes };
         let mut reply = Reply::failed(String::new());

@@ -164,20 +164,23 @@ fn sum_up(order: &Order, observed: Observed) -> Result<Measured, Trouble> {
             })?;
         }
     }
-    let figures = observed
-        .series
-        .iter()
-        .map(|series| Figure {
+    let figures = observed.series.iter().map(Figure::of).collect();
+    let Observed { ratios, tried, notes, .. } = observed;
+    Ok(Measured { figures, ratios, tried, notes })
+}
+
+impl Figure {
+    /// What is kept of a series.
+    pub fn of(series: &Series) -> Self {
+        Self {
             metric: series.metric.clone(),
             at: series.at.clone(),
             unit: series.unit.clone(),
             statistic: series.statistic,
             summary: summarise(series),
             stretches: stretches(&series.samples),
-        })
-        .collect();
-    let Observed { ratios, tried, notes, .. } = observed;
-    Ok(Measured { figures, ratios, tried, notes })
+        }
+    }
 }
 
 fn stretches(samples: &[f64]) -> Vec<f64> {

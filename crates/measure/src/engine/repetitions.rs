@@ -165,20 +165,12 @@ fn line(small: (f64, f64), large: (f64, f64)) -> Costs {
 mod tests {
     use super::*;
     use crate::observe::Series;
-    use crate::stats::summary::summarise;
 
     fn trial(seconds: f64, samples: usize, level: f64) -> Trial {
         // Two values in turn: the same spread in each stretch, whatever the level.
         let stretches = (0..STRETCHES).map(|i| level + (i % 2) as f64).collect();
         let series = Series::ns("one_way", vec![level; samples]);
-        let figure = Figure {
-            metric: series.metric.clone(),
-            at: series.at.clone(),
-            unit: series.unit.clone(),
-            statistic: series.statistic,
-            summary: summarise(&series),
-            stretches,
-        };
+        let figure = Figure { stretches, ..Figure::of(&series) };
         Trial { seconds, figures: vec![figure] }
     }
 
