@@ -10,6 +10,7 @@ mod header;
 mod invocation;
 mod ledger;
 mod planted;
+mod speed;
 mod tidy;
 mod twins;
 
@@ -85,6 +86,17 @@ enum Chore {
         #[arg(long)]
         afresh: bool,
     },
+    /// Measure what the virtual Unix promises of its speed, beside its rivals
+    Speed {
+        /// Pairs of each figure
+        #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u16).range(6..))]
+        pairs: u16,
+        /// Only figures whose names hold one of these
+        only: Vec<String>,
+    },
+    /// Measure one side of a figure of `speed`
+    #[command(name = speed::NAME, hide = true)]
+    Side { name: String },
     /// Serve one invocation of an experiment
     #[command(name = invocation::NAME, hide = true)]
     Invocation,
@@ -102,6 +114,8 @@ fn main() -> ExitCode {
         Chore::Crash { full, minutes, afresh } => {
             crash::run(full, minutes.map(|minutes| Duration::from_secs(60 * minutes)), afresh)
         }
+        Chore::Speed { pairs, only } => speed::run(pairs.into(), &only),
+        Chore::Side { name } => speed::serve(&name),
         Chore::Invocation => tontine_measure::engine::invoked::serve().map(|()| true),
     };
     match done {

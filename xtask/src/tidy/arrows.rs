@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{Complaint, output};
 
 /// Who may depend on whom, as (who, whom).
-const ALLOWED: [(&str, &str); 10] = [
+const ALLOWED: [(&str, &str); 11] = [
     ("tontine-crash", "tontine"),
     ("tontine-c", "tontine"),
     ("tontine-measure", "tontine"),
@@ -19,6 +19,7 @@ const ALLOWED: [(&str, &str); 10] = [
     ("tontine-cli", "tontine-unix"),
     ("xtask", "tontine-measure"),
     ("xtask", "tontine-crash"),
+    ("xtask", "tontine-unix"),
 ];
 
 /// The crate that other programs take.

@@ -103,13 +103,8 @@ fn measure(processes: usize, forks: usize) -> Result<Observed> {
 fn measure_virtually(mode: Mode, processes: usize, forks: usize) -> Result<Observed> {
     let processors = modes::processors(mode, &pin::allowed()?, MOST_PROCESSES);
     let clock = Clock::calibrated();
-    // Not counted: it finds the memory cold.
-    virtually::run(mode, processors, processes, forks, clock)?;
-    let mut rates = Vec::with_capacity(ROUNDS * processes);
-    for _ in 0..ROUNDS {
-        let seconds = virtually::run(mode, processors, processes, forks, clock)?;
-        rates.extend(seconds.into_iter().map(|seconds| forks as f64 / seconds));
-    }
+    let seconds = virtually::run(mode, processors, processes, forks, ROUNDS, clock)?;
+    let rates = seconds.into_iter().map(|seconds| forks as f64 / seconds).collect();
     let series = vec![Series::ns("forked", rates).in_unit("forks/s").by_mean()];
     let notes = vec![modes::FORK_NOTE.to_owned()];
     Ok(Observed { series, notes, ..Observed::default() })

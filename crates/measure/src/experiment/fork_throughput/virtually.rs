@@ -8,7 +8,8 @@ use crate::clock::Clock;
 use crate::experiment::modes;
 use crate::trouble::{Result, Trouble};
 
-/// Each of `processes` forks `forks` times; returns the seconds that each took.
+/// So many rounds in one system, after one that finds its memory cold and is not counted. In each,
+/// each of `processes` forks `forks` times; returns the seconds that each took.
 ///
 /// # Errors
 /// Failed, where the system does not end as it should.
@@ -17,6 +18,7 @@ pub(super) fn run(
     processors: usize,
     processes: usize,
     forks: usize,
+    rounds: usize,
     clock: Clock,
 ) -> Result<Vec<f64>> {
     let unix = Virtual::builder()
@@ -24,10 +26,15 @@ pub(super) fn run(
         .processors(processors)
         .build()
         .map_err(|error| Trouble::fail(error.to_string()))?;
-    let all = Arc::new(Mutex::new(Vec::with_capacity(processes)));
+    let all = Arc::new(Mutex::new(Vec::with_capacity(rounds * processes)));
     let seen = Arc::clone(&all);
-    let report = unix
-        .run(move |sys| round(sys, processors, processes, forks, clock, &seen).map_or(1, |()| 0));
+    let report = unix.run(move |sys| {
+        let one = || round(sys, processors, processes, forks, clock, &seen);
+        let cold = one();
+        seen.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        let warm = (0..rounds).try_for_each(|_| one());
+        i32::from(cold.and(warm).is_err())
+    });
     modes::ran(&report)?;
     let seconds = std::mem::take(&mut *all.lock().unwrap_or_else(PoisonError::into_inner));
     Ok(seconds)
@@ -99,9 +106,9 @@ mod tests {
         for mode in Mode::ALL {
             let processors = if mode == Mode::Uniprocessor { 1 } else { 2 };
             for processes in [1, 3] {
-                let seconds =
-                    run(mode, processors, processes, 50, Clock::calibrated()).expect("a round");
-                assert_eq!(seconds.len(), processes, "{mode}");
+                let seconds = run(mode, processors, processes, 50, 2, Clock::calibrated())
+                    .expect("two rounds");
+                assert_eq!(seconds.len(), 2 * processes, "{mode}");
                 assert!(seconds.iter().all(|&seconds| seconds > 0.0), "{mode}: {seconds:?}");
             }
         }

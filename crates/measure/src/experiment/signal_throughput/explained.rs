@@ -35,7 +35,9 @@ pub(super) const EXPLANATION: Explanation = Explanation {
          number that a group still has, and the sender is in the group.",
         "The other variants do the same in a virtual Unix inside one process: OSF/1's signal code \
          in user space, with its locks of 1.1 (`parallel`), with everything on a master processor \
-         as in 1.0 (`master`), and in three more ways. A receiver there takes 5,000 signals. \
+         as in 1.0 (`master`), and in three more ways. A receiver there takes 5,000 signals, \
+         or 20,000 where no pair spans two processors, but goes after 20 ms with those that it \
+         got, and no round begins after 50 ms. \
          `off-master` puts the pair on the second processor, away from the master; `apart` puts \
          two pairs each on a processor of its own.",
         "Rounds are repeated, each with fresh processes, until ten receivers have been timed, but \

@@ -37,8 +37,12 @@ const MOST_PAIRS: usize = 10;
 const RECEIVERS: usize = 10;
 /// No round begins later: where many processes take turns, one is long.
 const ROUNDS_MS: u128 = 200;
-/// So many times as many signals in a virtual Unix, where one takes so much less.
+/// The same in a virtual Unix, of whose modes and placements there are many.
+const VIRTUAL_ROUNDS_MS: u128 = 50;
+/// So many times as many signals in a virtual Unix, where one takes so much less; and where no pair
+/// spans two processors.
 const VIRTUAL: usize = 5;
+const VIRTUAL_ALONE: usize = 20;
 /// Memory of a forked process that does little.
 const BYTES_EACH: u64 = 256 << 10;
 
@@ -104,7 +108,9 @@ impl Experiment for SignalThroughput {
             "linux" => measure(pairs, placement, task.size.signals()),
             other => match modes::mode(other) {
                 Some(mode) => {
-                    measure_virtually(mode, pairs, placement, VIRTUAL * task.size.signals())
+                    let spans = matches!(placement, "cross-core" | "spread");
+                    let times = if spans { VIRTUAL } else { VIRTUAL_ALONE };
+                    measure_virtually(mode, pairs, placement, times * task.size.signals())
                 }
                 None => Err(Trouble::fail(format!("signal-throughput has no variant {other}"))),
             },
@@ -155,7 +161,7 @@ fn measure_virtually(
     let (mut rates, mut kills) = (Vec::new(), Vec::new());
     let began = Instant::now();
     for number in 0..RECEIVERS.div_ceil(pairs) {
-        if number > 0 && began.elapsed().as_millis() > ROUNDS_MS {
+        if number > 0 && began.elapsed().as_millis() > VIRTUAL_ROUNDS_MS {
             break;
         }
         for receiver in virtually::run(mode, &places, clock, signals)? {

@@ -13,6 +13,12 @@ use crate::clock::Clock;
 use crate::experiment::modes;
 use crate::trouble::{Result, Trouble};
 
+/// A receiver that has waited so long for its signals goes with those that it got: in `master` many
+/// pairs starve each other.
+const PATIENCE_NS: f64 = 20e6;
+/// Signals between two looks at the clock.
+const LOOK: u64 = 16;
+
 /// On which of the system's processors a pair runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
@@ -47,7 +53,7 @@ pub(super) fn places(
     Ok(places)
 }
 
-/// Runs one round, in which each receiver takes `signals`.
+/// Runs one round, in which each receiver takes `signals`, or what it got until its patience ended.
 ///
 /// # Errors
 /// Failed, where the system does not end as it should.
@@ -128,7 +134,13 @@ fn receive(sys: &dyn Sys, clock: Clock, signals: u64, sent: &Counter) -> Receive
     // What comes before the first wait is one signal, however often it was sent.
     let before = sent.0.load(Ordering::Relaxed);
     let begun = clock.start();
-    while seen.0.load(Ordering::Relaxed) < signals {
+    loop {
+        let received = seen.0.load(Ordering::Relaxed);
+        let looks = received > 0 && received.is_multiple_of(LOOK);
+        let late = looks && clock.ns_between(begun, clock.stop()) > PATIENCE_NS;
+        if received >= signals || late {
+            break;
+        }
         sys.sigsuspend(SigSet::EMPTY);
     }
     let seconds = clock.ns_between(begun, clock.stop()) / 1e9;
@@ -162,7 +174,9 @@ mod tests {
                 let received = run(mode, &places, Clock::calibrated(), 200).expect("a round");
                 assert_eq!(received.len(), pairs, "{mode} {placement}");
                 for one in received {
-                    assert!(one.received >= 200 && one.seconds > 0.0 && one.sent >= one.received);
+                    let late = one.seconds * 1e9 > PATIENCE_NS && one.received >= LOOK;
+                    assert!(one.received >= 200 || late, "{mode} {placement}: {one:?}");
+                    assert!(one.seconds > 0.0 && one.sent >= one.received);
                 }
             }
         }

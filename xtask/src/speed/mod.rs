@@ -1,0 +1,265 @@
+//! `cargo xtask speed`: what the virtual Unix and its Linux backend promise of their speed, each
+//! figure as a ratio to its rival in one run, or with its own unit where it has no rival.
+//!
+//! Both sides of a pair are measured in fresh processes right after one another, the first one first
+//! every second time. The table has the median of the pairs' ratios and its interval; a target holds
+//! where the whole interval keeps it. What a side does is in [`side`].
+//!
+//! What it does not do: fail where a target is missed. Machines with two shared processors are no
+//! judges; the table is for those who read it.
+
+mod side;
+
+use std::io;
+use std::process::Command;
+
+use tontine_measure::experiment::{Params, Task};
+use tontine_measure::size::Size;
+use tontine_measure::stats::interval::Interval;
+use tontine_measure::stats::ratio::{self, Verdict};
+
+use crate::invocation;
+
+/// The hidden chore that measures one side in a fresh process.
+pub(crate) const NAME: &str = "__side";
+
+/// What is measured: a cell of an experiment, or a side of this chore's own, by name.
+#[derive(Debug, Clone, Copy)]
+enum Of {
+    /// Signals that one receiver takes in a second: variant, pairs, placement.
+    Signals(&'static str, usize, &'static str),
+    /// One of [`side::ALL`].
+    Own(&'static str),
+    /// Nothing: the figure stands for itself.
+    One,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Target {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+/// `above` ÷ `below`, times `factor`.
+struct Figure {
+    what: &'static str,
+    above: Of,
+    below: Of,
+    factor: f64,
+    target: Target,
+}
+
+const fn figure(what: &'static str, above: Of, below: Of, target: Target) -> Figure {
+    Figure { what, above, below, factor: 1.0, target }
+}
+
+const FIGURES: &[Figure] = &[
+    figure(
+        "signals/s, one pair, one processor: virtual (calls) ÷ Linux (traps)",
+        Of::Signals("parallel", 1, "same-core"),
+        Of::Signals("linux", 1, "same-core"),
+        Target::AtLeast(20.0),
+    ),
+    figure(
+        "a tokio task spawned and joined ÷ fork + exit + wait",
+        Of::Own("tokio"),
+        Of::Own("fork-exit-wait"),
+        Target::AtLeast(0.5),
+    ),
+    figure(
+        "signals/s, the pair not on processor 0: parallel ÷ master",
+        Of::Signals("parallel", 1, "off-master"),
+        Of::Signals("master", 1, "off-master"),
+        Target::AtLeast(2.0),
+    ),
+    Figure {
+        what: "signals/s, independent pairs: parallel, two processors ÷ one",
+        above: Of::Signals("parallel", 2, "apart"),
+        below: Of::Signals("parallel", 1, "same-core"),
+        factor: 2.0,
+        target: Target::AtLeast(1.6),
+    },
+    Figure {
+        what: "the same: per-process",
+        above: Of::Signals("per-process", 2, "apart"),
+        below: Of::Signals("per-process", 1, "same-core"),
+        factor: 2.0,
+        target: Target::AtLeast(1.8),
+    },
+    figure(
+        "signals/s on one processor: parallel ÷ uniprocessor",
+        Of::Signals("parallel", 1, "same-core"),
+        Of::Signals("uniprocessor", 1, "same-core"),
+        Target::AtLeast(0.85),
+    ),
+    figure(
+        "100,000 blocked processes: resident memory, GiB",
+        Of::Own("many-memory"),
+        Of::One,
+        Target::AtMost(2.0),
+    ),
+    figure("the same: made and reaped, s", Of::Own("many-time"), Of::One, Target::AtMost(1.0)),
+    figure("kill to a group of 10,000, ms", Of::Own("group-kill"), Of::One, Target::AtMost(2.0)),
+    figure(
+        "kill to a group: 10,000 members ÷ 1,000",
+        Of::Own("group-kill"),
+        Of::Own("small-group-kill"),
+        Target::AtMost(12.0),
+    ),
+    figure(
+        "simulated: system calls, millions a second",
+        Of::Own("simulated"),
+        Of::One,
+        Target::AtLeast(2.0),
+    ),
+    figure(
+        "Linux: spawn + wait ÷ std::process",
+        Of::Own("spawn"),
+        Of::Own("command"),
+        Target::AtMost(1.05),
+    ),
+    figure(
+        "Linux, 1 GiB touched: spawn + wait ÷ fork + exec + wait",
+        Of::Own("spawn-large"),
+        Of::Own("fork-exec-large"),
+        Target::AtMost(0.2),
+    ),
+];
+
+/// Measures so many pairs of each figure whose name holds one of `only`, and prints the table.
+///
+/// # Errors
+/// Where a side gives no figure; the text says why.
+pub(crate) fn run(pairs: usize, only: &[String]) -> io::Result<bool> {
+    println!("| figure | above | below | {pairs} pairs: median [95 %] | target | |");
+    println!("| --- | --: | --: | --: | --: | --- |");
+    for figure in FIGURES {
+        let asked = only.is_empty() || only.iter().any(|part| figure.what.contains(part));
+        if asked {
+            println!("{}", row(figure, pairs)?);
+        }
+    }
+    Ok(true)
+}
+
+/// Measures one side and prints it, for the process that asked.
+pub(crate) fn serve(name: &str) -> io::Result<bool> {
+    println!("{}", side::measure(name)?);
+    Ok(true)
+}
+
+fn row(figure: &Figure, pairs: usize) -> io::Result<String> {
+    let (mut above, mut below) = (Vec::new(), Vec::new());
+    for pair in 0..pairs {
+        if pair.is_multiple_of(2) {
+            above.push(value(figure.above)?);
+            below.push(value(figure.below)?);
+        } else {
+            below.push(value(figure.below)?);
+            above.push(value(figure.above)?);
+        }
+    }
+    let ratios: Vec<f64> = above.iter().zip(&below).map(|(a, b)| figure.factor * a / b).collect();
+    let interval = ratio::paired(&ratios)
+        .ok_or_else(|| io::Error::other(format!("{pairs} pairs are too few: 6 at least")))?;
+    let middle = |values: &[f64]| {
+        let median = tontine_measure::stats::order::median(values);
+        median.map_or("–".to_owned(), significant)
+    };
+    let below = if matches!(figure.below, Of::One) { "–".to_owned() } else { middle(&below) };
+    let (target, verdict) = judge(figure.target, interval);
+    Ok(format!(
+        "| {} | {} | {below} | {} [{}, {}] | {target} | {verdict} |",
+        figure.what,
+        middle(&above),
+        significant(interval.estimate),
+        significant(interval.low),
+        significant(interval.high),
+    ))
+}
+
+fn value(of: Of) -> io::Result<f64> {
+    match of {
+        Of::One => Ok(1.0),
+        Of::Signals(variant, pairs, placement) => {
+            let task = Task {
+                experiment: "signal-throughput".to_owned(),
+                variant: variant.to_owned(),
+                params: Params::from([
+                    ("pairs".to_owned(), pairs.to_string()),
+                    ("placement".to_owned(), placement.to_owned()),
+                ]),
+                size: Size::Default,
+            };
+            Ok(invocation::figure(&task)?.mean)
+        }
+        Of::Own(name) => afresh(name),
+    }
+}
+
+/// One of this chore's own sides, in a fresh process.
+fn afresh(name: &str) -> io::Result<f64> {
+    let output = Command::new(std::env::current_exe()?).args([NAME, name]).output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    match text.trim().parse() {
+        Ok(value) if output.status.success() => Ok(value),
+        _ => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            Err(io::Error::other(format!("{name}: {}: {text}{said}", output.status)))
+        }
+    }
+}
+
+fn judge(target: Target, interval: Interval) -> (String, &'static str) {
+    let (words, verdict) = match target {
+        Target::AtLeast(limit) => (format!("≥ {limit}"), Verdict::at_least(interval, limit)),
+        Target::AtMost(limit) => (format!("≤ {limit}"), Verdict::at_most(interval, limit)),
+    };
+    let verdict = match verdict {
+        Verdict::Met => "met",
+        Verdict::Failed => "failed",
+        Verdict::Unresolved => "unresolved",
+    };
+    (words, verdict)
+}
+
+/// Three significant digits.
+fn significant(value: f64) -> String {
+    let digits = value.abs().log10().floor();
+    if digits >= 2.0 {
+        format!("{value:.0}")
+    } else {
+        format!("{value:.*}", (2.0 - digits) as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missed_target_is_called_failed_and_an_interval_around_it_unresolved() {
+        let interval = |low, high| Interval { low, middle: (low + high) / 2.0, high };
+        assert_eq!(judge(Target::AtLeast(20.0), interval(21.0, 22.0)).1, "met");
+        assert_eq!(judge(Target::AtLeast(20.0), interval(18.0, 19.0)).1, "failed");
+        assert_eq!(judge(Target::AtMost(2.0), interval(1.9, 2.1)).1, "unresolved");
+    }
+
+    #[test]
+    fn every_side_that_a_figure_names_exists() {
+        for figure in FIGURES {
+            for of in [figure.above, figure.below] {
+                if let Of::Own(name) = of {
+                    assert!(side::ALL.iter().any(|(side, _)| *side == name), "{name}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn three_digits_are_shown() {
+        assert_eq!(significant(1234.4), "1234");
+        assert_eq!(significant(32.14), "32.1");
+        assert_eq!(significant(0.009_123), "0.00912");
+    }
+}
