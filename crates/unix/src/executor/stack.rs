@@ -155,20 +155,26 @@ impl StackPool {
     /// Takes stacks back on which nothing runs.
     pub(super) fn give(&self, stacks: impl Iterator<Item = Stack>) {
         let mut free = self.lock();
-        for stack in stacks {
-            if free.warm.len() < WARM {
-                free.warm.push(stack);
-                continue;
+        let mut stacks = stacks;
+        let room = WARM.saturating_sub(free.warm.len());
+        free.warm.extend(stacks.by_ref().take(room));
+        let from = free.cold.len();
+        free.cold.extend(stacks);
+        // Neighbours give their memory back with one call; their guards stay.
+        let cold = &mut free.cold[from..];
+        cold.sort_unstable_by_key(|stack| stack.limit);
+        for neighbours in cold.chunk_by(|one, next| one.base == next.limit) {
+            if let (Some(first), Some(last)) = (neighbours.first(), neighbours.last()) {
+                let start = first.limit.get() + GUARD;
+                let length = last.base.get() - start;
+                // SAFETY: all bytes from the first stack's to the last one's belong to these stacks,
+                // which are owned here and on which nothing lives any more. That the kernel may
+                // refuse costs memory only.
+                let _ = unsafe {
+                    let start = ptr::with_exposed_provenance_mut(start);
+                    rustix::mm::madvise(start, length, Advice::LinuxDontNeed)
+                };
             }
-            let start = stack.limit.get() + GUARD;
-            let length = stack.base.get() - start;
-            // SAFETY: the bytes above the guard belong to `stack`, which is owned here and on which
-            // nothing lives any more. That the kernel may refuse costs memory only.
-            let _ = unsafe {
-                let start = ptr::with_exposed_provenance_mut(start);
-                rustix::mm::madvise(start, length, Advice::LinuxDontNeed)
-            };
-            free.cold.push(stack);
         }
     }
 
@@ -295,6 +301,8 @@ impl Drop for StackPool {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsRawFd;
+
     use super::*;
 
     #[test]
@@ -341,5 +349,14 @@ mod tests {
         pool.give(stacks.into_iter());
         // SAFETY: mapped until the pool is dropped; nothing else writes there.
         assert_eq!(unsafe { last.sub(1).read() }, 0);
+        // Nor does giving neighbours back at once take the guards between them.
+        let (_reader, writer) = rustix::pipe::pipe().expect("a pipe");
+        for stack in pool.lock().cold.iter() {
+            let guard = ptr::with_exposed_provenance::<u8>(stack.limit.get());
+            // SAFETY: the kernel looks at the byte, and says that it cannot.
+            let refused = unsafe { libc::write(writer.as_raw_fd(), guard.cast(), 1) };
+            let why = std::io::Error::last_os_error().raw_os_error();
+            assert_eq!((refused, why), (-1, Some(libc::EFAULT)));
+        }
     }
 }
