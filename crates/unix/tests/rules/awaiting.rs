@@ -75,6 +75,23 @@ fn sigtimedwait_tells_number_cause_and_value() {
 }
 
 #[test]
+fn sigtimedwait_that_has_no_time_does_not_wait() {
+    everywhere(|sys| {
+        let set = SigSet::of(&[Signal::USR1, Signal::ALRM]);
+        sys.sigprocmask(Some((How::Block, set))).unwrap();
+        sys.alarm(1000);
+        for _ in 0..10 {
+            assert_eq!(sys.sigtimedwait(set, Some(Duration::ZERO)), Err(Errno::EAGAIN));
+        }
+        assert!(sys.alarm(0) > 900);
+        kill(sys, sys.getpid(), Signal::USR1);
+        let info = sys.sigtimedwait(set, Some(Duration::ZERO)).unwrap();
+        assert_eq!(info.signal, Signal::USR1, "what is pending it takes");
+    })
+    .and_on_linux();
+}
+
+#[test]
 fn sigwait_sleeps_until_a_signal_comes() {
     everywhere(|sys| {
         let log = Log::default();
@@ -136,10 +153,12 @@ fn sigsuspend_waits_for_a_signal_that_its_mask_lets_in() {
         rest(sys);
         assert_eq!(log.len(), 0);
         let send = |signal| sys.tgkill(sys.getpid(), thread, Some(signal)).unwrap();
-        // Blocked before and let in by the call.
+        send(Signal::USR1);
+        rest(sys);
+        assert_eq!(log.len(), 0, "blocked by the call, and by nobody else");
         send(Signal::USR2);
         sys.join(thread).unwrap();
-        assert_eq!(log.all(), [Signal::USR2.number(), -1]);
+        assert_eq!(log.all(), [Signal::USR2.number(), Signal::USR1.number(), -1]);
     })
     .and_on_linux();
 }

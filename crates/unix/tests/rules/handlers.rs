@@ -95,6 +95,24 @@ fn a_handler_that_would_block_everything_blocks_neither_kill_nor_stop() {
 }
 
 #[test]
+fn an_action_that_is_refused_is_not_installed() {
+    everywhere(|sys| {
+        for signal in [Signal::KILL, Signal::STOP] {
+            for action in [SigAction::IGNORE, Log::default().signals()] {
+                assert_eq!(sys.sigaction(signal, Some(action)), Err(Errno::EINVAL));
+                assert_eq!(sys.sigaction(signal, None), Ok(SigAction::DEFAULT));
+            }
+        }
+        let end = end_as(sys, |sys| {
+            assert!(sys.sigaction(Signal::KILL, Some(SigAction::IGNORE)).is_err());
+            sys.raise(Signal::KILL).map_or(1, |()| 2)
+        });
+        assert_eq!(end, Status::Signaled(Signal::KILL, false));
+    })
+    .and_on_linux();
+}
+
+#[test]
 fn a_handlers_mask_is_what_was_blocked_and_what_its_action_adds() {
     everywhere(|sys| {
         for (flags, itself) in [(ActionFlags::empty(), true), (ActionFlags::NODEFER, false)] {

@@ -36,6 +36,25 @@ fn raise_returns_after_the_handler() {
 }
 
 #[test]
+fn raise_says_that_it_failed_where_too_many_signals_are_queued() {
+    everywhere(|sys| {
+        let end = end_as(sys, |sys| {
+            sys.setuid(nobody_else(sys)).unwrap();
+            sys.setrlimit(Resource::PendingSignals, Limit::of(1)).unwrap();
+            block(sys, &[Signal::RTMIN]);
+            assert_eq!(sys.raise(Signal::RTMIN), Ok(()));
+            assert_eq!(sys.raise(Signal::RTMIN), Err(Errno::EAGAIN));
+            let set = SigSet::of(&[Signal::RTMIN]);
+            assert_eq!(sys.sigwait(set), Ok(Signal::RTMIN));
+            assert_eq!(sys.sigpending(), SigSet::EMPTY, "the other was not sent");
+            0
+        });
+        assert_eq!(end, Status::Exited(0));
+    })
+    .and_on_linux();
+}
+
+#[test]
 fn a_signal_queued_to_oneself_arrives_before_sigqueue_returns() {
     everywhere(|sys| {
         let log = Log::default();
