@@ -41,6 +41,7 @@ pub mod scenario;
 pub mod shell;
 mod signal;
 mod sys;
+mod system_v;
 mod terminal;
 mod wait;
 

@@ -301,7 +301,7 @@ pub trait Sys {
     /// 4.3BSD's alternate stack.
     ///
     /// # Errors
-    /// `EPERM`: a handler runs on it.
+    /// `EPERM`: a handler runs on it. `ENOMEM`: smaller than 2048 bytes.
     fn sigstack(&self, stack: Option<SigStack>) -> Result<SigStack>;
     /// Blocks the signals 1 to 32 whose bits are set; returns the mask before.
     fn sigblock(&self, mask: u32) -> u32 {

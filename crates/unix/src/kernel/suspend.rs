@@ -12,6 +12,9 @@ use crate::errno::{Errno, Result};
 use crate::process::{FAULTS, SigStack, SigVec};
 use crate::signal::{SigSet, Signal};
 
+/// Bytes of the smallest alternate stack: `MINSIGSTKSZ`.
+const SMALLEST_STACK: usize = 2048;
+
 impl Call<'_> {
     pub(super) fn act(&self, signal: Signal, action: Option<SigAction>) -> Result<SigAction> {
         if action.is_some() && SigSet::UNBLOCKABLE.contains(signal) {
@@ -152,6 +155,9 @@ impl Call<'_> {
         if let Some(new) = stack {
             if old.on_stack {
                 return Err(Errno::EPERM);
+            }
+            if (1..SMALLEST_STACK).contains(&new.size) {
+                return Err(Errno::ENOMEM);
             }
             self.alternate.set(SigStack { on_stack: false, ..new });
         }

@@ -4,12 +4,16 @@
 
 #![allow(clippy::disallowed_types, reason = "some rules are about real time")]
 
+mod awaiting;
 mod bsd;
 mod clock;
 mod delivery;
 mod dispositions;
+mod each_signal;
 mod faults;
+mod fork;
 mod fork_exec_exit;
+mod handlers;
 mod harness;
 mod kill;
 mod limits;
@@ -17,7 +21,10 @@ mod masks;
 mod pending;
 mod priorities;
 mod real_time;
+mod sending;
+mod sets;
 mod suspension;
+mod system_v;
 mod threads;
 mod users;
 mod wait;

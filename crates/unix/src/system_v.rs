@@ -1,0 +1,80 @@
+//! How System V holds, releases, ignores and catches signals (`sighold`, `sigrelse`, `sigignore`,
+//! `sigset`), and C's `signal`.
+//!
+//! Made of [`Sys::sigaction`] and [`Sys::sigprocmask`], so that both backends have them. System
+//! V's `sigpause`, which names one signal, is not here: the name is 4.3BSD's
+//! ([`Sys::sigpause`]), and `sigsuspend(mask.without(signal))` does the same.
+
+use crate::action::{ActionFlags, Disposition, How, SigAction};
+use crate::errno::Result;
+use crate::signal::{SigSet, Signal};
+use crate::sys::Sys;
+
+impl dyn Sys + '_ {
+    /// Blocks a signal.
+    ///
+    /// # Errors
+    /// As [`Sys::sigprocmask`].
+    pub fn sighold(&self, signal: Signal) -> Result<()> {
+        self.sigprocmask(Some((How::Block, SigSet::of(&[signal])))).map(drop)
+    }
+
+    /// Blocks a signal no longer.
+    ///
+    /// # Errors
+    /// As [`Sys::sigprocmask`].
+    pub fn sigrelse(&self, signal: Signal) -> Result<()> {
+        self.sigprocmask(Some((How::Unblock, SigSet::of(&[signal])))).map(drop)
+    }
+
+    /// Ignores a signal from now on.
+    ///
+    /// # Errors
+    /// As [`Sys::sigaction`].
+    pub fn sigignore(&self, signal: Signal) -> Result<()> {
+        self.sigaction(signal, Some(SigAction::IGNORE)).map(drop)
+    }
+
+    /// Says what happens when a signal comes, and blocks it no longer; with `None`, which is
+    /// `SIG_HOLD`, blocks it and leaves what happens. Returns what happened before, or `None` if
+    /// the signal was blocked.
+    ///
+    /// ```
+    /// use tontine_unix::{Disposition, Executor, Signal, Sys, Virtual};
+    ///
+    /// let unix = Virtual::builder().executor(Executor::Simulated { seed: 1 }).build()?;
+    /// let report = unix.run(|sys| {
+    ///     assert_eq!(sys.sigset(Signal::USR1, None), Ok(Some(Disposition::Default)));
+    ///     sys.raise(Signal::USR1).expect("it is held");
+    ///     assert_eq!(sys.sigset(Signal::USR1, Some(Disposition::Ignore)), Ok(None));
+    ///     0
+    /// });
+    /// assert!(report.panicked.is_empty());
+    /// # Ok::<(), tontine_unix::BuildError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Sys::sigaction`].
+    pub fn sigset(
+        &self,
+        signal: Signal,
+        disposition: Option<Disposition>,
+    ) -> Result<Option<Disposition>> {
+        let how = if disposition.is_some() { How::Unblock } else { How::Block };
+        let action = disposition.map(|disposition| SigAction { disposition, ..SigAction::DEFAULT });
+        let before = self.sigaction(signal, action)?.disposition;
+        let mask = self.sigprocmask(Some((how, SigSet::of(&[signal]))))?;
+        Ok(if mask.contains(signal) { None } else { Some(before) })
+    }
+
+    /// Says what happens when a signal comes, and returns what happened before. A handler stays,
+    /// and what it interrupts starts again, as Linux's C libraries have it.
+    ///
+    /// # Errors
+    /// As [`Sys::sigaction`].
+    pub fn signal(&self, signal: Signal, disposition: Disposition) -> Result<Disposition> {
+        let action = SigAction { disposition, ..SigAction::DEFAULT };
+        let action = action.with_flags(ActionFlags::RESTART);
+        Ok(self.sigaction(signal, Some(action))?.disposition)
+    }
+}

@@ -1,0 +1,176 @@
+//! One line of a list: an assertion and what is said of it, [`Claim`].
+
+/// Why an assertion does not apply.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Reason {
+    pub(crate) key: &'static str,
+    pub(crate) means: &'static str,
+}
+
+/// All there are, and there are to be no more than six.
+pub(crate) const REASONS: [Reason; 6] = [
+    Reason {
+        key: "interface",
+        means: "asks for an interface that the crate does not have, or for an argument or an \
+                error that its types rule out",
+    },
+    Reason {
+        key: "address",
+        means: "about pointers, address spaces and mappings: a program is a closure here",
+    },
+    Reason {
+        key: "machine",
+        means: "about hardware faults, registers and machine contexts, core files",
+    },
+    Reason { key: "filesystem", means: "about files, mounts and `/proc`" },
+    Reason {
+        key: "threads",
+        means: "about threads beyond what `Sys` has: cancellation, attributes, fork handlers",
+    },
+    Reason { key: "time", means: "about clocks and timers beyond `alarm` and waits that time out" },
+];
+
+/// What is said of an assertion.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// These tests show it.
+    Holds(Vec<String>),
+    /// It does not apply.
+    NotApplicable(&'static Reason),
+    /// It does not hold, or nothing shows it, and why.
+    Open(String),
+}
+
+/// An assertion of a suite.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Claim {
+    /// File and line, for complaints.
+    pub(crate) place: String,
+    /// Of what it is: a directory, a file of tests.
+    pub(crate) group: String,
+    /// Which in its group.
+    pub(crate) name: String,
+    /// What it asks.
+    pub(crate) asks: String,
+    pub(crate) verdict: Verdict,
+}
+
+impl Claim {
+    /// The tests that show it.
+    pub(crate) fn tests(&self) -> &[String] {
+        if let Verdict::Holds(tests) = &self.verdict { tests } else { &[] }
+    }
+}
+
+/// The claims of a list, or every complaint about it.
+pub(crate) fn parse(file: &str, text: &str) -> Result<Vec<Claim>, String> {
+    let mut claims = Vec::new();
+    let mut complaints = Vec::new();
+    for (line, number) in text.lines().zip(1..) {
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let place = format!("{file}:{number}");
+        match parse_line(line, &place) {
+            Ok(claim) => claims.push(claim),
+            Err(why) => complaints.push(format!("{place}: {why}")),
+        }
+    }
+    if complaints.is_empty() { Ok(claims) } else { Err(complaints.join("\n")) }
+}
+
+fn parse_line(line: &str, place: &str) -> Result<Claim, String> {
+    let fields: Vec<_> = line.split(" | ").collect();
+    let &[id, asks, verdict] = fields.as_slice() else {
+        return Err(format!("{} fields between ` | `, expected three", fields.len()));
+    };
+    if fields.iter().any(|field| field.trim() != *field || field.contains('|')) {
+        return Err("a field begins or ends with a blank, or has a `|`".to_owned());
+    }
+    let (group, name) = match id.rsplit_once('/') {
+        Some((group, name)) if !group.is_empty() && !name.is_empty() && !id.contains(' ') => {
+            (group.to_owned(), name.to_owned())
+        }
+        _ => return Err(format!("`{id}` is not `group/number`")),
+    };
+    if asks.is_empty() {
+        return Err("it does not say what is asked".to_owned());
+    }
+    let verdict = parse_verdict(verdict)?;
+    Ok(Claim { place: place.to_owned(), group, name, asks: asks.to_owned(), verdict })
+}
+
+fn parse_verdict(text: &str) -> Result<Verdict, String> {
+    let (kind, rest) = text.split_once(' ').unwrap_or((text, ""));
+    if rest.is_empty() {
+        return Err(format!("`{text}` is no verdict: `holds test`, `n/a reason` or `open why`"));
+    }
+    match kind {
+        "holds" => {
+            let tests: Vec<_> = rest.split(", ").map(str::to_owned).collect();
+            match tests.iter().find(|test| !is_path(test)) {
+                Some(test) => Err(format!("`{test}` is not `target::module::test`")),
+                None => Ok(Verdict::Holds(tests)),
+            }
+        }
+        "n/a" => match REASONS.iter().find(|reason| reason.key == rest) {
+            Some(reason) => Ok(Verdict::NotApplicable(reason)),
+            None => {
+                let known: Vec<_> = REASONS.iter().map(|reason| reason.key).collect();
+                Err(format!("`{rest}` is no reason, expected one of {}", known.join(", ")))
+            }
+        },
+        "open" => Ok(Verdict::Open(rest.to_owned())),
+        _ => Err(format!("`{kind}` is no verdict, expected `holds`, `n/a` or `open`")),
+    }
+}
+
+/// Whether a text is names between `::`, at least two.
+fn is_path(text: &str) -> bool {
+    let is_name = |name: &str| {
+        let mut bytes = name.bytes();
+        let first = bytes.next().is_some_and(|byte| byte.is_ascii_lowercase() || byte == b'_');
+        first && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    };
+    text.contains("::") && text.split("::").all(is_name)
+}
+
+#[test]
+fn a_line_is_an_assertion_and_a_verdict() {
+    let text = "# kill\n\nkill/2 | asks this | holds a::b, c::d::e\nk/i/3 | that | n/a time\n\
+                k/x | more | open nobody looked\n";
+    let claims = parse("f", text).expect("it is well formed");
+    let of = |nth: usize| (&*claims[nth].place, &*claims[nth].group, &*claims[nth].name);
+    assert_eq!(
+        [of(0), of(1), of(2)],
+        [("f:3", "kill", "2"), ("f:4", "k/i", "3"), ("f:5", "k", "x")]
+    );
+    assert_eq!(claims[0].asks, "asks this");
+    assert_eq!(claims[0].tests(), ["a::b", "c::d::e"]);
+    assert_eq!(claims[1].verdict, Verdict::NotApplicable(&REASONS[5]));
+    assert_eq!(claims[2].verdict, Verdict::Open("nobody looked".to_owned()));
+}
+
+#[test]
+fn a_line_that_is_malformed_is_refused_with_its_place() {
+    for (line, why) in [
+        ("kill/1 | asks", "2 fields"),
+        ("kill/1 | asks | holds a::b | more", "4 fields"),
+        ("kill/1 |  asks | open it", "begins or ends with a blank"),
+        ("kill/1 | a|b | open it", "has a `|`"),
+        ("kill | asks | open it", "`kill` is not `group/number`"),
+        ("kill/ | asks | open it", "`kill/` is not"),
+        ("ki ll/1 | asks | open it", "`ki ll/1` is not"),
+        ("kill/1 |  | open it", "does not say what is asked"),
+        ("kill/1 | asks | holds", "`holds` is no verdict"),
+        ("kill/1 | asks | holds kill", "`kill` is not `target::module::test`"),
+        ("kill/1 | asks | holds a::b,c::d", "`a::b,c::d` is not"),
+        ("kill/1 | asks | n/a because", "`because` is no reason, expected one of interface, "),
+        ("kill/1 | asks | maybe later", "`maybe` is no verdict"),
+    ] {
+        let said = parse("list.txt", &format!("# head\n{line}\n")).expect_err(line);
+        assert!(said.starts_with("list.txt:2: ") && said.contains(why), "{line}: {said}");
+    }
+    let two = parse("list.txt", "a\nb\n").expect_err("both are wrong");
+    assert_eq!(two.lines().count(), 2, "{two}");
+}

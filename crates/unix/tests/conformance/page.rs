@@ -1,0 +1,122 @@
+//! The lists as a page to read, which `docs/conformance.md` is: [`page`].
+
+use std::fmt::Write as _;
+
+use crate::claim::{Claim, REASONS, Verdict};
+use crate::suite::{Suite, Tally};
+
+const HEAD: &str = "\
+# Conformance
+
+What test suites for POSIX and Linux ask of processes and signals, assertion by assertion, and which
+of our tests show it. Printed from the lists in `crates/unix/tests/conformance`; a test compares the
+two, and `WRITE_DOCS=1 cargo test -p tontine-unix --test conformance` writes this page. Other tests
+see to it that each test named here exists.
+
+- *holds*: the tests named show it. Those of `rules` and `jobs` run on the virtual Unix in every mode,
+  simulated and parallel, and most of them on Linux too; those of `linux` run on Linux alone.
+- *n/a*: it does not apply to this crate, for one of the reasons below.
+- *open*: it does not hold, or nothing here shows that it does.
+
+What is asked is restated, and where it is about the form of an interface in C, restated for ours:
+−1 with an `errno` is an `Err`. A number that is no signal is refused before a system call can be
+made with it, by `Signal::new`.
+
+";
+
+/// The page.
+pub(crate) fn page(suites: &[Suite]) -> String {
+    let mut page = HEAD.to_owned();
+    push_counts(&mut page, suites);
+    push_reasons(&mut page, suites);
+    push_open(&mut page, suites);
+    for suite in suites {
+        push_suite(&mut page, suite);
+    }
+    page
+}
+
+fn push_counts(page: &mut String, suites: &[Suite]) {
+    page.push_str("| suite | assertions | holds | open | n/a | holds, of what applies | n/a |\n");
+    page.push_str("| --- | --: | --: | --: | --: | --: | --: |\n");
+    let total = suites.iter().map(Suite::tally).sum();
+    let rows = suites.iter().map(|suite| (suite.about.title, suite.tally()));
+    for (title, tally) in rows.chain([("all", total)]) {
+        push(page, &format!("| {title} {}", counts(tally)));
+    }
+}
+
+fn counts(tally: Tally) -> String {
+    let percent = |part: usize, whole: usize| format!("{:.1} %", share(part, whole));
+    format!(
+        "| {} | {} | {} | {} | {} | {} |",
+        tally.all(),
+        tally.holds,
+        tally.open,
+        tally.not_applicable,
+        percent(tally.holds, tally.applies()),
+        percent(tally.not_applicable, tally.all()),
+    )
+}
+
+/// A part in percent.
+fn share(part: usize, whole: usize) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
+}
+
+fn push_reasons(page: &mut String, suites: &[Suite]) {
+    let titles: Vec<_> = suites.iter().map(|suite| suite.about.title).collect();
+    push(page, "\n## Why some do not apply\n");
+    push(page, &format!("| reason | | {} |", titles.join(" | ")));
+    push(page, &format!("| --- | --- |{}", " --: |".repeat(suites.len())));
+    for reason in &REASONS {
+        let is_it = |claim: &&Claim| claim.verdict == Verdict::NotApplicable(reason);
+        let count = |suite: &Suite| suite.claims.iter().filter(is_it).count().to_string();
+        let counts: Vec<_> = suites.iter().map(count).collect();
+        push(page, &format!("| {} | {} | {} |", reason.key, reason.means, counts.join(" | ")));
+    }
+}
+
+fn push_open(page: &mut String, suites: &[Suite]) {
+    push(page, "\n## What is open\n");
+    let mut none = true;
+    for suite in suites {
+        for claim in &suite.claims {
+            if let Verdict::Open(why) = &claim.verdict {
+                let (title, group, name) = (suite.about.title, &claim.group, &claim.name);
+                push(page, &format!("- {title}, {group} {name}: {}: {}", claim.asks, why));
+                none = false;
+            }
+        }
+    }
+    if none {
+        push(page, "Nothing.");
+    }
+}
+
+fn push_suite(page: &mut String, suite: &Suite) {
+    push(page, &format!("\n## {}\n\n{}", suite.about.title, suite.about.counted));
+    let mut group = "";
+    for claim in &suite.claims {
+        if claim.group != group {
+            group = &claim.group;
+            push(page, &format!("\n### {group}\n\n| | asks | |\n| --: | --- | --- |"));
+        }
+        push(page, &format!("| {} | {} | {} |", claim.name, claim.asks, verdict(&claim.verdict)));
+    }
+}
+
+fn verdict(verdict: &Verdict) -> String {
+    match verdict {
+        Verdict::Holds(tests) => {
+            let tests: Vec<_> = tests.iter().map(|test| format!("`{test}`")).collect();
+            format!("holds: {}", tests.join(", "))
+        }
+        Verdict::NotApplicable(reason) => format!("n/a: {}", reason.key),
+        Verdict::Open(why) => format!("*open*: {why}"),
+    }
+}
+
+fn push(page: &mut String, line: &str) {
+    writeln!(page, "{line}").expect("a string grows");
+}

@@ -1,0 +1,159 @@
+//! Whether a test is there: [`Sources`] follows the modules from a target's root, as the compiler
+//! does, to a function that is marked as a test.
+//!
+//! It reads what `cargo fmt` has laid out, and expands no macros: a test that only an expansion
+//! has is not found. Tests that are switched off are refused elsewhere (`cargo xtask tidy`).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The sources of a crate.
+pub(crate) struct Sources {
+    root: PathBuf,
+}
+
+/// A module's lines, and where the modules are that it has in files.
+struct Module {
+    lines: Vec<String>,
+    folder: PathBuf,
+}
+
+impl Sources {
+    pub(crate) fn of_this_crate() -> Self {
+        Self { root: Path::new(env!("CARGO_MANIFEST_DIR")).to_owned() }
+    }
+
+    /// Finds the test with this path: a target (`lib`, or one of the folder `tests`), modules, the
+    /// function.
+    pub(crate) fn find(&self, path: &str) -> Result<(), String> {
+        let names: Vec<_> = path.split("::").collect();
+        let &[target, ref modules @ .., test] = names.as_slice() else {
+            return Err(format!("`{path}` names no test"));
+        };
+        let mut module = self.target(target).ok_or_else(|| format!("no target `{target}`"))?;
+        for name in modules {
+            module = module.child(name).ok_or_else(|| format!("no module `{name}` in `{path}`"))?;
+        }
+        if module.has_test(test) { Ok(()) } else { Err(format!("no test `{path}`")) }
+    }
+
+    fn target(&self, name: &str) -> Option<Module> {
+        let tests = self.root.join("tests");
+        let (file, folder) = if name == "lib" {
+            (self.root.join("src/lib.rs"), self.root.join("src"))
+        } else if tests.join(name).join("main.rs").exists() {
+            (tests.join(name).join("main.rs"), tests.join(name))
+        } else {
+            (tests.join(name).with_extension("rs"), tests)
+        };
+        Module::read(&file, folder)
+    }
+}
+
+impl Module {
+    fn read(file: &Path, folder: PathBuf) -> Option<Self> {
+        let text = fs::read_to_string(file).ok()?;
+        Some(Self { lines: text.lines().map(str::to_owned).collect(), folder })
+    }
+
+    /// A module that this one declares or contains.
+    fn child(&self, name: &str) -> Option<Self> {
+        let (declared, contained) = (format!("mod {name};"), format!("mod {name} {{"));
+        for (at, line) in self.lines.iter().enumerate() {
+            let item = without_visibility(line);
+            let folder = self.folder.join(name);
+            if item == declared {
+                let beside = folder.with_extension("rs");
+                let file = if beside.exists() { beside } else { folder.join("mod.rs") };
+                return Self::read(&file, folder);
+            }
+            if item == contained {
+                let length = block_length(&self.lines[at..]);
+                return Some(Self { lines: self.lines[at + 1..at + length].to_vec(), folder });
+            }
+        }
+        None
+    }
+
+    /// Whether a function of this name, not in a module inside, is marked as a test.
+    fn has_test(&self, name: &str) -> bool {
+        let head = format!("fn {name}(");
+        let mut marked = false;
+        let mut at = 0;
+        while let Some(line) = self.lines.get(at) {
+            let item = line.trim();
+            if without_visibility(line).starts_with("mod ") && item.ends_with('{') {
+                at += block_length(&self.lines[at..]);
+                marked = false;
+                continue;
+            }
+            if marked && item.starts_with(&head) {
+                return true;
+            }
+            let is_above = item.starts_with("#[") || item.starts_with("//");
+            marked = item == "#[test]" || (marked && is_above);
+            at += 1;
+        }
+        false
+    }
+}
+
+/// How many lines there are before the one that ends the block which the first line begins.
+fn block_length(lines: &[String]) -> usize {
+    let indentation = lines[0].len() - lines[0].trim_start().len();
+    let end = format!("{}}}", " ".repeat(indentation));
+    lines.iter().position(|line| *line == end).unwrap_or(lines.len())
+}
+
+fn without_visibility(line: &str) -> &str {
+    let item = line.trim();
+    ["pub ", "pub(crate) ", "pub(super) "]
+        .into_iter()
+        .find_map(|visibility| item.strip_prefix(visibility))
+        .unwrap_or(item)
+}
+
+#[test]
+fn a_test_is_found_in_a_target_a_module_a_file_and_the_library() {
+    let sources = Sources::of_this_crate();
+    for path in [
+        "shell::a_pipeline_passes_bytes_on_and_ends_with_its_reader",
+        "conformance::an_assertion_is_listed_once",
+        "conformance::sources::a_test_is_found_in_a_target_a_module_a_file_and_the_library",
+        "rules::kill::the_null_signal_only_asks",
+        "lib::kernel::pending::tests::a_fault_comes_before_lower_numbers",
+        "lib::kernel::pipe::tests::bytes_come_out_in_the_order_in_which_they_went_in",
+        "lib::lock::tests::page::lock_order_page_says_what_the_code_says",
+    ] {
+        assert_eq!(sources.find(path), Ok(()), "{path}");
+    }
+}
+
+#[test]
+fn what_is_no_test_is_not_found() {
+    let sources = Sources::of_this_crate();
+    for (path, why) in [
+        ("rule::kill::the_null_signal_only_asks", "no target `rule`"),
+        ("rules::murder::the_null_signal_only_asks", "no module `murder`"),
+        ("rules::the_null_signal_only_asks", "no test"),
+        ("rules::kill::the_null_signal_only_ask", "no test"),
+        ("rules::kill::leader", "no test"),
+        ("rules::harness::everywhere", "no test"),
+        ("lib::kernel::pending::a_fault_comes_before_lower_numbers", "no test"),
+        ("lib::lock::page::lock_order_page", "no test"),
+    ] {
+        let said = sources.find(path).expect_err(path);
+        assert!(said.contains(why), "{path}: {said}");
+    }
+}
+
+#[test]
+fn a_mark_belongs_to_the_function_below_it() {
+    let text = "#[test]\n#[other]\n/// Text.\nfn one() {}\n\n#[test]\nfn two() {\n    fn three() {}\n}\n\
+                fn four() {}\nmod inner {\n    #[test]\n    fn five() {}\n}\n";
+    let lines = text.lines().map(str::to_owned).collect();
+    let module = Module { lines, folder: PathBuf::new() };
+    let found = ["one", "two", "three", "four", "five"].map(|name| module.has_test(name));
+    assert_eq!(found, [true, true, false, false, false]);
+    assert!(module.child("inner").is_some_and(|inner| inner.has_test("five")));
+}

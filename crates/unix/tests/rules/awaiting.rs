@@ -1,0 +1,219 @@
+//! Threads that wait for signals: what `sigsuspend` and `sigwait` take, and what they leave.
+
+use super::harness::*;
+
+/// What is told of those that a process has pending, taken one by one.
+fn values(sys: &dyn Sys, set: SigSet) -> Vec<i32> {
+    let next = || sys.sigtimedwait(set, Some(Duration::ZERO)).ok();
+    std::iter::from_fn(next).map(|info| info.value).collect()
+}
+
+#[test]
+fn of_several_of_one_number_sigwait_takes_the_first_and_leaves_the_rest() {
+    everywhere(|sys| {
+        let set = SigSet::of(&[Signal::RTMIN]);
+        block(sys, &[Signal::RTMIN]);
+        for value in [3, 1, 2] {
+            sys.sigqueue(sys.getpid(), Some(Signal::RTMIN), value).unwrap();
+        }
+        assert_eq!(sys.sigwait(set), Ok(Signal::RTMIN));
+        assert_eq!(sys.sigpending(), set);
+        assert_eq!(values(sys, set), [1, 2]);
+        assert_eq!(sys.sigpending(), SigSet::EMPTY);
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn of_several_that_do_not_queue_sigwait_leaves_none() {
+    everywhere(|sys| {
+        let set = SigSet::of(&[Signal::USR1]);
+        block(sys, &[Signal::USR1]);
+        for _ in 0..4 {
+            sys.raise(Signal::USR1).unwrap();
+        }
+        assert_eq!(sys.sigwait(set), Ok(Signal::USR1));
+        assert_eq!(sys.sigpending(), SigSet::EMPTY);
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn sigwait_takes_the_lowest_of_those_that_queue() {
+    everywhere(|sys| {
+        let signals = [9, 0, 30, 4].map(|nth| Signal::realtime(nth).unwrap());
+        let set = SigSet::of(&signals);
+        sys.sigprocmask(Some((How::Block, set))).unwrap();
+        for signal in signals {
+            sys.sigqueue(sys.getpid(), Some(signal), 0).unwrap();
+        }
+        for signal in set.iter() {
+            assert_eq!(sys.sigwait(set), Ok(signal));
+        }
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn sigtimedwait_tells_number_cause_and_value() {
+    everywhere(|sys| {
+        let set = SigSet::of(&[Signal::USR1, Signal::RTMIN]);
+        sys.sigprocmask(Some((How::Block, set))).unwrap();
+        let told = || {
+            let info = sys.sigtimedwait(set, None).unwrap();
+            (info.signal, info.code, info.value)
+        };
+        kill(sys, sys.getpid(), Signal::USR1);
+        assert_eq!(told(), (Signal::USR1, Code::User, 0));
+        sys.raise(Signal::USR1).unwrap();
+        assert_eq!(told(), (Signal::USR1, Code::Tkill, 0));
+        sys.sigqueue(sys.getpid(), Some(Signal::RTMIN), -5).unwrap();
+        assert_eq!(told(), (Signal::RTMIN, Code::Queue, -5));
+        assert_eq!(sys.sigpending(), SigSet::EMPTY);
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn sigtimedwait_that_has_no_time_does_not_wait() {
+    everywhere(|sys| {
+        let set = SigSet::of(&[Signal::USR1, Signal::ALRM]);
+        sys.sigprocmask(Some((How::Block, set))).unwrap();
+        sys.alarm(1000);
+        for _ in 0..10 {
+            assert_eq!(sys.sigtimedwait(set, Some(Duration::ZERO)), Err(Errno::EAGAIN));
+        }
+        assert!(sys.alarm(0) > 900);
+        kill(sys, sys.getpid(), Signal::USR1);
+        let info = sys.sigtimedwait(set, Some(Duration::ZERO)).unwrap();
+        assert_eq!(info.signal, Signal::USR1, "what is pending it takes");
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn sigwait_sleeps_until_a_signal_comes() {
+    everywhere(|sys| {
+        let log = Log::default();
+        let noted = log.clone();
+        let set = SigSet::of(&[Signal::USR1, Signal::USR2]);
+        sys.sigprocmask(Some((How::Block, set))).unwrap();
+        let thread = sys.thread(move |sys| noted.note(sys.sigwait(set).unwrap().number()));
+        let thread = thread.unwrap();
+        rest(sys);
+        assert_eq!(log.len(), 0);
+        kill(sys, sys.getpid(), Signal::USR2);
+        sys.join(thread).unwrap();
+        assert_eq!(log.all(), [Signal::USR2.number()]);
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn a_signal_to_one_of_two_threads_that_wait_for_it_is_that_ones() {
+    everywhere(|sys| {
+        let log = Log::default();
+        let set = SigSet::of(&[Signal::USR1]);
+        block(sys, &[Signal::USR1]);
+        let threads = [(); 2].map(|()| {
+            let noted = log.clone();
+            sys.thread(move |sys| {
+                sys.sigwait(set).unwrap();
+                noted.note(sys.gettid().0);
+            })
+            .unwrap()
+        });
+        let [first, second] = threads;
+        for (nth, thread) in [second, first].into_iter().enumerate() {
+            sys.tgkill(sys.getpid(), thread, Some(Signal::USR1)).unwrap();
+            until(sys, || log.len() == nth + 1);
+        }
+        assert_eq!(log.all(), [second.0, first.0]);
+        threads.into_iter().for_each(|thread| sys.join(thread).unwrap());
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn sigsuspend_waits_for_a_signal_that_its_mask_lets_in() {
+    everywhere(|sys| {
+        let log = Log::default();
+        for signal in [Signal::USR1, Signal::USR2] {
+            act(sys, signal, log.signals());
+        }
+        let done = log.clone();
+        let thread = sys
+            .thread(move |sys| {
+                block(sys, &[Signal::USR2]);
+                assert_eq!(sys.sigsuspend(SigSet::of(&[Signal::USR1])), Errno::EINTR);
+                assert_eq!(sys.sigprocmask(None), Ok(SigSet::of(&[Signal::USR2])));
+                done.note(-1);
+            })
+            .unwrap();
+        rest(sys);
+        assert_eq!(log.len(), 0);
+        let send = |signal| sys.tgkill(sys.getpid(), thread, Some(signal)).unwrap();
+        send(Signal::USR1);
+        rest(sys);
+        assert_eq!(log.len(), 0, "blocked by the call, and by nobody else");
+        send(Signal::USR2);
+        sys.join(thread).unwrap();
+        assert_eq!(log.all(), [Signal::USR2.number(), Signal::USR1.number(), -1]);
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn what_else_is_pending_for_the_process_sigsuspend_leaves_to_it() {
+    everywhere(|sys| {
+        let log = Log::default();
+        let (both, usr2) = ([Signal::USR1, Signal::USR2], SigSet::of(&[Signal::USR2]));
+        for signal in both {
+            act(sys, signal, log.signals());
+        }
+        block(sys, &both);
+        both.iter().for_each(|&signal| kill(sys, sys.getpid(), signal));
+        assert_eq!(sys.sigsuspend(usr2), Errno::EINTR);
+        assert_eq!(log.all(), [Signal::USR1.number()]);
+        let noted = log.clone();
+        let thread = sys.thread(move |sys| noted.note(sys.sigwait(usr2).unwrap().number()));
+        sys.join(thread.unwrap()).unwrap();
+        assert_eq!(log.all(), both.map(Signal::number), "another thread can take it");
+        assert_eq!(sys.sigpending(), SigSet::EMPTY);
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn sigsuspend_does_not_return_where_the_signal_ends_the_process() {
+    everywhere(|sys| {
+        block(sys, &[Signal::TERM]);
+        let child = sys
+            .fork(|sys| {
+                sys.sigsuspend(SigSet::EMPTY);
+                7
+            })
+            .unwrap();
+        kill(sys, child, Signal::TERM);
+        assert_eq!(end_of(sys, child), Status::Signaled(Signal::TERM, false));
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn sigsuspend_blocks_neither_kill_nor_stop() {
+    everywhere(|sys| {
+        let child = sys
+            .fork(|sys| {
+                sys.sigsuspend(Signal::all().collect());
+                7
+            })
+            .unwrap();
+        rest(sys);
+        kill(sys, child, Signal::STOP);
+        assert_eq!(change_of(sys, child, WaitOptions::STOPPED), Status::Stopped(Signal::STOP));
+        kill(sys, child, Signal::KILL);
+        assert_eq!(end_of(sys, child), Status::Signaled(Signal::KILL, false));
+    })
+    .and_on_linux();
+}

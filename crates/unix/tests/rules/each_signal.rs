@@ -1,0 +1,150 @@
+//! What holds for each signal that can be caught.
+
+use super::harness::*;
+
+/// All but SIGKILL and SIGSTOP.
+fn each() -> impl Iterator<Item = Signal> {
+    Signal::all().filter(|&signal| !SigSet::UNBLOCKABLE.contains(signal))
+}
+
+#[test]
+fn each_runs_its_handler_which_is_told_the_signal() {
+    everywhere(|sys| {
+        for signal in each() {
+            for flags in [ActionFlags::empty(), ActionFlags::SIGINFO] {
+                let log = Log::default();
+                act(sys, signal, log.signals().with_flags(flags));
+                assert_eq!(sys.raise(signal), Ok(()));
+                assert_eq!(log.all(), [signal.number()], "before raise returns");
+            }
+        }
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn each_does_nothing_while_it_is_ignored() {
+    everywhere(|sys| {
+        for signal in each() {
+            act(sys, signal, SigAction::IGNORE);
+            assert_eq!(sys.raise(signal), Ok(()));
+            assert!(!sys.sigpending().contains(signal), "{signal}");
+        }
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn each_has_the_action_that_was_set_last_and_gives_back_the_one_before() {
+    everywhere(|sys| {
+        for signal in each() {
+            let (first, second) = (Log::default().signals(), Log::default().signals());
+            act(sys, signal, first.clone());
+            assert_eq!(sys.sigaction(signal, None), Ok(first.clone()), "{signal}");
+            assert_eq!(sys.sigaction(signal, None), Ok(first.clone()), "to ask changes nothing");
+            assert_eq!(sys.sigaction(signal, Some(second.clone())), Ok(first));
+            assert_eq!(sys.sigaction(signal, None), Ok(second));
+        }
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn each_waits_for_its_own_handler_unless_nodefer() {
+    everywhere(|sys| {
+        for signal in each() {
+            for (flags, order) in
+                [(ActionFlags::empty(), [1, -1, 2, -2]), (ActionFlags::NODEFER, [1, 2, -2, -1])]
+            {
+                let log = Log::default();
+                let noted = log.clone();
+                let handler = SigAction::handler(move |sys, _| {
+                    let nth = if noted.len() == 0 { 1 } else { 2 };
+                    noted.note(nth);
+                    if nth == 1 {
+                        sys.raise(signal).unwrap();
+                    }
+                    noted.note(-nth);
+                });
+                act(sys, signal, handler.with_flags(flags));
+                sys.raise(signal).unwrap();
+                assert_eq!(log.all(), order, "{signal}");
+            }
+        }
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn each_that_a_handlers_mask_names_waits_for_the_end_of_the_handler() {
+    everywhere(|sys| {
+        for signal in each().filter(|&signal| signal != Signal::USR1) {
+            let log = Log::default();
+            let noted = log.clone();
+            let handler = SigAction::handler(move |sys, _| {
+                sys.raise(signal).unwrap();
+                noted.note(-1);
+            });
+            act(sys, signal, log.signals());
+            act(sys, Signal::USR1, handler.with_mask(SigSet::of(&[signal])));
+            sys.raise(Signal::USR1).unwrap();
+            assert_eq!(log.all(), [-1, signal.number()]);
+            assert_eq!(sys.sigprocmask(None), Ok(SigSet::EMPTY), "the mask is what it was");
+        }
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn each_keeps_its_handler_unless_resethand() {
+    everywhere(|sys| {
+        for signal in each() {
+            for (flags, reset) in [(ActionFlags::empty(), 0), (ActionFlags::RESETHAND, 1)] {
+                let log = Log::default();
+                let noted = log.clone();
+                let handler = SigAction::handler(move |sys, _| {
+                    let now = sys.sigaction(signal, None).unwrap();
+                    noted.note((now.disposition == Disposition::Default).into());
+                });
+                act(sys, signal, handler.with_flags(flags));
+                sys.raise(signal).unwrap();
+                assert_eq!(log.all(), [reset], "{signal}");
+                if reset == 0 {
+                    sys.raise(signal).unwrap();
+                    assert_eq!(log.all(), [0, 0], "{signal}");
+                }
+            }
+        }
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn each_that_is_blocked_is_pending_and_comes_when_it_is_let_in() {
+    everywhere(|sys| {
+        for signal in each() {
+            let log = Log::default();
+            act(sys, signal, log.signals());
+            block(sys, &[signal]);
+            sys.raise(signal).unwrap();
+            assert_eq!((log.len(), sys.sigpending()), (0, SigSet::of(&[signal])), "{signal}");
+            unblock(sys, &[signal]);
+            assert_eq!((log.len(), sys.sigpending()), (1, SigSet::EMPTY), "{signal}");
+        }
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn each_is_taken_by_sigwait_and_then_no_longer_pending() {
+    everywhere(|sys| {
+        for signal in each() {
+            block(sys, &[signal]);
+            sys.raise(signal).unwrap();
+            assert_eq!(sys.sigwait(SigSet::of(&[signal])), Ok(signal));
+            assert_eq!(sys.sigpending(), SigSet::EMPTY, "{signal}");
+            unblock(sys, &[signal]);
+        }
+    })
+    .and_on_linux();
+}

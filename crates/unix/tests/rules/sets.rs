@@ -1,0 +1,54 @@
+//! Signals as numbers, and sets of them.
+
+use super::harness::*;
+
+/// Numbers that stand for no signal.
+const NONE: [i32; 10] = [i32::MIN, -1_073_743_192, -1, 0, 32, 33, 65, 66, 1_073_743_192, i32::MAX];
+
+#[test]
+fn a_number_that_is_no_signal_is_refused_before_any_call() {
+    for number in NONE {
+        assert_eq!(Signal::new(number), None, "{number}");
+        let error = number.to_string().parse::<Signal>().unwrap_err();
+        assert!(error.to_string().contains(&format!("`{number}` is no signal")), "{error}");
+    }
+    for number in (1..=31).chain(34..=64) {
+        let signal = Signal::new(number).expect("there is such a signal");
+        assert_eq!(signal.number(), number);
+        assert_eq!(number.to_string().parse(), Ok(signal));
+    }
+}
+
+#[test]
+fn a_set_that_nobody_filled_is_empty() {
+    assert_eq!(SigSet::default(), SigSet::EMPTY);
+    assert!(SigSet::EMPTY.is_empty());
+    assert_eq!(SigSet::EMPTY.iter().count(), 0);
+    for signal in Signal::all() {
+        assert!(!SigSet::EMPTY.contains(signal), "{signal}");
+    }
+}
+
+#[test]
+fn a_full_set_has_every_signal() {
+    assert_eq!(SigSet::ALL.iter().count(), 62);
+    for signal in Signal::all() {
+        assert!(SigSet::ALL.contains(signal), "{signal}");
+    }
+}
+
+#[test]
+fn a_signal_is_in_a_set_from_when_it_is_added_until_it_is_taken_out() {
+    for signal in Signal::all() {
+        let one = SigSet::EMPTY.with(signal);
+        assert!(one.contains(signal), "{signal}");
+        assert!(!one.is_empty());
+        assert_eq!(one.iter().collect::<Vec<_>>(), [signal], "and no other is");
+        assert_eq!(one.with(signal), one, "once and for all");
+        assert_eq!(one.without(signal), SigSet::EMPTY);
+        let rest = SigSet::ALL.without(signal);
+        assert!(!rest.contains(signal), "{signal}");
+        assert_eq!(rest.iter().count(), 61, "and every other is");
+        assert_eq!(rest.without(signal), rest, "once and for all");
+    }
+}
