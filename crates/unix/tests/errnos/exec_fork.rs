@@ -61,7 +61,7 @@ pub(crate) const ROWS: &[Row] = &[
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("program");
         std::fs::copy(CAT, &path).expect("a copy");
-        // The folder is its owner's alone.
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o700)).expect("its owner's");
         demote(sys);
         exec(sys, path.to_str().expect("a plain name"))
     })

@@ -8,7 +8,7 @@ use crate::scene::{
     LOWEST, MINUS_ONE, NOBODY, SELF, executed, foreigner, grandchild, in_child, leader, reaped,
     sleeper,
 };
-use crate::signals::thread_as_process;
+use crate::signals::{THREADS_NUMBER, thread_as_process};
 
 pub(crate) const ROWS: &[Row] = &[
     // getpgid, getsid
@@ -22,10 +22,15 @@ pub(crate) const ROWS: &[Row] = &[
     refused("getpgid(process)", "it was waited for", Errno::ESRCH, |sys| {
         sys.getpgid(reaped(sys)).map(drop)
     }),
-    allowed("getpgid(process)", "a thread's number stands for its process", |sys| {
+    allowed("getpgid(process)", "a thread's number", |sys| {
         assert_eq!(sys.getpgid(thread_as_process(sys))?, sys.getpgrp());
         Ok(())
-    }),
+    })
+    .on_linux(THREADS_NUMBER),
+    refused("getpgid(process)", "a thread's number", Errno::ESRCH, |sys| {
+        sys.getpgid(thread_as_process(sys)).map(drop)
+    })
+    .on_virtual(THREADS_NUMBER),
     refused("getsid(process)", "nobody has the number", Errno::ESRCH, |sys| {
         sys.getsid(NOBODY).map(drop)
     }),
@@ -72,9 +77,14 @@ pub(crate) const ROWS: &[Row] = &[
             sys.setpgid(SELF, SELF)
         })
     }),
-    refused("setpgid(process)", "a thread that is no process's first", Errno::EINVAL, |sys| {
+    refused("setpgid(process)", "a thread's number", Errno::EINVAL, |sys| {
         sys.setpgid(thread_as_process(sys), SELF)
-    }),
+    })
+    .on_linux(THREADS_NUMBER),
+    refused("setpgid(process)", "a thread's number", Errno::ESRCH, |sys| {
+        sys.setpgid(thread_as_process(sys), SELF)
+    })
+    .on_virtual(THREADS_NUMBER),
     refused("setpgid(group)", "−1", Errno::EINVAL, |sys| sys.setpgid(SELF, MINUS_ONE)),
     refused("setpgid(group)", "the lowest number", Errno::EINVAL, |sys| sys.setpgid(SELF, LOWEST)),
     refused("setpgid(group)", "−1, whoever is meant", Errno::EINVAL, |sys| {

@@ -51,11 +51,11 @@ fn play(row: &Row) -> Vec<String> {
         }
     }
     let wrong = answers.into_iter().filter(|(_, answer)| *answer != Ok(row.answer));
-    wrong
-        .map(|(place, answer)| {
-            format!("{}, {}: not {:?} but {answer:?} on {place}", row.of, row.rule, row.answer)
-        })
-        .collect()
+    let told = wrong.map(|(place, answer)| {
+        let Row { of, rule, answer: right, .. } = row;
+        format!("{of}, {rule}: not {right:?} but {answer:?} on {place}")
+    });
+    told.collect()
 }
 
 fn on_virtual(program: Program, mode: Mode, executor: Executor) -> Answer {

@@ -98,15 +98,6 @@ pub(crate) fn in_child(
     }
 }
 
-/// What a call answers in a grandchild, told of its own parent's and grandparent's numbers.
-pub(crate) fn in_grandchild(
-    sys: &dyn Sys,
-    call: impl FnOnce(&dyn Sys, Pid) -> Result<()> + Send + 'static,
-) -> Result<()> {
-    let me = sys.getpid();
-    in_child(sys, move |sys| in_child(sys, move |sys| call(sys, me)))
-}
-
 /// The number of a grandchild that sleeps.
 pub(crate) fn grandchild(sys: &dyn Sys) -> Pid {
     let (told, tell) = sys.pipe().expect("two descriptors");
@@ -124,7 +115,9 @@ pub(crate) fn grandchild(sys: &dyn Sys) -> Pid {
 /// A thread that sleeps as long as the process lives.
 pub(crate) fn sleeping_thread(sys: &dyn Sys) -> Tid {
     let (from, _to) = sys.pipe().expect("two descriptors");
-    let body = move |sys: &dyn Sys| drop(sys.read(from, &mut [0]));
+    let body = move |sys: &dyn Sys| {
+        let _ = sys.read(from, &mut [0]);
+    };
     sys.thread(body).expect("a thread more")
 }
 

@@ -15,6 +15,10 @@ use crate::scene::{
     sleeping_thread, zombie,
 };
 
+/// Why a row about a thread's number in the place of its process's has two answers.
+pub(crate) const THREADS_NUMBER: &str =
+    "Linux finds the process by it, which no manual page promises; Virtual finds nobody";
+
 pub(crate) const ROWS: &[Row] = &[
     // kill
     refused("kill(target)", "nobody has the number", Errno::ESRCH, |sys| {
@@ -87,9 +91,14 @@ pub(crate) const ROWS: &[Row] = &[
     allowed("kill(target)", "who has ended and was not waited for", |sys| {
         sys.kill(zombie(sys).into(), TERM)
     }),
-    allowed("kill(target)", "a thread's number stands for its process", |sys| {
+    allowed("kill(target)", "a thread's number", |sys| {
         sys.kill(thread_as_process(sys).into(), None)
-    }),
+    })
+    .on_linux(THREADS_NUMBER),
+    refused("kill(target)", "a thread's number", Errno::ESRCH, |sys| {
+        sys.kill(thread_as_process(sys).into(), None)
+    })
+    .on_virtual(THREADS_NUMBER),
     allowed("kill(target)", "everyone, none of whom one may signal", |sys| {
         demote(sys);
         sys.kill(Target::Everyone, TERM)
