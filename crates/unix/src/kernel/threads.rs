@@ -273,10 +273,6 @@ impl Call<'_> {
         if thread.0 == self.thread.tid() {
             return Err(Errno::EDEADLK);
         }
-        if thread.0 == self.proc.number() {
-            // When it ends the process does.
-            return Err(Errno::ESRCH);
-        }
         self.thread.waits_for(For::Thread, thread.0);
         let mut claimed = false;
         self.interruptible(After::Always, || {

@@ -13,6 +13,8 @@ mod complete;
 mod descriptors;
 mod exec_fork;
 mod groups_sessions;
+#[path = "../keeper/mod.rs"]
+mod keeper;
 mod limits_priorities;
 mod place;
 mod ptrace;
