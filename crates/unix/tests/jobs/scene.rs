@@ -136,6 +136,18 @@ pub(crate) fn news(sys: &dyn Sys, child: Pid) -> Option<Status> {
     found.expect("a child").map(|waited| waited.status)
 }
 
+/// Signals a child again and again until it ends: one that comes before the call that it is to
+/// interrupt is not the last.
+pub(crate) fn pester(sys: &dyn Sys, child: Pid, signal: Signal) -> Status {
+    loop {
+        sys.kill(child.into(), Some(signal)).unwrap();
+        rest(sys);
+        if let Some(status) = news(sys, child) {
+            return status;
+        }
+    }
+}
+
 /// A child that does `body`, and then nothing until a signal ends it.
 pub(crate) fn fork(sys: &dyn Sys, body: impl FnOnce(&dyn Sys) + Send + 'static) -> Pid {
     let child = sys.fork(move |sys| {
