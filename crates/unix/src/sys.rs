@@ -43,7 +43,7 @@ pub trait Sys {
     /// Runs another program in place of this one; returns only to say why not.
     ///
     /// # Errors
-    /// `ENOENT`, `EACCES`, `ENOEXEC`, `ENOMEM`, `E2BIG`.
+    /// `ENOENT`, `EACCES`, `ENOEXEC`, `ENOMEM`, `E2BIG`; `EINVAL`: an argument with a zero in it.
     fn exec(&self, path: &str, arguments: &[&str]) -> Result<Infallible>;
     /// `fork` and `exec` in one. A child that could not be executed is an error here, and leaves
     /// nothing behind.
@@ -57,7 +57,8 @@ pub trait Sys {
     ///
     /// # Errors
     /// `ECHILD`: there is no such child, or another thread has it. `EINTR`. `EINVAL`: `options`
-    /// names nothing to wait for.
+    /// names nothing to wait for, or something unknown; a number that cannot be a child's or a
+    /// group's.
     fn waitid(&self, children: Children, options: WaitOptions) -> Result<Option<Waited>>;
 
     // Signals
@@ -65,7 +66,8 @@ pub trait Sys {
     /// Sends a signal, or with `None` only asks whether it could be sent.
     ///
     /// # Errors
-    /// `ESRCH`: nobody there. `EPERM`: nobody of those may be signalled.
+    /// `ESRCH`: nobody there. `EPERM`: nobody of those may be signalled. `EINVAL`: a negative group,
+    /// but `ESRCH` for the lowest number.
     fn kill(&self, target: Target, signal: Option<Signal>) -> Result<()>;
     /// Sends a signal to one thread.
     ///
@@ -145,7 +147,7 @@ pub trait Sys {
     /// The controlling terminal, as opening `/dev/tty` gives it.
     ///
     /// # Errors
-    /// `ENXIO`: the session has none. `EMFILE`.
+    /// `EMFILE`; `ENXIO`: the session has none.
     fn open_tty(&self) -> Result<Fd>;
     /// `TIOCSCTTY`: makes a terminal the session's.
     ///
@@ -221,8 +223,8 @@ pub trait Sys {
     /// Waits until a thread of this process has ended; a thread is joined once.
     ///
     /// # Errors
-    /// `ESRCH`: no such thread of this process. `EDEADLK`: the caller itself. `EINVAL`: somebody
-    /// joins it.
+    /// `ESRCH`: no such thread of this process; on Linux its first one too. `EDEADLK`: the caller
+    /// itself. `EINVAL`: somebody joins it.
     fn join(&self, thread: Tid) -> Result<()>;
     /// Lets others run.
     fn sched_yield(&self);
@@ -247,14 +249,15 @@ pub trait Sys {
     /// Sets real and effective user, as setuid(2) does.
     ///
     /// # Errors
-    /// `EPERM`.
+    /// `EPERM`; `EINVAL`: `u32::MAX`, which is nobody's.
     fn setuid(&self, uid: u32) -> Result<()>;
     /// A limit of the caller's process.
     fn getrlimit(&self, resource: Resource) -> Limit;
     /// Changes one.
     ///
     /// # Errors
-    /// `EINVAL`: soft above hard. `EPERM`: hard is raised.
+    /// `EINVAL`: soft above hard. `EPERM`: hard is raised; more descriptors than the system has for
+    /// one process.
     fn setrlimit(&self, resource: Resource, limit: Limit) -> Result<()>;
     /// The lowest nice value (the highest priority) of those meant.
     ///
@@ -301,7 +304,7 @@ pub trait Sys {
     /// 4.3BSD's alternate stack.
     ///
     /// # Errors
-    /// `EPERM`: a handler runs on it. `ENOMEM`: smaller than 2048 bytes.
+    /// `EPERM`: a handler runs on it. `ENOMEM`: less than 2048 bytes, or more than there are.
     fn sigstack(&self, stack: Option<SigStack>) -> Result<SigStack>;
     /// Blocks the signals 1 to 32 whose bits are set; returns the mask before.
     fn sigblock(&self, mask: u32) -> u32 {
@@ -355,24 +358,28 @@ pub trait Sys {
     /// Waits for children to end, and what else `options` names.
     ///
     /// # Errors
-    /// As [`Sys::waitid`].
+    /// As [`Sys::waitid`]; `EINVAL`: [`WaitOptions::NOWAIT`]; `ESRCH`: the lowest number, of which
+    /// there is no group.
     fn waitpid(&self, children: Children, options: WaitOptions) -> Result<Option<Waited>> {
-        if options.contains(WaitOptions::NOWAIT) {
+        if !WaitOptions::all().difference(WaitOptions::NOWAIT).contains(options) {
             return Err(Errno::EINVAL);
+        }
+        if children == Children::of(i32::MIN) {
+            return Err(Errno::ESRCH);
         }
         self.waitid(children, options.union(WaitOptions::EXITED))
     }
     /// 4.3BSD's `wait3`.
     ///
     /// # Errors
-    /// As [`Sys::waitid`].
+    /// As [`Sys::waitpid`].
     fn wait3(&self, options: WaitOptions) -> Result<Option<Waited>> {
         self.waitpid(Children::Any, options)
     }
     /// 4.3BSD's `wait4`.
     ///
     /// # Errors
-    /// As [`Sys::waitid`].
+    /// As [`Sys::waitpid`].
     fn wait4(&self, children: Children, options: WaitOptions) -> Result<Option<Waited>> {
         self.waitpid(children, options)
     }

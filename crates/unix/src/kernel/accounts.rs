@@ -1,6 +1,7 @@
 //! Users, limits and priorities, as a program sets them.
 
 use super::call::Call;
+use super::files::MOST;
 use super::proc::{Phase, ProcRef, ProcState};
 use crate::errno::{Errno, Result};
 use crate::limit::{Limit, Resource};
@@ -8,6 +9,10 @@ use crate::process::Whose;
 
 impl Call<'_> {
     pub(super) fn set_user(&self, uid: u32) -> Result<()> {
+        if uid == u32::MAX {
+            // To setuid(2) and its kin it is nobody.
+            return Err(Errno::EINVAL);
+        }
         self.guarded(|| {
             let user = self.kernel.user(uid);
             let mut state = self.state();
@@ -36,6 +41,9 @@ impl Call<'_> {
     pub(super) fn set_limit(&self, resource: Resource, limit: Limit) -> Result<()> {
         if limit.soft > limit.hard {
             return Err(Errno::EINVAL);
+        }
+        if resource == Resource::Descriptors && limit.hard > MOST {
+            return Err(Errno::EPERM);
         }
         self.guarded(|| {
             let mut state = self.state();

@@ -38,14 +38,22 @@ impl Image {
     }
 }
 
-/// Bytes that arguments may have, as `ARG_MAX` says.
-const ARG_MAX: usize = 128 << 10;
+/// Bytes that one argument may have, with the zero at its end: Linux's `MAX_ARG_STRLEN`.
+const LONGEST_ARGUMENT: usize = 128 << 10;
+/// Bytes that all may have, with a pointer to each: a quarter of a stack of 8 MiB.
+const ARG_MAX: usize = 2 << 20;
 
 impl Call<'_> {
     /// The program of this name.
+    ///
+    /// # Errors
+    /// `ENOENT`, `E2BIG`; `EINVAL`: a zero in an argument.
     fn image(&self, path: &str, arguments: Vec<String>) -> Result<Image> {
+        check_text(path, &arguments)?;
         let found = self.kernel.config.programs.get(path).ok_or(Errno::ENOENT)?;
-        if arguments.iter().map(|argument| argument.len() + 1).sum::<usize>() > ARG_MAX {
+        let sizes = arguments.iter().map(|argument| argument.len() + 1);
+        let all: usize = sizes.clone().map(|size| size + size_of::<usize>()).sum();
+        if all > ARG_MAX || sizes.max() > Some(LONGEST_ARGUMENT) {
             return Err(Errno::E2BIG);
         }
         Ok(Image { name: path.into(), program: found.clone(), arguments })
@@ -97,14 +105,14 @@ impl Call<'_> {
 
     /// `fork` and `exec` in one: the caller sleeps until the child has executed or failed to.
     pub(super) fn spawn_process(&self, sys: &Spawn) -> Result<Pid> {
-        let image = self.image(&sys.path, sys.arguments.clone())?;
+        check_text(&sys.path, &sys.arguments)?;
         let report = Arc::new(Report::default());
         let (spawn, told) = (sys.clone(), Teller(Arc::clone(&report)));
         let kernel = self.kernel.handle();
         let program = move |child: &dyn Sys| -> i32 {
-            let arguments: Vec<&str> = image.arguments.iter().map(String::as_str).collect();
+            let arguments: Vec<&str> = spawn.arguments.iter().map(String::as_str).collect();
             let failed = prepare(kernel.get(), child, &spawn).err().unwrap_or_else(|| match child
-                .exec(&image.name, &arguments)
+                .exec(&spawn.path, &arguments)
             {
                 Err(errno) => errno,
                 Ok(never) => match never {},
@@ -128,6 +136,17 @@ impl Call<'_> {
     fn wait_for_failed(&self, pid: Pid) {
         while self.wait_for(Children::One(pid), WaitOptions::EXITED) == Err(Errno::EINTR) {}
     }
+}
+
+/// What becomes a C string has no zero in it: no file has such a name, and no program such an
+/// argument.
+fn check_text(path: &str, arguments: &[String]) -> Result<()> {
+    let has_zero = |text: &str| text.contains('\0');
+    if has_zero(path) {
+        return Err(Errno::ENOENT);
+    }
+    let wrong = arguments.iter().any(|argument| has_zero(argument));
+    if wrong { Err(Errno::EINVAL) } else { Ok(()) }
 }
 
 /// What a spawned child tells its parent: 0 when it has executed, or why it cannot.

@@ -22,7 +22,7 @@ use crate::terminal::Fd;
 pub(super) struct Files(Vec<Option<Descriptor>>);
 
 /// No limit goes beyond this, as `/proc/sys/fs/nr_open` has it.
-const MOST: u64 = 1 << 20;
+pub(super) const MOST: u64 = 1 << 20;
 
 #[derive(Debug, Clone)]
 struct Descriptor {
@@ -79,11 +79,14 @@ impl Files {
     }
 
     /// The lowest free number below `limit`.
-    fn insert(&mut self, file: Arc<File>, limit: u64) -> Result<Fd> {
+    fn lowest(&self, limit: u64) -> Result<usize> {
         let at = self.0.iter().position(Option::is_none).unwrap_or(self.0.len());
-        if at as u64 >= limit.min(MOST) {
-            return Err(Errno::EMFILE);
-        }
+        if at as u64 >= limit.min(MOST) { Err(Errno::EMFILE) } else { Ok(at) }
+    }
+
+    /// Opens the lowest one.
+    fn insert(&mut self, file: Arc<File>, limit: u64) -> Result<Fd> {
+        let at = self.lowest(limit)?;
         if at == self.0.len() {
             self.0.push(None);
         }
@@ -178,6 +181,12 @@ impl Call<'_> {
                 Err(errno)
             }
         }
+    }
+
+    /// Whether one more descriptor can be made.
+    pub(super) fn check_room(&self) -> Result<()> {
+        let state = self.state();
+        state.files.lowest(state.limits.of(Resource::Descriptors).soft).map(drop)
     }
 
     pub(super) fn add(&self, end: End) -> Result<Fd> {

@@ -159,7 +159,9 @@ pub(super) struct Limits(pub(super) [Limit; Resource::ALL.len()]);
 
 impl Default for Limits {
     fn default() -> Self {
-        Self([Limit::INFINITY; Resource::ALL.len()])
+        let mut all = Self([Limit::INFINITY; Resource::ALL.len()]);
+        all.0[Resource::Descriptors as usize] = Limit::of(super::files::MOST);
+        all
     }
 }
 

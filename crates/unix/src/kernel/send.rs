@@ -18,6 +18,7 @@ impl Call<'_> {
         let target = match target {
             // What such numbers mean to kill(2), `Target::of` says.
             Target::Process(pid) if pid.number() <= 0 => return Err(Errno::ESRCH),
+            Target::Group(pid) if pid.number() == i32::MIN => return Err(Errno::ESRCH),
             Target::Group(pid) if pid.number() < 0 => return Err(Errno::EINVAL),
             Target::Group(pid) if pid.number() == 0 => Target::OwnGroup,
             other => other,

@@ -12,8 +12,8 @@ use crate::errno::{Errno, Result};
 use crate::process::{FAULTS, SigStack, SigVec};
 use crate::signal::{SigSet, Signal};
 
-/// Bytes of the smallest alternate stack: `MINSIGSTKSZ`.
-const SMALLEST_STACK: usize = 2048;
+/// Bytes of an alternate stack: `MINSIGSTKSZ`, and less than a program has addresses for.
+const STACK_SIZES: std::ops::Range<usize> = 2048..1 << 47;
 
 impl Call<'_> {
     pub(super) fn act(&self, signal: Signal, action: Option<SigAction>) -> Result<SigAction> {
@@ -83,7 +83,7 @@ impl Call<'_> {
 
     pub(super) fn accept(&self, set: SigSet, timeout: Option<Duration>) -> Result<SignalInfo> {
         let set = set.difference(SigSet::UNBLOCKABLE);
-        let deadline = timeout.map(|timeout| self.kernel.executor.now() + timeout);
+        let deadline = timeout.map(|timeout| self.kernel.executor.now().saturating_add(timeout));
         let stops = self.stops.get();
         let taken = self.interruptible(After::Interrupt, || {
             self.sig_lock_or_return()?.unlock();
@@ -156,7 +156,7 @@ impl Call<'_> {
             if old.on_stack {
                 return Err(Errno::EPERM);
             }
-            if (1..SMALLEST_STACK).contains(&new.size) {
+            if new.size != 0 && !STACK_SIZES.contains(&new.size) {
                 return Err(Errno::ENOMEM);
             }
             self.alternate.set(SigStack { on_stack: false, ..new });
@@ -168,7 +168,7 @@ impl Call<'_> {
         &self,
         duration: Duration,
     ) -> std::result::Result<(), (Errno, Duration)> {
-        let deadline = self.kernel.executor.now() + duration;
+        let deadline = self.kernel.executor.now().saturating_add(duration);
         let slept = self.interruptible(After::Interrupt, || {
             self.sleep(Some(deadline), |_| None::<()>).map(|_| ())
         });

@@ -37,10 +37,15 @@ impl Call<'_> {
         children: Children,
         options: WaitOptions,
     ) -> Result<Option<Waited>> {
-        let wanted = WaitOptions::EXITED | WaitOptions::STOPPED | WaitOptions::CONTINUED;
-        if !options.intersects(wanted) {
+        if !options.are_valid() {
             return Err(Errno::EINVAL);
         }
+        let children = match children {
+            Children::One(pid) if pid.number() <= 0 => return Err(Errno::EINVAL),
+            Children::Group(group) if group.number() < 0 => return Err(Errno::EINVAL),
+            Children::Group(group) if group.number() == 0 => Children::OwnGroup,
+            other => other,
+        };
         let number = match children {
             Children::Any => 0,
             Children::One(pid) => pid.number(),
@@ -156,17 +161,17 @@ impl Call<'_> {
     fn look_at(&self, child: &Proc, options: WaitOptions) -> Look {
         let kernel = self.kernel;
         let mut state = child.lock(&kernel.locks);
-        let owned = child.owner.load(Ordering::Relaxed) != 0;
-        if owned && !kernel.mutates(Mutation::ChildOfTwo) {
-            return Look::Never;
-        }
         let traced = state.tracer == Some(self.proc.tenant());
         if !traced && !kernel.is_child(self.proc, child) {
             return Look::Never;
         }
         if !traced && state.phase == Phase::Zombie && state.tracer.is_some() {
-            // Its tracer waits for it first.
+            // Its tracer waits for it first, and may own it just now.
             return Look::Later;
+        }
+        let owned = child.owner.load(Ordering::Relaxed) != 0;
+        if owned && !kernel.mutates(Mutation::ChildOfTwo) {
+            return Look::Never;
         }
         let Some((status, ended)) = wanted(&state, options, traced) else {
             let ends_unseen =

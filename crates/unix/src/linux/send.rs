@@ -41,6 +41,8 @@ fn kill_group(group: Pid, signal: i32) -> Result<()> {
     let table = table::read();
     match table.group(group)? {
         Group::Number(0) => by_number(0, signal),
+        // What kill(2) says where there is no number to make positive.
+        Group::Number(i32::MIN) => Err(Errno::ESRCH),
         Group::Number(..0) => Err(Errno::EINVAL),
         // To kill(2), -1 is everyone.
         Group::Number(1) => {

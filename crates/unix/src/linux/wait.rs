@@ -50,8 +50,7 @@ enum Taken {
 
 /// `waitid`.
 pub(super) fn wait(children: Children, options: WaitOptions) -> Result<Option<Waited>> {
-    let events = WaitOptions::EXITED | WaitOptions::STOPPED | WaitOptions::CONTINUED;
-    if !options.intersects(events) {
+    if !options.are_valid() {
         return Err(Errno::EINVAL);
     }
     match children {

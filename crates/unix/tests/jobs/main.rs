@@ -8,6 +8,8 @@ mod console;
 mod descriptors;
 mod groups;
 mod job_control;
+#[path = "../keeper/mod.rs"]
+mod keeper;
 mod orphans;
 mod pipes;
 mod scene;

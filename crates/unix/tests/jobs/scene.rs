@@ -1,13 +1,14 @@
 //! Where a rule is played, and what tests do again and again there.
 
-use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use tontine_unix::{
-    Builder, Children, Ending, Errno, Executor, Fd, Linux, Mode, Pid, SigAction, SigSet, Signal,
-    Spawn, Status, Sys, Virtual, WaitOptions,
+    Builder, Children, Ending, Errno, Executor, Fd, Mode, Pid, SigAction, SigSet, Signal, Spawn,
+    Status, Sys, Virtual, WaitOptions,
 };
+
+use crate::keeper::keep;
 
 /// The caller, in calls that name a process.
 pub(crate) const SELF: Pid = Pid::number_only(0);
@@ -17,8 +18,6 @@ pub(crate) const NOBODY: Pid = Pid::number_only(4_000_000);
 pub(crate) const CAT: &str = "/bin/cat";
 
 const SEEDS: [u64; 4] = [1, 7, 42, 1991];
-/// A test on Linux that takes so long hangs; SIGALRM ends its process.
-const PATIENCE_S: u32 = 30;
 
 /// Runs `program` in every mode, simulated with several seeds and on real processors; says in which
 /// combination it failed.
@@ -71,23 +70,11 @@ pub(crate) fn everywhere_and_on_linux(program: impl Fn(&dyn Sys) + Clone + Send 
 
 /// Runs `program` in a forked process on Linux.
 pub(crate) fn on_linux(program: impl Fn(&dyn Sys) + Send + 'static) {
-    let linux = Linux::new().expect("pidfds and clone3");
-    let sys: &dyn Sys = &linux;
-    let child = sys.fork(move |sys| {
-        sys.alarm(PATIENCE_S);
-        match catch_unwind(AssertUnwindSafe(|| program(sys))) {
-            Ok(()) => 0,
-            Err(panic) => {
-                let text = panic.downcast_ref::<String>().map(String::as_str);
-                let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-                // Past the capture of the test's output, which ends with this process.
-                let text = format!("on Linux: {}\n", text.unwrap_or("a panic"));
-                let _ = std::io::stderr().write_all(text.as_bytes());
-                1
-            }
-        }
+    let status = keep(move |sys| {
+        program(sys);
+        0
     });
-    assert_eq!(end(sys, child.expect("fork")), Status::Exited(0), "on Linux");
+    assert_eq!(status, Some(0), "on Linux");
 }
 
 fn cat(sys: &dyn Sys) -> i32 {
@@ -147,6 +134,18 @@ pub(crate) fn news(sys: &dyn Sys, child: Pid) -> Option<Status> {
     let options = WaitOptions::EXITED | WaitOptions::STOPPED | WaitOptions::CONTINUED;
     let found = sys.waitid(Children::One(child), options | WaitOptions::NOHANG);
     found.expect("a child").map(|waited| waited.status)
+}
+
+/// Signals a child again and again until it ends: one that comes before the call that it is to
+/// interrupt is not the last.
+pub(crate) fn pester(sys: &dyn Sys, child: Pid, signal: Signal) -> Status {
+    loop {
+        sys.kill(child.into(), Some(signal)).unwrap();
+        rest(sys);
+        if let Some(status) = news(sys, child) {
+            return status;
+        }
+    }
 }
 
 /// A child that does `body`, and then nothing until a signal ends it.

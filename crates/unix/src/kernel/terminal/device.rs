@@ -189,6 +189,7 @@ impl Call<'_> {
 
     pub(in crate::kernel) fn open_controlling(&self) -> Result<Fd> {
         self.guarded(|| {
+            self.check_room()?;
             let session = self.own_session()?;
             let terminal = session.state.lock(&self.kernel.locks).terminal.clone();
             self.add(End::Terminal(terminal.ok_or(Errno::ENXIO)?))
@@ -227,13 +228,13 @@ impl Call<'_> {
             if let Background::Signalled = background.map_err(not_here)? {
                 return Err(Stop::Interrupted);
             }
+            if group.number() < 0 {
+                return Err(Errno::EINVAL.into());
+            }
             let session = self.own_session()?;
             let own = session.state.lock(&self.kernel.locks).terminal.clone();
             if !own.is_some_and(|own| Arc::ptr_eq(&own, &terminal)) {
                 return Err(Errno::ENOTTY.into());
-            }
-            if group.number() < 0 {
-                return Err(Errno::EINVAL.into());
             }
             let _coarse = self.kernel.coarse();
             let Some(group) = self.kernel.find_group(group) else {

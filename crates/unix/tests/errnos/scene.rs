@@ -1,0 +1,163 @@
+//! Who is there when a row is played, and what rows do again and again.
+
+use tontine_unix::{
+    Errno, Fd, Limit, Pid, Resource, Result, SigAction, SigSet, Signal, Spawn, Sys, Tid,
+    WaitOptions,
+};
+
+/// The caller, in calls that name a process.
+pub(crate) const SELF: Pid = Pid::number_only(0);
+/// A number that no process has: beyond the highest.
+pub(crate) const NOBODY: Pid = Pid::number_only(i32::MAX);
+pub(crate) const MINUS_ONE: Pid = Pid::number_only(-1);
+pub(crate) const LOWEST: Pid = Pid::number_only(i32::MIN);
+/// A program of both backends: it copies its input until that ends.
+pub(crate) const CAT: &str = "/bin/cat";
+/// A signal that is sent where it ought not to arrive.
+pub(crate) const TERM: Option<Signal> = Some(Signal::TERM);
+
+pub(crate) fn cat(sys: &dyn Sys) -> i32 {
+    let mut buffer = [0; 512];
+    while let Ok(read @ 1..) = sys.read(Fd::STDIN, &mut buffer) {
+        if sys.write(Fd::STDOUT, &buffer[..read]) != Ok(read) {
+            return 1;
+        }
+    }
+    0
+}
+
+/// A child that sleeps until it is killed.
+pub(crate) fn sleeper(sys: &dyn Sys) -> Pid {
+    sys.fork(|sys| sleep_on(sys)).expect("a process more")
+}
+
+pub(crate) fn sleep_on(sys: &dyn Sys) -> ! {
+    loop {
+        sys.pause();
+    }
+}
+
+/// A sleeper that leads a group of its own.
+pub(crate) fn leader(sys: &dyn Sys) -> Pid {
+    let child = sleeper(sys);
+    sys.setpgid(child, child).expect("a child");
+    child
+}
+
+/// A sleeper that leads a session of its own.
+pub(crate) fn foreigner(sys: &dyn Sys) -> Pid {
+    let (told, tell) = sys.pipe().expect("two descriptors");
+    let child = sys.fork(move |sys| {
+        sys.setsid().expect("it leads no group");
+        sys.write(tell, b".").expect("the parent reads");
+        sleep_on(sys)
+    });
+    assert_eq!(sys.read(told, &mut [0]), Ok(1));
+    child.expect("a process more")
+}
+
+/// A child that has executed.
+pub(crate) fn executed(sys: &dyn Sys) -> Pid {
+    let (from, _to) = sys.pipe().expect("two descriptors");
+    let mut spawn = Spawn::new(CAT, &["cat"]);
+    spawn.descriptors = vec![(from, Fd::STDIN)];
+    sys.spawn(&spawn).expect("it is there")
+}
+
+/// A child that has ended and was not waited for.
+pub(crate) fn zombie(sys: &dyn Sys) -> Pid {
+    let child = sys.fork(|_| 0).expect("a process more");
+    let look = WaitOptions::EXITED | WaitOptions::NOWAIT;
+    sys.waitid(child.into(), look).expect("it is a child");
+    child
+}
+
+/// A child that was waited for.
+pub(crate) fn reaped(sys: &dyn Sys) -> Pid {
+    let child = zombie(sys);
+    sys.waitpid(child.into(), WaitOptions::empty()).expect("it is a child");
+    child
+}
+
+/// A process as others than its parent name it.
+pub(crate) const fn bare(pid: Pid) -> Pid {
+    Pid::number_only(pid.number())
+}
+
+/// What a call answers in a child.
+pub(crate) fn in_child(
+    sys: &dyn Sys,
+    call: impl FnOnce(&dyn Sys) -> Result<()> + Send + 'static,
+) -> Result<()> {
+    let child = sys.fork(move |sys| call(sys).map_or_else(Errno::raw, |()| 0));
+    let child = child.expect("a process more");
+    let waited = sys.waitpid(child.into(), WaitOptions::empty()).expect("it is a child");
+    match waited.expect("it slept").status.exited().expect("nobody killed it") {
+        0 => Ok(()),
+        errno => Err(Errno::from_raw(errno)),
+    }
+}
+
+/// The number of a grandchild that sleeps.
+pub(crate) fn grandchild(sys: &dyn Sys) -> Pid {
+    let (told, tell) = sys.pipe().expect("two descriptors");
+    let child = sys.fork(move |sys| {
+        let number = sleeper(sys).number();
+        sys.write(tell, &number.to_ne_bytes()).expect("the parent reads");
+        sleep_on(sys)
+    });
+    child.expect("a process more");
+    let mut number = [0; 4];
+    assert_eq!(sys.read(told, &mut number), Ok(4));
+    Pid::number_only(i32::from_ne_bytes(number))
+}
+
+/// A thread that sleeps as long as the process lives.
+pub(crate) fn sleeping_thread(sys: &dyn Sys) -> Tid {
+    let (from, _to) = sys.pipe().expect("two descriptors");
+    let body = move |sys: &dyn Sys| {
+        let _ = sys.read(from, &mut [0]);
+    };
+    sys.thread(body).expect("a thread more")
+}
+
+/// From now on the caller is a user without privileges whom no other process has.
+pub(crate) fn demote(sys: &dyn Sys) {
+    let uid = 100_000 + sys.getpid().number().unsigned_abs();
+    sys.setuid(uid).expect("it was privileged");
+}
+
+/// Ignores a signal.
+pub(crate) fn ignore(sys: &dyn Sys, signal: Signal) {
+    sys.sigaction(signal, Some(SigAction::IGNORE)).expect("neither SIGKILL nor SIGSTOP");
+}
+
+/// Blocks a signal.
+pub(crate) fn block(sys: &dyn Sys, signal: Signal) {
+    let set = SigSet::of(&[signal]);
+    sys.sigprocmask(Some((tontine_unix::How::Block, set))).expect("a mask");
+}
+
+/// Lowers a limit to this.
+pub(crate) fn limit(sys: &dyn Sys, resource: Resource, to: u64) {
+    sys.setrlimit(resource, Limit::of(to)).expect("it is lowered");
+}
+
+/// No descriptor more can be made.
+pub(crate) fn no_descriptor_more(sys: &dyn Sys) {
+    limit(sys, Resource::Descriptors, 0);
+}
+
+/// Exactly one can be made.
+pub(crate) fn one_descriptor_more(sys: &dyn Sys) {
+    // All numbers below the second one are taken, as the lowest free one is given out.
+    let (_, second) = sys.pipe().expect("two descriptors");
+    sys.close(second).expect("it is open");
+    limit(sys, Resource::Descriptors, second.0 as u64 + 1);
+}
+
+/// No signal with a value more can be sent to the caller; [`Signal::RTMIN`] is blocked.
+pub(crate) fn no_signal_more(sys: &dyn Sys) {
+    block(sys, Signal::RTMIN);
+    limit(sys, Resource::PendingSignals, 0);
+}
