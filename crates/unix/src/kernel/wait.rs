@@ -109,7 +109,7 @@ impl Call<'_> {
     fn look(&self, children: Children, options: WaitOptions) -> Found<'_> {
         let kernel = self.kernel;
         let own_group = match children {
-            Children::OwnGroup => self.state().pgrp.as_ref().map(|group| group.id.number()),
+            Children::OwnGroup => self.state().pgrp.as_ref().map(|group| group.id),
             _ => None,
         };
         let _reading = kernel.read_family(self.proc);
@@ -129,7 +129,7 @@ impl Call<'_> {
         for child in self.tracees().chain(kernel.children(self.proc)) {
             let matches = match children {
                 Children::Any | Children::One(_) => true,
-                Children::Group(group) => kernel.is_in_group(child, group.number()),
+                Children::Group(group) => kernel.is_in_group(child, group),
                 Children::OwnGroup => own_group.is_some_and(|own| kernel.is_in_group(child, own)),
             };
             match if matches { self.look_at(child, options) } else { Look::Never } {
@@ -156,17 +156,17 @@ impl Call<'_> {
     fn look_at(&self, child: &Proc, options: WaitOptions) -> Look {
         let kernel = self.kernel;
         let mut state = child.lock(&kernel.locks);
-        let owned = child.owner.load(Ordering::Relaxed) != 0;
-        if owned && !kernel.mutates(Mutation::ChildOfTwo) {
-            return Look::Never;
-        }
         let traced = state.tracer == Some(self.proc.tenant());
         if !traced && !kernel.is_child(self.proc, child) {
             return Look::Never;
         }
         if !traced && state.phase == Phase::Zombie && state.tracer.is_some() {
-            // Its tracer waits for it first.
+            // Its tracer waits for it first, and may own it already.
             return Look::Later;
+        }
+        let owned = child.owner.load(Ordering::Relaxed) != 0;
+        if owned && !kernel.mutates(Mutation::ChildOfTwo) {
+            return Look::Never;
         }
         let Some((status, ended)) = wanted(&state, options, traced) else {
             let ends_unseen =
@@ -201,7 +201,6 @@ impl Call<'_> {
         let _coarse = kernel.coarse();
         self.state().tracees.retain(|slot| *slot != child.slot);
         if !kernel.is_child(self.proc, child) {
-            child.owner.store(0, Ordering::Relaxed);
             return kernel.release_tracee(child, self.proc.tenant());
         }
         {
@@ -229,9 +228,9 @@ impl Kernel {
         (child.is_named(pid) && self.is_child(parent, child)).then_some(child)
     }
 
-    fn is_in_group(&self, proc: &Proc, number: i32) -> bool {
+    fn is_in_group(&self, proc: &Proc, id: Pid) -> bool {
         let state = proc.lock(&self.locks);
-        state.pgrp.as_ref().is_some_and(|group| group.id.number() == number)
+        state.pgrp.as_ref().is_some_and(|group| group.is_named(id))
     }
 }
 
