@@ -29,6 +29,9 @@ pub enum Mutation {
     ReferencesUnawaited,
     /// A deferred alarm holds no reference, and rings whoever is there then (§7.1).
     EventUnreferenced,
+    /// Who reads or writes from the background signals its group and does not name itself
+    /// (§7.2.3).
+    SelfUnnamed,
 }
 
 impl Kernel {

@@ -6,7 +6,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 use std::thread::{self, Thread};
 
 use super::here::HERE;
@@ -125,6 +125,29 @@ pub(crate) fn context() -> usize {
     HERE.with(|here| here.context.get())
 }
 
+/// Nanoseconds since some moment: of the monotonic clock, or in a simulated run of the virtual one.
+/// Async-signal-safe.
+pub(crate) fn now_ns() -> u64 {
+    let simulation = HERE.with(|here| here.simulation.get());
+    // SAFETY: set while a simulated run lasts, which its executor outlives.
+    match unsafe { simulation.as_ref() } {
+        Some(simulation) => simulation.now_ns(),
+        None => {
+            let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+            now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+        }
+    }
+}
+
+/// From now on no tick is told of the running fiber's context, whose owner is about to free what it
+/// refers to. The fiber must end before it switches.
+pub(crate) fn forget_context() {
+    HERE.with(|here| here.context.set(0));
+    // SYNC context: pairs with the look in `tick`, which interrupts this very thread: nothing is
+    // freed before the context is gone.
+    compiler_fence(Ordering::SeqCst);
+}
+
 /// The processor that runs this; 0 outside.
 pub(crate) fn processor() -> usize {
     running().map_or(0, Task::processor)
@@ -160,7 +183,7 @@ pub(crate) fn spin(word: &AtomicU32) {
     /// Attempts between two calls of the operating system's scheduler: whoever has the lock may be
     /// waiting for this processor.
     const PATIENCE: u32 = 128;
-    if HERE.with(|here| here.simulated.get()) {
+    if HERE.with(|here| here.is_simulated()) {
         return simulated::spin(word);
     }
     let spins = HERE.with(|here| here.spins.replace(here.spins.get().wrapping_add(1)));
@@ -178,7 +201,7 @@ pub(crate) fn preempt() {
     let worker = HERE.with(|here| here.worker.get());
     // SAFETY: worker records live for ever.
     let Some(worker) = (unsafe { worker.as_ref() }) else { return };
-    if HERE.with(|here| here.simulated.get()) {
+    if HERE.with(|here| here.is_simulated()) {
         point();
     } else if worker.return_to_user() {
         yield_now();

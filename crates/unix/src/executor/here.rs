@@ -7,6 +7,7 @@
 use std::cell::Cell;
 use std::ptr;
 
+use super::simulated::Simulation;
 use super::task::Task;
 use super::tick::TickFn;
 use super::worker::{Local, Worker};
@@ -19,8 +20,8 @@ pub(super) struct Here {
     pub(super) context: Cell<usize>,
     /// Simulated, inside of a fiber: points until the next decision, at least 1. Else 0.
     pub(super) left: Cell<u32>,
-    /// Whether the thread is a simulated executor's.
-    pub(super) simulated: Cell<bool>,
+    /// The simulation whose thread this is, or null.
+    pub(super) simulation: Cell<*const Simulation>,
     /// Failed attempts at simple locks.
     pub(super) spins: Cell<u32>,
     /// Whether a signal handler has interrupted what runs here.
@@ -39,6 +40,14 @@ pub(super) struct Here {
     pub(super) local: Cell<*const Local>,
 }
 
+impl Here {
+    /// Whether the thread is a simulated executor's.
+    #[inline]
+    pub(super) fn is_simulated(&self) -> bool {
+        !self.simulation.get().is_null()
+    }
+}
+
 thread_local! {
     /// This thread's.
     pub(super) static HERE: Here = const {
@@ -46,7 +55,7 @@ thread_local! {
             task: Cell::new(ptr::null()),
             context: Cell::new(0),
             left: Cell::new(0),
-            simulated: Cell::new(false),
+            simulation: Cell::new(ptr::null()),
             spins: Cell::new(0),
             interrupted: Cell::new(false),
             level: Cell::new(0),

@@ -57,7 +57,7 @@ impl Simulation {
         Duration::from_nanos(self.now_ns())
     }
 
-    fn now_ns(&self) -> u64 {
+    pub(super) fn now_ns(&self) -> u64 {
         self.clock_ns.load(Ordering::Relaxed) + STEP_NS * u64::from(self.passed())
     }
 
@@ -102,7 +102,7 @@ impl Simulation {
         let local = Local::new();
         let _signal_stack = SignalStack::new();
         HERE.with(|here| {
-            here.simulated.set(true);
+            here.simulation.set(self);
             here.tick.set(executor.ticks.get().map(|ticks| ticks.call));
             here.worker.set(worker);
             here.local.set(&raw const local);
@@ -120,7 +120,7 @@ impl Simulation {
         let outcome = run.decide_until_end();
         run.end();
         HERE.with(|here| {
-            here.simulated.set(false);
+            here.simulation.set(std::ptr::null());
             here.tick.set(None);
             here.local.set(std::ptr::null());
             here.worker.set(std::ptr::null());

@@ -253,7 +253,7 @@ impl Task {
     pub(super) fn suspend(&self, leave: Leave) {
         debug_assert!(ptr::eq(HERE.with(|here| here.task.get()), self), "suspends itself");
         HERE.with(|here| {
-            let low = here.simulated.get() || here.level.get() == 0;
+            let low = here.is_simulated() || here.level.get() == 0;
             debug_assert!(low, "a fiber leaves its processor at base level");
         });
         // SAFETY: the fiber runs, so its coroutine's base has set the yielder, which lies at the

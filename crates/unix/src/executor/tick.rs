@@ -74,6 +74,7 @@ pub(super) fn tick(here: &Here) {
         return;
     }
     here.level.set(HIGH);
+    // SYNC context: pairs with `forget_context`.
     call(here.context.get());
     here.level.set(BASE);
 }

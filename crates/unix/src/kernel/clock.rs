@@ -13,10 +13,11 @@ use std::time::Duration;
 
 use super::Kernel;
 use super::call::Call;
-use super::proc::{Proc, ProcState};
+use super::proc::{Proc, ProcState, Times};
 use super::thread::{Attention, Thread};
 use crate::action::SignalInfo;
 use crate::executor;
+use crate::limit::Limit;
 use crate::lock::spl;
 use crate::machine::TICKS_A_SECOND;
 use crate::signal::Signal;
@@ -48,26 +49,33 @@ impl Kernel {
             let mut times = proc.times.lock(&self.locks);
             let used = &mut times.used;
             *(if user { &mut used.user } else { &mut used.system }) += TICK;
-            let total = used.user + used.system;
-            match times.cpu_limit {
-                Some(limit) if total >= limit => {
-                    // The process gets time to see to the signal.
-                    times.cpu_limit = Some(limit + Duration::from_secs(1));
-                    true
-                }
-                _ => false,
+            let total = (used.user + used.system).as_secs();
+            let Limit { soft, hard } = &mut times.cpu_limit;
+            if total >= *hard {
+                Some(Signal::KILL)
+            } else if total >= *soft {
+                // The process gets time to see to the signal.
+                *soft += 1;
+                Some(Signal::XCPU)
+            } else {
+                None
             }
         };
-        if exceeded {
-            self.psignal(proc, SignalInfo::kernel(Signal::XCPU));
+        if let Some(signal) = exceeded {
+            self.psignal(proc, SignalInfo::kernel(signal));
         }
     }
 
-    /// Sets a limit of processor time, in seconds; `u64::MAX` is none.
-    pub(super) fn limit_time(&self, proc: &Proc, seconds: u64) {
+    /// Sets a limit of processor time, in seconds.
+    pub(super) fn limit_time(&self, proc: &Proc, limit: Limit) {
         let _spl = spl::splhigh();
-        let limit = (seconds != u64::MAX).then(|| Duration::from_secs(seconds));
         proc.times.lock(&self.locks).cpu_limit = limit;
+    }
+
+    /// The limit of processor time, which the clock raises.
+    pub(super) fn time_limit(&self, proc: &Proc) -> Limit {
+        let _spl = spl::splhigh();
+        proc.times.lock(&self.locks).cpu_limit
     }
 
     /// What a process and those that it waited for used. Under its `p_lock`.
@@ -84,12 +92,9 @@ impl Kernel {
     }
 
     /// A process begins to use time.
-    pub(super) fn start_time(&self, proc: &Proc, limit: u64) {
-        {
-            let _spl = spl::splhigh();
-            proc.times.lock(&self.locks).used = Usage::default();
-        }
-        self.limit_time(proc, limit);
+    pub(super) fn start_time(&self, proc: &Proc, limit: Limit) {
+        let _spl = spl::splhigh();
+        *proc.times.lock(&self.locks) = Times { used: Usage::default(), cpu_limit: limit };
     }
 }
 
@@ -103,6 +108,12 @@ impl Call<'_> {
             count.fetch_add(ticks, Ordering::Relaxed);
         }
         self.profile.set(profile);
+    }
+
+    /// Moves to another place; the ticks that came before are counted where the program was.
+    pub(super) fn move_mark(&self, mark: usize) {
+        self.update_profile();
+        self.at.set(mark);
     }
 
     pub(super) fn set_alarm(&self, seconds: u32) -> u32 {

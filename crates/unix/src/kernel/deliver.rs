@@ -264,24 +264,40 @@ impl Call<'_> {
         Frame { handler, info, mask, alternate }
     }
 
-    /// Stops the whole process.
+    /// Stops the whole process. Of one that is traced its tracer is told too, as of any stop, and
+    /// says when it goes on.
     fn stop(&self, signal: Signal) {
-        {
+        let kernel = self.kernel;
+        let (traced, by_another) = {
             let mut state = self.state();
             // What came meanwhile has already cancelled it.
             if state.phase != Phase::Live || !std::mem::take(&mut state.stopping) {
                 return;
             }
             state.stopped = Some(signal);
-            state.news = Some(News::Stopped(signal));
+            let traced = state.tracer.is_some();
+            let by_another = kernel.other_tracer(self.proc, &state).is_some();
+            if traced {
+                (state.trapped, state.untold) = (Some(signal), Some(signal));
+            }
+            if !traced || by_another {
+                state.news = Some(News::Stopped(signal));
+            }
             for member in &state.threads {
                 member.thread.demand(Attention::STOP);
             }
+            (traced, by_another)
+        };
+        if traced {
+            kernel.tell_tracer(self.proc, Code::Trapped, signal.number());
         }
-        self.kernel.tell_parent(self.proc, Code::Stopped, signal.number());
+        if !traced || by_another {
+            kernel.tell_parent(self.proc, Code::Stopped, signal.number());
+        }
     }
 
-    /// Sleeps until the process is continued, killed, or another thread ends it.
+    /// Sleeps until the process is continued, by its tracer too if it has one, killed, or another
+    /// thread ends it.
     fn stay_stopped(&self) {
         self.stops.set(self.stops.get().wrapping_add(1));
         loop {
@@ -289,7 +305,11 @@ impl Call<'_> {
                 let mut state = self.state();
                 let killed = state.pending_anywhere().contains(Signal::KILL);
                 let halted = self.thread.attention().contains(Attention::HALT);
-                if state.stopped.is_none() || killed || halted {
+                if state.tracer.is_none() || killed {
+                    (state.trapped, state.untold) = (None, None);
+                }
+                let held = state.stopped.is_some() || state.trapped.is_some();
+                if !held || killed || halted {
                     self.thread.settle(Attention::STOP);
                     return;
                 }

@@ -43,6 +43,35 @@ const LONGEST_ARGUMENT: usize = 128 << 10;
 /// Bytes that all may have, with a pointer to each: a quarter of a stack of 8 MiB.
 const ARG_MAX: usize = 2 << 20;
 
+impl Kernel {
+    /// The first process's program.
+    pub(super) const INIT: u32 = 0;
+    /// What [`Virtual::run`](crate::Virtual::run) was given. The registered ones follow.
+    pub(super) const PROGRAM: u32 = 1;
+
+    /// The name of a program, as `ps` shows it.
+    pub(super) fn program_name(&self, number: u32) -> &str {
+        match number {
+            Self::INIT => "init",
+            Self::PROGRAM => "program",
+            _ => self.config.programs.keys().nth(number as usize - 2).map_or("", String::as_str),
+        }
+    }
+
+    /// The number of a registered program.
+    fn program_number(&self, name: &str) -> u32 {
+        let at = self.config.programs.keys().position(|key| key == name);
+        at.expect("what is executed is registered") as u32 + 2
+    }
+
+    /// The name of the program of the process with this number, and nothing if there is none.
+    /// Takes no lock: it may have become another a moment ago.
+    pub(crate) fn program_of(&self, pid: i32) -> &str {
+        let Some(slot) = self.pids.slot(pid) else { return "" };
+        self.program_name(self.slab.get(slot).program.load(Ordering::Relaxed))
+    }
+}
+
 impl Call<'_> {
     /// The program of this name.
     ///
@@ -76,7 +105,7 @@ impl Call<'_> {
     fn reset_for(&self, image: Image) {
         let mut state = self.state();
         Arc::make_mut(&mut state.actions).executed();
-        state.name = image.name.clone();
+        self.proc.program.store(self.kernel.program_number(&image.name), Ordering::Relaxed);
         state.executed = true;
         state.ender = None;
         state.ended.clear();

@@ -7,7 +7,7 @@ use super::Kernel;
 use super::call::{Call, Leave};
 use super::family::Writing;
 use super::pgrp::Pgrp;
-use super::proc::{Phase, Proc};
+use super::proc::{Member, Phase, Proc};
 use super::thread::Attention;
 use crate::action::{ActionFlags, Code, SignalInfo};
 use crate::executor;
@@ -186,9 +186,13 @@ impl Kernel {
     /// nothing to be left of it. The family is locked, so that the child is not waited for before.
     fn tell_end(&self, parent: &Proc, child: &Proc, status: Status) -> bool {
         let (code, number) = end_of(status);
-        let (pid, uid) = (child.number(), child.lock(&self.locks).credentials.real);
+        let (pid, uid, traced) = {
+            let state = child.lock(&self.locks);
+            (child.number(), state.credentials.real, state.tracer.is_some())
+        };
         let mut state = parent.lock(&self.locks);
-        let vanishes = self.is_init(parent) || state.actions.children_vanish();
+        // Who traces its child wants to know how it ends, whatever it does about SIGCHLD.
+        let vanishes = !traced && (self.is_init(parent) || state.actions.children_vanish());
         if !Self::ignores(&state, Signal::CHLD) {
             let info =
                 SignalInfo { signal: Signal::CHLD, code, pid, uid, value: 0, status: number };
@@ -231,12 +235,19 @@ impl Kernel {
                 self.unlink(proc, child);
                 self.link(reaper, child);
                 self.recount(child, group.as_ref(), orphaned);
-                let (ended, traced) = {
-                    let state = child.lock(&self.locks);
-                    let traced = self.other_tracer(child, &state).is_some();
-                    (state.phase == Phase::Zombie, traced)
+                let (ended, tracer) = {
+                    let mut state = child.lock(&self.locks);
+                    if state.tracer == Some(proc.tenant()) {
+                        // It asked to be traced when all others had been let go.
+                        state.tracer = None;
+                        state.threads.iter().for_each(Member::unpark);
+                    }
+                    (state.phase == Phase::Zombie, state.tracer)
                 };
-                if ended && !traced {
+                if ended && tracer == Some(reaper.tenant()) {
+                    // It was told as its tracer, and finds it among its children now.
+                    self.set_changed(reaper, child, true);
+                } else if ended && tracer.is_none() {
                     let status = child.lock(&self.locks).end.unwrap_or(Status::Exited(0));
                     if self.tell_end(reaper, child, status) {
                         self.unlink(reaper, child);

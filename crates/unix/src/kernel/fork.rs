@@ -64,7 +64,7 @@ impl Call<'_> {
             kernel.pids.give_back(&kernel.locks, number, slot);
             return Err(Stop::Again);
         }
-        kernel.start_time(child, self.state().limits.of(Resource::Cpu).soft);
+        kernel.start_time(child, kernel.time_limit(self.proc));
         kernel.clear_links(child);
         child.siglock.reset(&kernel.locks);
         child.move_in(number, kernel.births.fetch_add(1, Ordering::Relaxed).max(1));
@@ -106,6 +106,7 @@ impl Call<'_> {
             }
             *state = parent.forked(thread.clone());
             child.set_users(&state.credentials);
+            child.program.store(self.proc.program.load(Ordering::Relaxed), Ordering::Relaxed);
             child.set_session(group.session.id.number());
             members.add(child);
             return true;

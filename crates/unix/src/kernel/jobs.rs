@@ -107,10 +107,9 @@ impl Call<'_> {
         }
         let to = match early.unwrap_or_else(|| groups.get(&group.number()).cloned()) {
             Some(found) if !Arc::ptr_eq(&found.session, &own_session) => return Err(Errno::EPERM),
+            Some(found) if !found.is_named(group) => return Err(Errno::EPERM),
             Some(found) => found,
-            None if group.number() == target.number() => {
-                kernel.make_group(groups, target.pid(), own_session)
-            }
+            None if target.is_named(group) => kernel.make_group(groups, target.pid(), own_session),
             None => return Err(Errno::EPERM),
         };
         Ok((from, to))

@@ -33,6 +33,8 @@ mod state;
 mod suspend;
 mod sys;
 mod terminal;
+#[cfg(test)]
+mod tests;
 mod thread;
 mod threads;
 mod tracing;
@@ -58,6 +60,7 @@ use users::{Credentials, User, Users};
 
 use crate::action::SignalInfo;
 use crate::executor::{Executor, Outcome, Start};
+use crate::limit::Resource;
 use crate::lock::lock_order::{CoarseLock, PgrphashLock, ProcRelationLock, UidhashLock};
 use crate::lock::{BlockingLock, Holding, Locks, SimpleLock, WriteGuard};
 use crate::machine::Config;
@@ -148,10 +151,10 @@ impl Kernel {
         let root = Arc::<User>::default();
         let blank = {
             let (user, actions) = (Arc::clone(&root), Arc::<Actions>::default());
-            let (name, limits): (Arc<str>, _) = ("".into(), Limits::of_config(&config.limits));
+            let limits = Limits::of_config(&config.limits);
             move || {
                 let credentials = Credentials::new(0, Arc::clone(&user));
-                ProcState::new(Arc::clone(&name), credentials, Arc::clone(&actions), limits)
+                ProcState::new(credentials, Arc::clone(&actions), limits)
             }
         };
         let most = config.pids;
@@ -181,10 +184,10 @@ impl Kernel {
 
     /// The first process, which runs nothing and inherits orphans, and the program's.
     fn make_first(&self, program: Program) {
-        let init = self.make_leader("init", None);
+        let init = self.make_leader(Self::INIT, None);
         assert_eq!((init.slot, init.number()), (self.init, 1), "the first process comes first");
         let thread = Arc::new(Thread::new(self.handle(), self.init + 1, 2, SigSet::EMPTY));
-        let proc = self.make_leader("program", Some(Arc::clone(&thread)));
+        let proc = self.make_leader(Self::PROGRAM, Some(Arc::clone(&thread)));
         assert_eq!(
             (proc.slot, proc.number()),
             (thread.slot, thread.tid()),
@@ -204,7 +207,7 @@ impl Kernel {
     }
 
     /// A process that leads a session and a group of its own.
-    fn make_leader(&self, name: &str, thread: Option<Arc<Thread>>) -> &Proc {
+    fn make_leader(&self, program: u32, thread: Option<Arc<Thread>>) -> &Proc {
         let (number, slot) = self.pids.take(&self.locks).expect("there are numbers");
         let proc = self.slab.get(slot);
         proc.move_in(number, self.births.fetch_add(1, Ordering::Relaxed));
@@ -217,12 +220,14 @@ impl Kernel {
         };
         let mut state = proc.lock(&self.locks);
         state.phase = Phase::Live;
-        state.name = name.into();
+        proc.program.store(program, Ordering::Relaxed);
         state.pgrp = Some(group);
         state.threads.extend(thread.map(proc::Member::new));
         state.credentials.user.tasks.take(u64::MAX);
+        let limit = state.limits.of(Resource::Cpu);
         proc.set_session(number);
         drop(state);
+        self.start_time(proc, limit);
         self.pids.publish(number, slot);
         self.pids.keep(number, Keeper::Group);
         self.pids.keep(number, Keeper::Session);

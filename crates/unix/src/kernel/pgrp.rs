@@ -81,6 +81,12 @@ impl Pgrp {
         }
     }
 
+    /// Whether `id` means this group, and not one that had its number before.
+    pub(super) fn is_named(&self, id: Pid) -> bool {
+        let (own, asked) = (self.id.birth(), id.birth());
+        self.id.number() == id.number() && (own.is_none() || asked.is_none() || own == asked)
+    }
+
     /// Whether nobody outside, in the same session, cares for the group.
     pub(super) fn is_orphaned(&self) -> bool {
         self.qualified.load(Ordering::Relaxed) == 0
@@ -139,10 +145,7 @@ impl Kernel {
     /// The group with this number.
     pub(super) fn find_group(&self, id: Pid) -> Option<PgrpRef<'_>> {
         let groups = self.pgrphash.read(&self.locks);
-        let group = groups.get(&id.number())?.clone();
-        if id.birth().is_some_and(|birth| group.id.birth().is_some_and(|its| its != birth)) {
-            return None;
-        }
+        let group = groups.get(&id.number()).filter(|group| group.is_named(id))?.clone();
         *groups.then_lock(&group.pg_refcnt) += 1;
         Some(PgrpRef { kernel: self, group })
     }

@@ -51,6 +51,8 @@ pub(super) struct Proc {
     real: AtomicU32,
     effective: AtomicU32,
     session: AtomicI32,
+    /// What it runs, by [`Kernel::program_name`]; for the watchdog, who takes no lock.
+    pub(super) program: AtomicU32,
     pub(super) siglock: SigLock,
     state: SimpleLock<PLock, ProcState>,
     pub(super) times: SimpleLock<UTimeLock, Times>,
@@ -76,8 +78,6 @@ pub(super) enum Phase {
 #[derive(Debug)]
 pub(super) struct ProcState {
     pub(super) phase: Phase,
-    /// What it runs, as `ps` shows it.
-    pub(super) name: Arc<str>,
     /// The oldest first.
     pub(super) threads: Vec<Member>,
     /// Threads that ended and nobody has joined; each until another thread has its number.
@@ -181,11 +181,17 @@ impl Limits {
 }
 
 /// What `u_time_lock` guards: written by the clock tick, at high spl (§6.1).
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Times {
     pub(super) used: Usage,
-    /// `None` for no limit.
-    pub(super) cpu_limit: Option<Duration>,
+    /// In seconds; the soft one goes up when it is exceeded.
+    pub(super) cpu_limit: Limit,
+}
+
+impl Default for Times {
+    fn default() -> Self {
+        Self { used: Usage::default(), cpu_limit: Limit::INFINITY }
+    }
 }
 
 impl Proc {
@@ -202,6 +208,7 @@ impl Proc {
             real: AtomicU32::new(0),
             effective: AtomicU32::new(0),
             session: AtomicI32::new(0),
+            program: AtomicU32::new(Kernel::INIT),
             siglock: SigLock::new(slot),
             state: SimpleLock::new(slot, state),
             times: SimpleLock::new(slot, Times::default()),
@@ -420,15 +427,9 @@ impl Kernel {
 
 impl ProcState {
     /// A process with one thread, nothing pending and no alarm.
-    pub(super) fn new(
-        name: Arc<str>,
-        credentials: Credentials,
-        actions: Arc<Actions>,
-        limits: Limits,
-    ) -> Self {
+    pub(super) fn new(credentials: Credentials, actions: Arc<Actions>, limits: Limits) -> Self {
         Self {
             phase: Phase::Free,
-            name,
             threads: Vec::new(),
             ended: BTreeSet::new(),
             actions,
@@ -461,7 +462,6 @@ impl ProcState {
 
     /// The process as `fork` makes it of its parent.
     pub(super) fn forked(&self, thread: Arc<Thread>) -> Self {
-        let (name, actions) = (self.name.clone(), self.actions.clone());
         Self {
             phase: Phase::Live,
             mask: thread.mask(),
@@ -470,7 +470,7 @@ impl ProcState {
             files: self.files.clone(),
             nice: self.nice,
             place: self.place,
-            ..Self::new(name, self.credentials.clone(), actions, self.limits)
+            ..Self::new(self.credentials.clone(), self.actions.clone(), self.limits)
         }
     }
 

@@ -8,6 +8,7 @@
 
 use std::fmt;
 use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
 
 use super::Kernel;
 use super::proc::{Member, Phase, Proc, ProcState};
@@ -170,7 +171,7 @@ impl Kernel {
             session: group.map_or(0, |group| group.session.id.number()),
             letter,
             end: state.end,
-            name: state.name.to_string(),
+            name: self.program_name(proc.program.load(Ordering::Relaxed)).to_owned(),
             threads: state.threads.iter().map(thread).collect(),
             pending: state.pending.set(),
             awaits: state.ender.as_ref().map(|_| (state.p_forkcnt, proc.references())),

@@ -301,7 +301,7 @@ impl Sys for Call<'_> {
     }
 
     fn mark(&self, mark: usize) {
-        self.at.set(mark);
+        self.move_mark(mark);
     }
 
     fn ptrace(&self, request: Ptrace) -> Result<()> {

@@ -52,7 +52,10 @@ impl Kernel {
         let (kernel, slot) = (self.handle(), proc.slot);
         let body = move || {
             let kernel = kernel.get();
-            Call::new(kernel, kernel.slab.get(slot), thread).run(first);
+            let call = Call::new(kernel, kernel.slab.get(slot), thread);
+            call.run(first);
+            // The clock finds the thread by the context, as long as it may be in memory.
+            executor::forget_context();
         };
         let name = busy_name(proc.number(), thread_number);
         let start = Start { processor: place, context, name, body: Box::new(body) };

@@ -6,6 +6,8 @@
 //! tracees beside its children, and a tracee that has ended is its parent's to wait for when the
 //! tracer has.
 
+use std::sync::atomic::Ordering;
+
 use super::Kernel;
 use super::call::Call;
 use super::exit::wake_waiters;
@@ -95,6 +97,9 @@ impl Call<'_> {
             state.resumed = Some(Resumed(signal));
             if detach {
                 state.tracer = None;
+            } else {
+                // If its group has stopped, it goes on alone.
+                state.stopped = None;
             }
             for member in &state.threads {
                 member.unpark();
@@ -213,22 +218,23 @@ impl Kernel {
     }
 
     /// Ends the tracing of one process by this tracer, if it does. One that has ended is its
-    /// parent's from now on.
+    /// parent's from now on, whom nobody meets before it is told: its family is locked.
     pub(super) fn release_tracee(&self, tracee: &Proc, tracer: (u32, u32)) {
+        let (writing, parent) = self.write_parent(tracee);
         let ended = {
             let mut state = tracee.lock(&self.locks);
             if state.tracer != Some(tracer) {
                 return;
             }
             state.tracer = None;
+            tracee.owner.store(0, Ordering::Relaxed);
             for member in &state.threads {
                 member.unpark();
             }
             (state.phase == Phase::Zombie).then(|| state.end.unwrap_or(Status::Exited(0)))
         };
-        let is_child = self.parent_hint(tracee).is_some_and(|parent| parent.slot == tracer.0);
+        let is_child = parent.is_some_and(|parent| parent.slot == tracer.0);
         if let Some(status) = ended.filter(|_| !is_child) {
-            let (writing, parent) = self.write_parent(tracee);
             self.end_for(writing, parent, tracee, status, None);
         }
     }

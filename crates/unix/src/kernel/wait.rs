@@ -114,7 +114,7 @@ impl Call<'_> {
     fn look(&self, children: Children, options: WaitOptions) -> Found<'_> {
         let kernel = self.kernel;
         let own_group = match children {
-            Children::OwnGroup => self.state().pgrp.as_ref().map(|group| group.id.number()),
+            Children::OwnGroup => self.state().pgrp.as_ref().map(|group| group.id),
             _ => None,
         };
         let _reading = kernel.read_family(self.proc);
@@ -134,7 +134,7 @@ impl Call<'_> {
         for child in self.tracees().chain(kernel.children(self.proc)) {
             let matches = match children {
                 Children::Any | Children::One(_) => true,
-                Children::Group(group) => kernel.is_in_group(child, group.number()),
+                Children::Group(group) => kernel.is_in_group(child, group),
                 Children::OwnGroup => own_group.is_some_and(|own| kernel.is_in_group(child, own)),
             };
             match if matches { self.look_at(child, options) } else { Look::Never } {
@@ -166,7 +166,7 @@ impl Call<'_> {
             return Look::Never;
         }
         if !traced && state.phase == Phase::Zombie && state.tracer.is_some() {
-            // Its tracer waits for it first, and may own it just now.
+            // Its tracer waits for it first, and may own it already.
             return Look::Later;
         }
         let owned = child.owner.load(Ordering::Relaxed) != 0;
@@ -206,7 +206,6 @@ impl Call<'_> {
         let _coarse = kernel.coarse();
         self.state().tracees.retain(|slot| *slot != child.slot);
         if !kernel.is_child(self.proc, child) {
-            child.owner.store(0, Ordering::Relaxed);
             return kernel.release_tracee(child, self.proc.tenant());
         }
         {
@@ -234,9 +233,9 @@ impl Kernel {
         (child.is_named(pid) && self.is_child(parent, child)).then_some(child)
     }
 
-    fn is_in_group(&self, proc: &Proc, number: i32) -> bool {
+    fn is_in_group(&self, proc: &Proc, id: Pid) -> bool {
         let state = proc.lock(&self.locks);
-        state.pgrp.as_ref().is_some_and(|group| group.id.number() == number)
+        state.pgrp.as_ref().is_some_and(|group| group.is_named(id))
     }
 }
 

@@ -15,4 +15,5 @@ mod pipes;
 mod scene;
 mod sessions;
 mod terminal;
+mod tracees;
 mod tracing;

@@ -118,7 +118,7 @@ fn a_traced_exec_stops_with_sigtrap() {
 
 /// A child, and another process that has attached to it; the gates make that one do what comes
 /// next.
-fn traced_by_another(
+pub(crate) fn traced_by_another(
     sys: &dyn Sys,
     child: Pid,
     then: impl FnOnce(&dyn Sys, Pid) + Send + 'static,
@@ -136,7 +136,8 @@ fn traced_by_another(
     tracer
 }
 
-const TRAPPED: Status = Status::Trapped(Signal::STOP);
+/// As one is that was just attached to.
+pub(crate) const TRAPPED: Status = Status::Trapped(Signal::STOP);
 
 #[test]
 fn the_parent_stays_the_parent_while_another_traces() {

@@ -48,6 +48,37 @@ fn a_panic_ends_its_process_as_by_sigabrt_and_harms_nobody() {
     }
 }
 
+/// Takes a stack's room, and as much again, without end.
+#[inline(never)]
+fn descend(depth: u64) -> u64 {
+    let room = std::hint::black_box([depth; 64]);
+    if depth == u64::MAX { 0 } else { descend(depth + 1) + room[(depth % 64) as usize] }
+}
+
+#[test]
+fn a_stack_overflow_ends_its_process_as_by_sigsegv_and_harms_nobody() {
+    for (on, system) in everywhere() {
+        let report = run(system, |sys| {
+            let healthy = sys.fork(|sys| {
+                (0..50).for_each(|_| sys.sched_yield());
+                3
+            });
+            let ill = sys.fork(|sys| {
+                let sleeper = sys.thread(|sys| {
+                    let _ = sys.pause();
+                });
+                sleeper.expect("there is room");
+                descend(0) as i32
+            });
+            assert_eq!(end(sys, ill.expect("there is room")), Status::Signaled(Signal::SEGV, true));
+            assert_eq!(end(sys, healthy.expect("there is room")), Status::Exited(3));
+            0
+        });
+        assert_success(&on, &report);
+        assert_eq!((report.panicked.len(), report.abandoned), (0, 1), "{on}");
+    }
+}
+
 #[test]
 fn a_panic_in_a_handler_is_its_programs() {
     for (on, system) in everywhere() {

@@ -2,8 +2,13 @@
 //! and a stale handle reaches nobody.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 
-use tontine_unix::{Errno, Executor, Limit, Mode, Pid, Resource, Signal, Sys, Target, WaitOptions};
+use tontine_unix::{
+    Children, Errno, Executor, Limit, Mode, Pid, Ptrace, Resource, Signal, Sys, Target, Tid,
+    WaitOptions, Whose,
+};
 
 use crate::systems::{assert_success, everywhere, of, run};
 
@@ -143,6 +148,129 @@ fn the_number_of_a_group_or_a_session_or_a_thread_is_not_given_out() {
             }
             sys.kill(Target::Group(leader), Some(Signal::KILL)).expect("one is there");
             0
+        });
+        assert_success(&on, &report);
+    }
+}
+
+/// A session whose leader is waited for, and whose one other group, and that alone, lives on in a
+/// child of the caller: the leader's number, and the child.
+fn session_of_one(sys: &dyn Sys) -> (i32, Pid) {
+    sys.set_subreaper(true).expect("it may");
+    let orphan = Arc::new(AtomicI32::new(0));
+    let tells = orphan.clone();
+    let leader = sys.fork(move |sys| {
+        sys.setsid().expect("it leads no group");
+        let child = sys.fork(pauses).expect("there is room");
+        sys.setpgid(child, child).expect("it is my child");
+        tells.store(child.number(), Ordering::Relaxed);
+        0
+    });
+    let leader = leader.expect("there is room");
+    sys.waitpid(leader.into(), WaitOptions::empty()).expect("it is my child");
+    (leader.number(), Pid::number_only(orphan.load(Ordering::Relaxed)))
+}
+
+/// The number of a child that ends at once.
+fn next_number(sys: &dyn Sys) -> i32 {
+    let child = sys.fork(|_| 0).expect("there is room");
+    sys.waitpid(child.into(), WaitOptions::empty()).expect("it is my child");
+    child.number()
+}
+
+#[test]
+fn a_sessions_number_is_given_out_when_its_last_group_has_gone_and_not_before() {
+    for (on, system) in everywhere() {
+        let report = run(system, |sys| {
+            // Lower ones are given out once only.
+            while next_number(sys) < 320 {}
+            let (session, orphan) = session_of_one(sys);
+            assert_eq!(sys.getsid(orphan).map(Pid::number), Ok(session));
+            assert!((0..300).all(|_| next_number(sys) != session), "the session is there");
+            sys.kill(orphan.into(), Some(Signal::KILL)).expect("it is there");
+            sys.waitpid(orphan.into(), WaitOptions::empty()).expect("I have inherited it");
+            i32::from(!(0..300).any(|_| next_number(sys) == session))
+        });
+        assert_success(&on, &report);
+    }
+}
+
+/// Two children, one after the other, with one number.
+fn namesakes(sys: &dyn Sys) -> (Pid, Pid) {
+    let first = loop {
+        let child = sys.fork(|_| 0).expect("there is room");
+        sys.waitpid(child.into(), WaitOptions::empty()).expect("it is my child");
+        if child.number() == 350 {
+            break child;
+        }
+    };
+    while next_number(sys) != first.number() - 1 {}
+    let second = sys.fork(pauses).expect("there is room");
+    assert_eq!(second.number(), first.number());
+    (first, second)
+}
+
+#[test]
+fn no_call_takes_a_stale_handle_for_who_has_the_number_now() {
+    for (on, system) in everywhere() {
+        let report = run(system, |sys| {
+            let (stale, child) = namesakes(sys);
+            assert_ne!(stale, child);
+            let usr1 = Some(Signal::USR1);
+            let refused = Err(Errno::ESRCH);
+            assert_eq!(sys.kill(stale.into(), None), refused);
+            assert_eq!(sys.kill(stale.into(), usr1), refused);
+            assert_eq!(sys.sigqueue(stale, usr1, 1), refused);
+            assert_eq!(sys.tgkill(stale, Tid(stale.number()), usr1), refused);
+            assert_eq!(sys.getpgid(stale).map(drop), refused);
+            assert_eq!(sys.getsid(stale).map(drop), refused);
+            assert_eq!(sys.setpgid(stale, stale), refused);
+            assert_eq!(sys.getpriority(Whose::Process(stale)).map(drop), refused);
+            assert_eq!(sys.setpriority(Whose::Process(stale), 5), refused);
+            for request in [
+                Ptrace::Attach(stale),
+                Ptrace::Continue(stale, None),
+                Ptrace::Kill(stale),
+                Ptrace::Detach(stale, None),
+            ] {
+                assert_eq!(sys.ptrace(request), refused, "{request:?}");
+            }
+            let waited = sys.waitpid(stale.into(), WaitOptions::NOHANG);
+            assert_eq!(waited, Err(Errno::ECHILD));
+            assert_eq!(sys.getpriority(Whose::Process(child)), Ok(0));
+            let waited = sys.waitpid(child.into(), WaitOptions::NOHANG);
+            assert_eq!(waited, Ok(None), "nothing has happened to it");
+            sys.kill(child.into(), Some(Signal::KILL)).expect("it is there");
+            i32::from(sys.wait().map(|waited| waited.pid) != Ok(child))
+        });
+        assert_success(&on, &report);
+    }
+}
+
+#[test]
+fn no_call_takes_a_stale_handle_for_the_group_that_has_the_number_now() {
+    for (on, system) in everywhere() {
+        let report = run(system, |sys| {
+            let (stale, child) = namesakes(sys);
+            sys.setpgid(child, child).expect("it is my child");
+            let usr1 = Some(Signal::USR1);
+            let refused = Err(Errno::ESRCH);
+            assert_eq!(sys.kill(Target::Group(stale), usr1), refused);
+            assert_eq!(sys.killpg(stale, usr1), refused);
+            assert_eq!(sys.getpriority(Whose::Group(stale)).map(drop), refused);
+            assert_eq!(sys.setpriority(Whose::Group(stale), 5), refused);
+            let other = sys.fork(pauses).expect("there is room");
+            assert_eq!(sys.setpgid(other, stale), Err(Errno::EPERM));
+            assert_eq!(sys.setpgid(child, stale), Err(Errno::EPERM));
+            let waited = sys.waitpid(Children::Group(stale), WaitOptions::NOHANG);
+            assert_eq!(waited, Err(Errno::ECHILD));
+            sys.setpgid(other, child).expect("that one is there");
+            sys.killpg(child, Some(Signal::KILL)).expect("they are there");
+            for _ in 0..2 {
+                let waited = sys.waitpid(Children::Group(child), WaitOptions::empty());
+                waited.expect("a child").expect("it slept");
+            }
+            i32::from(sys.wait() != Err(Errno::ECHILD))
         });
         assert_success(&on, &report);
     }

@@ -36,12 +36,26 @@ pub(crate) fn everywhere_with<F: Fn(&dyn Sys) + Send + Sync + 'static>(
     change: impl Fn(Builder) -> Builder,
     rule: F,
 ) -> Held<F> {
+    on(&EXECUTORS, change, rule)
+}
+
+/// Runs a rule in every mode, simulated: one that takes much time of a processor.
+pub(crate) fn simulated<F: Fn(&dyn Sys) + Send + Sync + 'static>(rule: F) -> Held<F> {
+    let (simulated, _) = EXECUTORS.split_at(EXECUTORS.len() - 1);
+    on(simulated, |builder| builder, rule)
+}
+
+fn on<F: Fn(&dyn Sys) + Send + Sync + 'static>(
+    executors: &[Executor],
+    change: impl Fn(Builder) -> Builder,
+    rule: F,
+) -> Held<F> {
     let rule = Arc::new(rule);
     if std::env::var_os(ON_LINUX).is_some() {
         return Held(rule);
     }
     for mode in Mode::ALL {
-        for executor in EXECUTORS {
+        for &executor in executors {
             let processors = if mode == Mode::Uniprocessor { 1 } else { 2 };
             let builder = Virtual::builder().mode(mode).executor(executor).processors(processors);
             let unix = change(builder.pids(1000).stop_at(STEPS)).build().expect("it goes together");

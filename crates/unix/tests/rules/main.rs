@@ -4,6 +4,7 @@
 
 #![allow(clippy::disallowed_types, reason = "some rules are about real time")]
 
+mod accounts;
 mod awaiting;
 mod bsd;
 mod clock;

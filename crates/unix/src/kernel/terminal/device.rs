@@ -13,6 +13,7 @@ use crate::kernel::pgrp::{Pgrp, Session};
 use crate::kernel::proc::Proc;
 use crate::lock::SimpleLock;
 use crate::lock::lock_order::TLock;
+use crate::mutation::Mutation;
 use crate::process::Pid;
 use crate::signal::Signal;
 use crate::terminal::{Fd, Modes, Termios};
@@ -413,7 +414,11 @@ impl Call<'_> {
                     group = now;
                 }
                 // The group, and this process whatever its group is by then (§7.2.3).
-                kernel.pgsignal_self(&group, self.proc, SignalInfo::kernel(signal));
+                if kernel.mutates(Mutation::SelfUnnamed) {
+                    kernel.pgsignal(&group, SignalInfo::kernel(signal));
+                } else {
+                    kernel.pgsignal_self(&group, self.proc, SignalInfo::kernel(signal));
+                }
                 Ok(Background::Signalled)
             }
         }

@@ -1,0 +1,288 @@
+//! Processor time: who is charged, whose children's is added, what happens at the limit, and
+//! `profil` (§6.1).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
+
+use super::harness::*;
+
+/// Time that is long against what a few system calls take.
+const LONG: Duration = Duration::from_millis(300);
+
+/// What the calling process has used.
+fn used(sys: &dyn Sys) -> Duration {
+    total(sys.getrusage())
+}
+
+fn total(usage: Usage) -> Duration {
+    usage.user + usage.system
+}
+
+/// Computes until the process has used so much.
+fn compute_until(sys: &dyn Sys, time: Duration) {
+    while used(sys) < time {
+        (0..100).for_each(|_| sys.poll());
+    }
+}
+
+/// A child that uses [`LONG`] and is told of without being waited for.
+fn costly_child(sys: &dyn Sys) -> Pid {
+    let child = sys.fork(|sys| {
+        compute_until(sys, LONG);
+        0
+    });
+    let child = child.unwrap();
+    sys.waitid(child.into(), WaitOptions::EXITED | WaitOptions::NOWAIT).unwrap();
+    child
+}
+
+#[test]
+fn wait3_and_wait4_tell_what_the_child_used() {
+    everywhere(|sys| {
+        let child = costly_child(sys);
+        let waited = sys.wait4(child.into(), WaitOptions::empty()).unwrap().unwrap();
+        assert!(total(waited.usage) >= LONG, "{:?}", waited.usage);
+        costly_child(sys);
+        let waited = sys.wait3(WaitOptions::empty()).unwrap().unwrap();
+        assert!(total(waited.usage) >= LONG, "{:?}", waited.usage);
+        assert!(used(sys) < LONG, "the caller has not used it itself");
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn what_children_used_is_added_when_they_are_waited_for() {
+    everywhere(|sys| {
+        let waits = sys.fork(|sys| {
+            let child = costly_child(sys);
+            end_of(sys, child);
+            i32::from(used(sys) >= LONG)
+        });
+        let waited = sys.wait4(waits.unwrap().into(), WaitOptions::empty()).unwrap().unwrap();
+        assert_eq!(waited.status, Status::Exited(0), "its own is its own");
+        assert!(total(waited.usage) >= LONG, "{:?}", waited.usage);
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn what_children_used_that_nobody_waited_for_is_lost() {
+    everywhere(|sys| {
+        let leaves = sys.fork(|sys| {
+            costly_child(sys);
+            0
+        });
+        let waited = sys.wait4(leaves.unwrap().into(), WaitOptions::empty()).unwrap().unwrap();
+        assert!(total(waited.usage) < LONG, "{:?}", waited.usage);
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn what_children_used_that_vanished_is_lost() {
+    everywhere(|sys| {
+        let ignores = sys.fork(|sys| {
+            act(sys, Signal::CHLD, SigAction::IGNORE);
+            let child = sys.fork(|sys| {
+                compute_until(sys, LONG);
+                0
+            });
+            let gone = sys.waitpid(child.unwrap().into(), WaitOptions::empty());
+            assert_eq!(gone, Err(Errno::ECHILD));
+            0
+        });
+        let waited = sys.wait4(ignores.unwrap().into(), WaitOptions::empty()).unwrap().unwrap();
+        assert_eq!(waited.status, Status::Exited(0));
+        assert!(total(waited.usage) < LONG, "{:?}", waited.usage);
+    })
+    .and_on_linux();
+}
+
+/// A program with a handler for SIGXCPU computes on: it gets the signal each second, with a limit
+/// that is one second higher, until the hard limit ends it.
+fn exceeds_its_limit(sys: &dyn Sys) {
+    let exceeded = Bell::new(sys);
+    let child = sys.fork(move |sys| {
+        act(sys, Signal::XCPU, SigAction::handler(move |sys, _| exceeded.ring(sys)));
+        sys.setrlimit(Resource::Cpu, Limit { soft: 1, hard: 3 }).unwrap();
+        let raised = |sys: &dyn Sys, seconds| {
+            while sys.getrlimit(Resource::Cpu).soft < seconds {
+                (0..100).for_each(|_| sys.poll());
+            }
+        };
+        raised(sys, 2);
+        assert!(used(sys) >= Duration::from_secs(1) - TICK);
+        assert_eq!(sys.getrlimit(Resource::Cpu), Limit { soft: 2, hard: 3 });
+        let heir = sys.fork(|sys| sys.getrlimit(Resource::Cpu).soft as i32).unwrap();
+        assert_eq!(end_of(sys, heir), Status::Exited(2), "a child inherits the raised one");
+        raised(sys, 3);
+        assert!(used(sys) >= Duration::from_secs(2) - TICK);
+        loop {
+            (0..100).for_each(|_| sys.poll());
+        }
+    });
+    let waited = sys.wait4(child.unwrap().into(), WaitOptions::empty()).unwrap().unwrap();
+    assert_eq!(waited.status, Status::Signaled(Signal::KILL, false));
+    assert!(total(waited.usage) >= Duration::from_secs(3) - TICK, "{:?}", waited.usage);
+    exceeded.heard(sys);
+    exceeded.heard(sys);
+}
+
+/// How finely time may be told.
+const TICK: Duration = Duration::from_millis(20);
+
+#[test]
+fn beyond_its_time_a_process_gets_sigxcpu_each_second_and_at_the_hard_limit_sigkill() {
+    simulated(exceeds_its_limit).and_on_linux();
+}
+
+#[test]
+fn on_real_processors_the_clock_of_each_charges_who_runs_there() {
+    let unix = Virtual::builder().processors(2).build().unwrap();
+    let report = unix.run(|sys| {
+        exceeds_its_limit(sys);
+        0
+    });
+    assert_eq!(report.status, Some(Status::Exited(0)), "{report:?}");
+}
+
+#[test]
+fn by_default_sigxcpu_ends_the_process() {
+    simulated(|sys| {
+        let end = end_as(sys, |sys| {
+            sys.setrlimit(Resource::Cpu, Limit { soft: 1, hard: 9 }).unwrap();
+            loop {
+                sys.poll();
+            }
+        });
+        assert_eq!(end.signaled(), Some(Signal::XCPU));
+    })
+    .and_on_linux();
+}
+
+/// With a program that computes.
+fn with_computes(builder: Builder) -> Builder {
+    builder.program("computes", |sys, _| {
+        compute_until(sys, used(sys) + LONG);
+        0
+    })
+}
+
+type Counts = Arc<[AtomicU32]>;
+
+fn counts() -> Counts {
+    Arc::new([const { AtomicU32::new(0) }; 3])
+}
+
+fn all(counts: &Counts) -> [u32; 3] {
+    [0, 1, 2].map(|mark| counts[mark].load(Ordering::Relaxed))
+}
+
+/// Computes until so many ticks have been counted for a mark.
+fn compute_at(sys: &dyn Sys, counts: &Counts, mark: usize, ticks: u32) {
+    sys.mark(mark);
+    while all(counts)[mark] < ticks {
+        sys.poll();
+    }
+}
+
+#[test]
+fn a_profile_counts_each_tick_where_the_program_was() {
+    everywhere(|sys| {
+        let counts = counts();
+        let before = used(sys);
+        sys.profil(Some(counts.clone())).unwrap();
+        compute_at(sys, &counts, 0, 3);
+        compute_at(sys, &counts, 2, 5);
+        sys.profil(None).unwrap();
+        let [zero, one, two] = all(&counts);
+        assert!(zero >= 3 && one == 0 && two >= 5, "{:?}", [zero, one, two]);
+        let charged = (used(sys) - before).as_millis() / 10;
+        // One may have come before the profile was ended and after the last look.
+        assert!(u128::from(zero + two) <= charged, "{charged} ticks: {zero} and {two}");
+        compute_until(sys, used(sys) + LONG);
+        assert_eq!(all(&counts), [zero, one, two], "it has ended");
+    });
+}
+
+#[test]
+fn a_mark_beyond_the_counts_counts_nothing() {
+    everywhere(|sys| {
+        let counts = counts();
+        sys.profil(Some(counts.clone())).unwrap();
+        sys.mark(3);
+        compute_until(sys, used(sys) + LONG);
+        sys.mark(1);
+        assert_eq!(all(&counts), [0; 3]);
+    });
+}
+
+#[test]
+fn a_profile_is_its_threads_own_and_neither_childrens_nor_another_programs() {
+    everywhere_with(with_computes, |sys| {
+        let (mine, others) = (counts(), counts());
+        sys.profil(Some(mine.clone())).unwrap();
+        sys.mark(1);
+        let theirs = others.clone();
+        let thread = sys.thread(move |sys| {
+            compute_until(sys, used(sys) + LONG);
+            sys.profil(Some(theirs.clone())).unwrap();
+            compute_at(sys, &theirs, 2, 3);
+        });
+        sys.join(thread.unwrap()).unwrap();
+        let child = sys.fork(|sys| {
+            compute_until(sys, LONG);
+            0
+        });
+        end_of(sys, child.unwrap());
+        sys.profil(None).unwrap();
+        let [zero, one, two] = all(&mine);
+        // What this thread itself did takes ticks too.
+        assert!(zero == 0 && two == 0 && one < 15, "{:?}", [zero, one, two]);
+        assert_eq!(all(&others)[..2], [0, 0]);
+        let unprofiled = counts();
+        let end = end_as(sys, {
+            let unprofiled = unprofiled.clone();
+            move |sys| {
+                sys.profil(Some(unprofiled)).unwrap();
+                sys.mark(1);
+                sys.exec("computes", &[]).map_or(1, |never| match never {})
+            }
+        });
+        assert_eq!(end, Status::Exited(0));
+        assert!(all(&unprofiled)[1] < 15, "exec ends it");
+    });
+}
+
+/// In a program that makes no system calls the clock writes the thread's own word, and nothing
+/// else; the next call counts what came, or the next mark, where the program was until then.
+#[test]
+fn ticks_that_come_between_two_marks_are_counted_at_the_first() {
+    let unix = Virtual::builder().build().unwrap();
+    let report = unix.run(|sys| {
+        let counts = counts();
+        sys.profil(Some(counts.clone())).unwrap();
+        sys.mark(1);
+        let begun = Instant::now();
+        while all(&counts)[1] == 0 {
+            assert!(begun.elapsed() < Duration::from_secs(60), "the clock does not tick");
+            let slice = Instant::now();
+            while slice.elapsed() < Duration::from_millis(30) {
+                std::hint::spin_loop();
+            }
+            sys.mark(2);
+            assert_eq!(all(&counts)[2], 0);
+            sys.mark(1);
+        }
+        0
+    });
+    assert_eq!(report.status, Some(Status::Exited(0)), "{report:?}");
+}
+
+#[test]
+fn linux_has_no_profil_and_says_so() {
+    let linux: &dyn Sys = &Linux::new().unwrap();
+    assert_eq!(linux.profil(None), Err(Errno::ENOSYS));
+    assert!(linux.lacks().iter().any(|(call, _)| *call == "profil"), "{:?}", linux.lacks());
+}
