@@ -11,6 +11,8 @@ mod dispositions;
 mod faults;
 mod fork_exec_exit;
 mod harness;
+#[path = "../keeper/mod.rs"]
+mod keeper;
 mod kill;
 mod limits;
 mod masks;
