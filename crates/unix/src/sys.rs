@@ -164,8 +164,9 @@ pub trait Sys {
     ///
     /// # Errors
     /// `ENOTTY`: no terminal, not the caller's, or asked for from an orphaned background group;
-    /// `EPERM`: a group of another session, or a process that leads none; `EINVAL`; `ESRCH`. From
-    /// the background SIGTTOU is sent, unless it is blocked or ignored.
+    /// `EPERM`: a group of another session, or a process that leads none, which Linux lets be;
+    /// `EINVAL`: a negative number; `ESRCH`. From the background SIGTTOU is sent, unless it is
+    /// blocked or ignored.
     fn tcsetpgrp(&self, terminal: Fd, group: Pid) -> Result<()>;
     /// The terminal's session.
     ///

@@ -105,7 +105,9 @@ fn the_last_readers_end_wakes_a_writer() {
         let writer = fork(sys, move |sys| {
             sys.close(from).unwrap();
             ignore(sys, Signal::PIPE);
-            assert_eq!(sys.write(to, &[7; 3 * SIZE]), Ok(SIZE), "what was written before");
+            let wrote = sys.write(to, &[7; 3 * SIZE]);
+            // What was written before; on a slow machine that is nothing.
+            assert!(matches!(wrote, Ok(SIZE) | Err(Errno::EPIPE)), "{wrote:?}");
             assert_eq!(sys.write(to, b"x"), Err(Errno::EPIPE));
         });
         rest(sys);

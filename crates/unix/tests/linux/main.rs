@@ -8,6 +8,8 @@
 mod children;
 mod groups;
 mod handlers;
+#[path = "../keeper/mod.rs"]
+mod keeper;
 mod limits;
 mod masks;
 mod scene;

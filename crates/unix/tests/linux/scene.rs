@@ -1,37 +1,25 @@
 //! A process of a test's own, and what tests do again and again in it.
 
-use std::io::Write as _;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use tontine_unix::{
-    Children, Disposition, Errno, Fd, How, Linux, Pid, SigAction, SigSet, Signal, Status, Sys,
+    Children, Disposition, Errno, Fd, How, Pid, SigAction, SigSet, Signal, Status, Sys,
     WaitOptions, Waited,
 };
 
-/// A test that takes so long hangs; SIGALRM ends its process.
+use crate::keeper::keep;
+
+/// A process that takes so long hangs; SIGALRM ends it.
 pub(crate) const PATIENCE_S: u32 = 30;
 
 /// Runs `test` in a forked process, and fails if an assertion failed there.
 pub(crate) fn play(test: impl FnOnce(&dyn Sys) + Send + 'static) {
-    let linux = Linux::new().expect("pidfds and clone3");
-    let sys: &dyn Sys = &linux;
-    let child = sys.fork(move |sys| {
-        sys.alarm(PATIENCE_S);
+    let status = keep(move |sys| {
         as_after_login(sys);
-        match catch_unwind(AssertUnwindSafe(|| test(sys))) {
-            Ok(()) => 0,
-            Err(panic) => {
-                let text = panic.downcast_ref::<String>().map(String::as_str);
-                let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-                // Past the capture of the test's output, which ends with this process.
-                let text = format!("in the scene: {}\n", text.unwrap_or("a panic"));
-                let _ = std::io::stderr().write_all(text.as_bytes());
-                1
-            }
-        }
+        test(sys);
+        0
     });
-    assert_eq!(end(sys, child.expect("fork")), Status::Exited(0));
+    assert_eq!(status, Some(0));
 }
 
 /// Whoever ran the tests may have had signals ignored or blocked.

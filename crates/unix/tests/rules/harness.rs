@@ -5,16 +5,15 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 pub(crate) use std::time::Duration;
-use std::time::Instant;
 
 pub(crate) use tontine_unix::*;
+
+use crate::keeper::keep;
 
 /// In the environment of a test that is to run on Linux alone, in a process of its own.
 const ON_LINUX: &str = "TONTINE_RULE_ON_LINUX";
 /// A simulated run that takes more steps than this will not end.
 const STEPS: u64 = 3_000_000;
-/// A rule that takes longer than this on Linux will not end.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 const EXECUTORS: [Executor; 4] = [
     Executor::Simulated { seed: 1 },
@@ -100,25 +99,13 @@ impl<F: Fn(&dyn Sys) + Send + Sync + 'static> Held<F> {
     }
 
     fn on_linux(self) {
-        let linux: &dyn Sys = &Linux::new().expect("a kernel with pidfds");
         let rule = self.0;
-        let child = linux
-            .fork(move |sys| {
-                sys.setsid().expect("it leads no group");
-                rule(sys);
-                0
-            })
-            .expect("a process more");
-        let begun = Instant::now();
-        let end = loop {
-            match linux.waitpid(child.into(), WaitOptions::NOHANG).expect("it is a child") {
-                Some(waited) => break Some(waited.status),
-                None if begun.elapsed() > PATIENCE => break None,
-                None => std::thread::sleep(Duration::from_millis(1)),
-            }
-        };
-        let _ = linux.kill(Target::Group(child), Some(Signal::KILL));
-        assert_eq!(end, Some(Status::Exited(0)));
+        let status = keep(move |sys| {
+            sys.setsid().expect("it leads no group");
+            rule(sys);
+            0
+        });
+        assert_eq!(status, Some(0));
     }
 }
 

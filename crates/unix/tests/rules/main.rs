@@ -16,6 +16,8 @@ mod fork;
 mod fork_exec_exit;
 mod handlers;
 mod harness;
+#[path = "../keeper/mod.rs"]
+mod keeper;
 mod kill;
 mod limits;
 mod masks;
