@@ -425,11 +425,7 @@ impl Kernel {
 
 impl ProcState {
     /// A process with one thread, nothing pending and no alarm.
-    pub(super) fn new(
-        credentials: Credentials,
-        actions: Arc<Actions>,
-        limits: Limits,
-    ) -> Self {
+    pub(super) fn new(credentials: Credentials, actions: Arc<Actions>, limits: Limits) -> Self {
         Self {
             phase: Phase::Free,
             threads: Vec::new(),

@@ -8,8 +8,8 @@ use tontine_unix::{
 };
 
 use crate::scene::{
-    Gate, change, end, everywhere, everywhere_and_on_linux, fork, ignore, kill, leader, news,
-    rest, sleep_for_ever, sleeper,
+    Gate, change, end, everywhere, everywhere_and_on_linux, fork, ignore, kill, leader, news, rest,
+    sleep_for_ever, sleeper,
 };
 use crate::tracing::{TRAPPED, traced_by_another};
 

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 #[cfg(any(debug_assertions, feature = "mutations"))]
 use tontine_unix::Mutation;
-use tontine_unix::{Errno, Fd, How, Mode, Pid, SigAction, SigSet, Signal, Status, Sys, WaitOptions};
+use tontine_unix::{
+    Errno, Fd, How, Mode, Pid, SigAction, SigSet, Signal, Status, Sys, WaitOptions,
+};
 
 use crate::explore::{CONCURRENT, PARALLEL, Race, Scene};
 

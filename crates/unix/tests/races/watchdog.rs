@@ -87,7 +87,8 @@ fn a_program_that_makes_no_call_is_named_and_one_that_makes_calls_is_not() {
         let [(busy, when)] = &named[..] else { panic!("{mode}: {:?} were named", named.len()) };
         let program = "computes".to_owned();
         assert_eq!(*busy, Busy { pid, program, tid, limit: LIMIT }, "{mode}");
-        let text = format!("thread {tid} of process {pid} (computes) has made no system call for 2s");
+        let text =
+            format!("thread {tid} of process {pid} (computes) has made no system call for 2s");
         assert!(busy.to_string().starts_with(&text), "{busy}");
         assert!(when.duration_since(start) >= LIMIT - Duration::from_millis(100), "{mode}");
     }
