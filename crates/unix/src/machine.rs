@@ -235,10 +235,14 @@ impl Virtual {
             }
             Executor::Parallel => executor::Executor::parallel(config.processors, options),
         };
+        let clock = match config.executor {
+            Executor::Simulated { .. } => executor::simulated_ns,
+            Executor::Parallel => executor::monotonic_ns,
+        };
         let locks = Options {
             keep_all: config.keep_locks,
             count: config.statistics,
-            hold_clock: config.statistics.then_some(executor::now_ns),
+            hold_clock: config.statistics.then_some(clock),
             ..Options::default()
         };
         // SAFETY: the kernel has the processors, the master and the coarse lock that its mode says:

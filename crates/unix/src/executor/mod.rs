@@ -41,8 +41,8 @@ use std::time::Duration;
 
 pub(crate) use chooser::{Chooser, Seeded};
 pub(crate) use fiber::{
-    Fiber, abandon, context, current, current_id, forget_context, now_ns, park, point, preempt,
-    processor, spin, yield_now,
+    Fiber, abandon, context, current, current_id, forget_context, monotonic_ns, park, point,
+    preempt, processor, simulated_ns, spin, yield_now,
 };
 use here::HERE;
 pub(crate) use options::{Hooks, Options, Outcome, Start};

@@ -106,7 +106,10 @@ impl Call<'_> {
             }
         }
         if detach {
-            self.state().tracees.retain(|slot| *slot != target.slot);
+            let mut state = self.state();
+            state.tracees.retain(|slot| *slot != target.slot);
+            // Others may wait for this tracee alone.
+            wake_waiters(&mut state);
         }
         Ok(())
     }

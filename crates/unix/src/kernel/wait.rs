@@ -206,7 +206,9 @@ impl Call<'_> {
         let _coarse = kernel.coarse();
         self.state().tracees.retain(|slot| *slot != child.slot);
         if !kernel.is_child(self.proc, child) {
-            return kernel.release_tracee(child, self.proc.tenant());
+            kernel.release_tracee(child, self.proc.tenant());
+            // Others may wait for this tracee alone.
+            return super::exit::wake_waiters(&mut self.state());
         }
         {
             let _writing = kernel.write_family(self.proc);

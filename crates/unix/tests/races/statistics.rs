@@ -90,8 +90,8 @@ fn a_simulated_run_counts_the_same_twice() {
             (row(&report, relations(mode)), report.locks)
         };
         let (one, all) = counted(7);
-        assert!(one.waited > 0 && one.blocked > 0, "{mode}: {one:?}");
-        assert!(one.held_mean_ns() > Some(0.0), "{mode}: {one:?}");
+        assert!(one.waited > 0 && one.held_mean_ns() > Some(0.0), "{mode}: {one:?}");
+        assert!((0..100).any(|seed| counted(seed).0.blocked > 0), "{mode}: nobody is blocked");
         assert_eq!(counted(7).1, all, "{mode}");
         assert_ne!(counted(8).1, all, "{mode}");
     }
