@@ -221,6 +221,11 @@ impl Executor {
         }
     }
 
+    /// The same in nanoseconds. Async-signal-safe.
+    pub(crate) fn now_ns(&self) -> u64 {
+        u64::try_from(self.now().as_nanos()).unwrap_or(u64::MAX)
+    }
+
     /// Does `action` at `when` or soon after, outside of any fiber: it may unpark and start, and
     /// must neither wait nor take a lock that a fiber may hold.
     pub(crate) fn at(self: &Arc<Self>, when: Duration, action: Action) -> Timer {
