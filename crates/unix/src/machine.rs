@@ -97,7 +97,7 @@ pub(crate) struct Config {
     stop_at: Option<u64>,
     preemptions: u64,
     statistics: bool,
-    keep_locks: bool,
+    pub(crate) keep_locks: bool,
     busy_limit: Duration,
     on_busy: Arc<dyn Fn(Busy) + Send + Sync>,
 }

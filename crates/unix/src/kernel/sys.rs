@@ -295,12 +295,15 @@ impl Sys for Call<'_> {
     fn profil(&self, counts: Option<Arc<[AtomicU32]>>) -> Result<()> {
         self.thread.calls(&"profil");
         self.guarded(|| {
+            self.update_profile();
             self.profile.set(counts.clone());
             Ok(())
         })
     }
 
     fn mark(&self, mark: usize) {
+        // What has ticked until now ticked at the last mark.
+        self.update_profile();
         self.at.set(mark);
     }
 

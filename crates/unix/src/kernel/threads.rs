@@ -103,7 +103,7 @@ impl Call<'_> {
     fn run(&self, first: First) {
         self.begins();
         if self.kernel.closing.load(std::sync::atomic::Ordering::Relaxed) {
-            self.kernel.psignal(self.proc, SignalInfo::kernel(Signal::KILL));
+            self.kernel.psignal_inthread(self.proc, SignalInfo::kernel(Signal::KILL));
         }
         let mut is_process = !matches!(first, First::Body(_));
         let mut ended = self.attempt(|call| {

@@ -112,6 +112,7 @@ impl Terminal {
             for signal in effects.signals.iter() {
                 kernel.pgsignal(&group, SignalInfo::kernel(signal));
             }
+            kernel.await_generated();
         }
         Ok(effects.taken)
     }
@@ -161,8 +162,8 @@ impl Terminal {
             own.left = foreground;
         }
         if let Some(leader) = kernel.find(session.id) {
-            kernel.psignal(&leader, SignalInfo::kernel(Signal::HUP));
-            kernel.psignal(&leader, SignalInfo::kernel(Signal::CONT));
+            kernel.psignal_inthread(&leader, SignalInfo::kernel(Signal::HUP));
+            kernel.psignal_inthread(&leader, SignalInfo::kernel(Signal::CONT));
         }
     }
 
@@ -174,7 +175,7 @@ impl Terminal {
             state.foreground.take()
         };
         if let Some(group) = foreground {
-            kernel.pgsignal(&group, SignalInfo::kernel(Signal::HUP));
+            kernel.pgsignal_inthread(&group, SignalInfo::kernel(Signal::HUP));
         }
     }
 }
@@ -413,6 +414,7 @@ impl Call<'_> {
                 }
                 // The group, and this process whatever its group is by then (§7.2.3).
                 kernel.pgsignal_self(&group, self.proc, SignalInfo::kernel(signal));
+                kernel.await_generated();
                 Ok(Background::Signalled)
             }
         }
@@ -466,8 +468,8 @@ impl Kernel {
             terminal.disown(self);
         }
         if let Some(group) = left {
-            self.pgsignal(&group, SignalInfo::kernel(Signal::HUP));
-            self.pgsignal(&group, SignalInfo::kernel(Signal::CONT));
+            self.pgsignal_inthread(&group, SignalInfo::kernel(Signal::HUP));
+            self.pgsignal_inthread(&group, SignalInfo::kernel(Signal::CONT));
         }
     }
 }
