@@ -29,6 +29,12 @@ pub enum Mutation {
     ReferencesUnawaited,
     /// A deferred alarm holds no reference, and rings whoever is there then (§7.1).
     EventUnreferenced,
+    /// A process stops though SIGCONT or SIGKILL came after it took the stop.
+    StopUncancelled,
+    /// A thread that is made while others are halted is not.
+    MadeUnhalted,
+    /// A child that nobody wants is unlinked, and its number still finds it.
+    NumberUnhidden,
 }
 
 impl Kernel {

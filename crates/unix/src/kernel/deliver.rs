@@ -14,6 +14,7 @@ use crate::action::{ActionFlags, Code, Disposition, Handler, SigAction, SignalIn
 use crate::executor;
 use crate::machine::{Delivery, Masks};
 use crate::mode::Mode;
+use crate::mutation::Mutation;
 use crate::process::SigStack;
 use crate::signal::{DefaultAction, SigSet, Signal};
 use crate::wait::Status;
@@ -281,7 +282,9 @@ impl Call<'_> {
         {
             let mut state = self.state();
             // What came meanwhile has already cancelled it.
-            if state.phase != Phase::Live || !std::mem::take(&mut state.stopping) {
+            let stopping = std::mem::take(&mut state.stopping);
+            let stands = stopping || self.kernel.mutates(Mutation::StopUncancelled);
+            if state.phase != Phase::Live || !stands {
                 return;
             }
             state.stopped = Some(signal);

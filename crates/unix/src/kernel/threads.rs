@@ -13,6 +13,7 @@ use crate::action::SignalInfo;
 use crate::errno::{Errno, Result};
 use crate::executor::{self, Start};
 use crate::limit::Resource;
+use crate::mutation::Mutation;
 use crate::process::{Body, Program, Tid};
 use crate::signal::Signal;
 use crate::wait::Status;
@@ -254,7 +255,8 @@ impl Call<'_> {
             state.ended.remove(&tid);
             state.threads.push(Member::new(thread.clone()));
             drop(state);
-            if self.proc.siglock.ending(&kernel.locks).is_some() {
+            let unhalted = kernel.mutates(Mutation::MadeUnhalted);
+            if self.proc.siglock.ending(&kernel.locks).is_some() && !unhalted {
                 // Whoever exits or executes may not have met it.
                 thread.demand(Attention::HALT);
             }
