@@ -11,7 +11,7 @@ use crate::console::{Attached, Console};
 use crate::executor;
 use crate::kernel::{self, Kernel, KernelHandle, State};
 use crate::limit::{Limit, Resource};
-use crate::lock::{LockStatistics, Locks, Options};
+use crate::lock::{HoldClock, LockStatistics, Locks, Options};
 use crate::mode::Mode;
 use crate::process::Pid;
 use crate::sys::Sys;
@@ -97,7 +97,7 @@ pub(crate) struct Config {
     stop_at: Option<u64>,
     preemptions: u64,
     statistics: bool,
-    keep_locks: bool,
+    pub(crate) keep_locks: bool,
     busy_limit: Duration,
     on_busy: Arc<dyn Fn(Busy) + Send + Sync>,
 }
@@ -235,14 +235,11 @@ impl Virtual {
             }
             Executor::Parallel => executor::Executor::parallel(config.processors, options),
         };
-        let clock = match config.executor {
-            Executor::Simulated { .. } => executor::simulated_ns,
-            Executor::Parallel => executor::monotonic_ns,
-        };
+        let clock = Arc::clone(&executor);
         let locks = Options {
             keep_all: config.keep_locks,
             count: config.statistics,
-            hold_clock: config.statistics.then_some(clock),
+            hold_clock: config.statistics.then(|| HoldClock::new(move || clock.now_ns())),
             ..Options::default()
         };
         // SAFETY: the kernel has the processors, the master and the coarse lock that its mode says:
@@ -353,7 +350,8 @@ impl Builder {
         self
     }
 
-    /// Ends a simulated run after so many steps; [`Report::state`] is the system at that moment.
+    /// Ends a simulated run after exactly so many steps; [`Report::state`] is the system at that
+    /// moment.
     pub fn stop_at(mut self, step: u64) -> Self {
         self.0.stop_at = Some(step);
         self

@@ -13,11 +13,13 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// One processor. Nothing switches inside of the kernel except where it sleeps, so only the
-    /// locks that are held across a sleep remain: `pgrphash_lock` and `pg_lock`.
+    /// locks remain that are held across a sleep, `pgrphash_lock` and `pg_lock`, and those that the
+    /// clock takes.
     Uniprocessor,
     /// As OSF/1.0 was: whoever wants anything but exec waits for processor 0 and runs there.
     Master,
-    /// One lock around every system call.
+    /// One lock for the relations of all processes, their groups and who is in them, around whatever
+    /// touches these. The simple locks are the paper's.
     Coarse,
     /// As OSF/1.1 became: tables 1 and 3 of the paper.
     Parallel,

@@ -32,6 +32,12 @@ pub enum Mutation {
     /// Who reads or writes from the background signals its group and does not name itself
     /// (§7.2.3).
     SelfUnnamed,
+    /// A process stops though SIGCONT or SIGKILL came after it took the stop.
+    StopUncancelled,
+    /// A thread that is made while others are halted is not.
+    MadeUnhalted,
+    /// A child that nobody wants is unlinked, and its number still finds it.
+    NumberUnhidden,
 }
 
 impl Kernel {

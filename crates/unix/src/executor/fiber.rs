@@ -125,19 +125,6 @@ pub(crate) fn context() -> usize {
     HERE.with(|here| here.context.get())
 }
 
-/// Nanoseconds of the monotonic clock. Async-signal-safe.
-pub(crate) fn monotonic_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-}
-
-/// Nanoseconds of the virtual clock of the simulated run on this thread; 0 outside of one.
-pub(crate) fn simulated_ns() -> u64 {
-    let simulation = HERE.with(|here| here.simulation.get());
-    // SAFETY: set while a simulated run lasts, which its executor outlives.
-    unsafe { simulation.as_ref() }.map_or(0, simulated::Simulation::now_ns)
-}
-
 /// From now on no tick is told of the running fiber's context, whose owner is about to free what it
 /// refers to. The fiber must end before it switches.
 pub(crate) fn forget_context() {

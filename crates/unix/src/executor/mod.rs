@@ -41,8 +41,8 @@ use std::time::Duration;
 
 pub(crate) use chooser::{Chooser, Seeded};
 pub(crate) use fiber::{
-    Fiber, abandon, context, current, current_id, forget_context, monotonic_ns, park, point,
-    preempt, processor, simulated_ns, spin, yield_now,
+    Fiber, abandon, context, current, current_id, forget_context, park, point, preempt, processor,
+    spin, yield_now,
 };
 use here::HERE;
 pub(crate) use options::{Hooks, Options, Outcome, Start};
@@ -220,6 +220,11 @@ impl Executor {
             Some(simulation) => simulation.now(),
             None => self.epoch.elapsed(),
         }
+    }
+
+    /// The same in nanoseconds. Async-signal-safe.
+    pub(crate) fn now_ns(&self) -> u64 {
+        u64::try_from(self.now().as_nanos()).unwrap_or(u64::MAX)
     }
 
     /// Does `action` at `when` or soon after, outside of any fiber: it may unpark and start, and

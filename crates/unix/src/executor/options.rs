@@ -54,7 +54,7 @@ pub(crate) struct Options {
     pub(crate) busy_limit: Duration,
     /// Simulated: processors that fibers are spread over in name.
     pub(crate) processors: usize,
-    /// Simulated: the run ends as [`Outcome::Stopped`] at the first decision at or after this step.
+    /// Simulated: the run ends as [`Outcome::Stopped`] after exactly so many points.
     pub(crate) stop_at: Option<u64>,
     /// Whom to tell.
     pub(crate) hooks: Arc<dyn Hooks>,

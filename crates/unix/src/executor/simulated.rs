@@ -199,7 +199,7 @@ impl Run<'_> {
             };
             let tick = ticks && self.chooser.tick();
             self.simulation.record(self.numbers[chosen], left, tick);
-            left = self.run_one(chosen, tick);
+            left = self.run_one(chosen, tick, stop_at - steps);
             last = matches!(left, Leave::Point | Leave::Yield).then_some(chosen);
         }
     }
@@ -254,12 +254,12 @@ impl Run<'_> {
         }
     }
 
-    /// Runs a fiber for a stretch.
-    fn run_one(&mut self, index: usize, tick: bool) -> Leave {
+    /// Runs a fiber for a stretch of at most so many points.
+    fn run_one(&mut self, index: usize, tick: bool, most: u64) -> Leave {
         let task = self.runnable[index];
         // SAFETY: a runnable task is alive until it has been buried, below.
         let this = unsafe { &*task };
-        let stretch = self.chooser.stretch().max(1);
+        let stretch = self.chooser.stretch().max(1).min(u32::try_from(most).unwrap_or(u32::MAX));
         self.simulation.stretch.store(stretch, Ordering::Relaxed);
         HERE.with(|here| {
             here.context.set(this.context);

@@ -106,7 +106,7 @@ struct Inner {
     /// What ends it from a fault handler, once it has begun.
     trap: Option<CoroutineTrapHandler<Leave>>,
     /// The lock that it spins at.
-    pub(super) word: *const AtomicU32,
+    word: *const AtomicU32,
     /// What the locks know of it while another one runs.
     locks: PerFiber,
 }

@@ -115,13 +115,15 @@ impl Call<'_> {
                 each(&mut state)
             }
             Whose::Group(id) => {
+                // Let go after the lock.
+                let group;
                 let _coarse = kernel.coarse();
-                let group = if id.number() == 0 {
+                let found = if id.number() == 0 {
                     kernel.refer_to_group(&self.state())
                 } else {
                     kernel.find_group(id)
                 };
-                let group = group.ok_or(Errno::ESRCH)?;
+                group = found.ok_or(Errno::ESRCH)?;
                 let members = group.members.read(&kernel.locks);
                 for &slot in &members.slots {
                     let mut state = kernel.slab.get(slot).lock_after(&members);

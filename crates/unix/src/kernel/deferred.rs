@@ -2,9 +2,9 @@
 //! base spl what the clock tick may not.
 //!
 //! An event holds a reference to the process or group that it is for, so that neither is gone when
-//! it is dealt with, and remembers who *self* was when it was made (§7.2.3). The queue has a fixed
-//! size, for a tick allocates nothing; what finds it full is lost, and comes again with the next
-//! tick.
+//! it is dealt with, and remembers who *self* was when it was made (§7.2.3). A thread that defers
+//! may wait until it has been dealt with ([`Kernel::await_generated`]). The queue has a fixed size,
+//! for a tick allocates nothing; what finds it full is lost.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -27,10 +27,23 @@ const MOST: usize = 1024;
 /// The queue, and who empties it.
 #[derive(Debug)]
 pub(super) struct Events {
-    queue: SimpleLock<EventLock, VecDeque<Event>>,
+    /// `event_lock`.
+    queue: SimpleLock<EventLock, Queue>,
     /// The signal thread, once it runs.
     worker: std::sync::OnceLock<Fiber>,
     ending: AtomicBool,
+}
+
+/// What `event_lock` guards.
+#[derive(Debug)]
+struct Queue {
+    events: VecDeque<Event>,
+    /// Events that were ever queued.
+    made: u64,
+    /// Those of them that were dealt with.
+    generated: u64,
+    /// Fibers that wait until so many were.
+    sleepers: Vec<(u64, Fiber)>,
 }
 
 /// What is to be generated.
@@ -54,8 +67,14 @@ enum Event {
 
 impl Events {
     pub(super) fn new() -> Self {
+        let queue = Queue {
+            events: VecDeque::with_capacity(MOST),
+            made: 0,
+            generated: 0,
+            sleepers: Vec::new(),
+        };
         Self {
-            queue: SimpleLock::new(0, VecDeque::with_capacity(MOST)),
+            queue: SimpleLock::new(0, queue),
             worker: std::sync::OnceLock::new(),
             ending: AtomicBool::new(false),
         }
@@ -92,12 +111,31 @@ impl Kernel {
         {
             let _spl = spl::splhigh();
             let mut queue = self.events.queue.lock(&self.locks);
-            if queue.len() < MOST {
-                queue.push_back(event);
+            if queue.events.len() < MOST {
+                queue.events.push_back(event);
+                queue.made += 1;
             }
         }
         if let Some(worker) = self.events.worker.get() {
             worker.unpark();
+        }
+    }
+
+    /// Sleeps until everything that was deferred before has been generated. At base spl, with no
+    /// lock held; no signal ends it, for the signal thread never waits for long.
+    pub(super) fn await_generated(&self) {
+        let mut wanted = None;
+        loop {
+            {
+                let _spl = spl::splhigh();
+                let mut queue = self.events.queue.lock(&self.locks);
+                let wanted = *wanted.get_or_insert(queue.made);
+                if queue.generated >= wanted {
+                    return;
+                }
+                queue.sleepers.push((wanted, executor::current()));
+            }
+            executor::park();
         }
     }
 
@@ -107,13 +145,26 @@ impl Kernel {
         while !self.events.ending.load(Ordering::Relaxed) {
             let next = {
                 let _spl = spl::splhigh();
-                let mut queue = self.events.queue.lock(&self.locks);
-                queue.pop_front()
+                self.events.queue.lock(&self.locks).events.pop_front()
             };
             match next {
-                Some(event) => self.generate(event),
+                Some(event) => {
+                    self.generate(event);
+                    self.wake_awaiting();
+                }
                 None => executor::park(),
             }
+        }
+    }
+
+    /// One event more was dealt with: wakes whoever waits for it.
+    fn wake_awaiting(&self) {
+        let _spl = spl::splhigh();
+        let mut queue = self.events.queue.lock(&self.locks);
+        queue.generated += 1;
+        let generated = queue.generated;
+        for (_, fiber) in queue.sleepers.extract_if(.., |(wanted, _)| *wanted <= generated) {
+            fiber.unpark();
         }
     }
 

@@ -13,6 +13,8 @@ use super::thread::Attention;
 use crate::action::{ActionFlags, Code, Disposition, Handler, SigAction, SignalInfo};
 use crate::executor;
 use crate::machine::{Delivery, Masks};
+use crate::mode::Mode;
+use crate::mutation::Mutation;
 use crate::process::SigStack;
 use crate::signal::{DefaultAction, SigSet, Signal};
 use crate::wait::Status;
@@ -123,21 +125,32 @@ impl Call<'_> {
     /// Takes one signal and does what it does; a handler is the caller's to set up.
     fn deliver_one(&self) -> Option<(Frame, ActionFlags)> {
         let locks = &self.kernel.locks;
-        // Whoever finds another thread delivering carries a mark now, and comes again.
-        let waiting = self.proc.siglock.sig_wait_lock(locks, &self.thread).ok()?;
+        let sig_wait_lock = || self.proc.siglock.sig_wait_lock(locks, &self.thread).ok();
+        // Whoever finds another thread delivering carries a mark now, and comes again. On the master
+        // nobody does: to wait for it blocks already (§4.1).
+        let waiting = if self.kernel.config.mode == Mode::Master {
+            self.sig_lock_or_return().ok()?.unlock();
+            None
+        } else {
+            Some(sig_wait_lock()?)
+        };
         let mut state = self.state();
         let (waiting, act) = match self.issig(&mut state) {
             None => (waiting, Act::Nothing),
             Some(info) if state.tracer.is_some() && info.signal != Signal::KILL => {
                 drop(state);
+                // The others wait while the process is stopped, on the master as well.
+                let waiting = waiting.or_else(sig_wait_lock)?;
                 let (waiting, info) = self.stop_for_tracer(waiting, info);
                 state = self.state();
-                (waiting, info.map_or(Act::Nothing, |info| self.psig(&mut state, info)))
+                (Some(waiting), info.map_or(Act::Nothing, |info| self.psig(&mut state, info)))
             }
             Some(info) => (waiting, self.psig(&mut state, info)),
         };
         drop(state);
-        waiting.sig_wait_unlock();
+        if let Some(waiting) = waiting {
+            waiting.sig_wait_unlock();
+        }
         match act {
             Act::Nothing => None,
             Act::Handle(frame, flags) => Some((frame, flags)),
@@ -271,7 +284,9 @@ impl Call<'_> {
         let (traced, by_another) = {
             let mut state = self.state();
             // What came meanwhile has already cancelled it.
-            if state.phase != Phase::Live || !std::mem::take(&mut state.stopping) {
+            let stopping = std::mem::take(&mut state.stopping);
+            let stands = stopping || self.kernel.mutates(Mutation::StopUncancelled);
+            if state.phase != Phase::Live || !stands {
                 return;
             }
             state.stopped = Some(signal);

@@ -177,7 +177,9 @@ impl Kernel {
             self.unlink(parent, proc);
         }
         // Whoever sees that the parent has no such child finds nobody either.
-        self.pids.hide(proc.number());
+        if !self.mutates(Mutation::NumberUnhidden) {
+            self.pids.hide(proc.number());
+        }
         drop(writing);
         self.reap(proc);
     }

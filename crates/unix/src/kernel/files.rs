@@ -274,7 +274,7 @@ impl Call<'_> {
                 PipeWrite::Bytes(n) => *written += n,
                 PipeWrite::Broken if *written > 0 => break,
                 PipeWrite::Broken => {
-                    self.kernel.psignal(self.proc, SignalInfo::kernel(Signal::PIPE));
+                    self.kernel.psignal_inthread(self.proc, SignalInfo::kernel(Signal::PIPE));
                     return Err(Errno::EPIPE.into());
                 }
                 // What was written before a signal came is what the call returns.

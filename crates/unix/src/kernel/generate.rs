@@ -2,15 +2,19 @@
 //!
 //! | name | from | |
 //! | --- | --- | --- |
-//! | [`Kernel::psignal`] | any context | one of the next two, by configuration |
+//! | [`Kernel::psignal`] | any context | one of the next two, by the configuration |
 //! | [`Kernel::psignal_inthread`] | base spl | at once |
 //! | [`Kernel::psignal_indirect`](super::deferred) | any context | later |
-//! | [`Kernel::pgsignal`] | any context | one of the next two, by configuration |
+//! | [`Kernel::pgsignal`] | any context | one of the next two, by the configuration |
 //! | [`Kernel::pgsignal_inthread`] | base spl | at once |
 //! | [`Kernel::pgsignal_indirect`](super::deferred) | any context | later |
 //! | [`Kernel::pgsignal_self`] | any context | the group, and *self* wherever it is (§7.2.3) |
 //! | [`Kernel::pgsignal_inthread_self`] | base spl | the same, at once |
 //! | [`Kernel::pgsignal_internal`] | here only | what the immediate ones for groups are made of |
+//!
+//! The configuration is the mode and the executor ([`Kernel::generates_directly`]). Whoever knows that
+//! the spl is base calls an *inthread* form. Beside the paper's nine stands
+//! [`Kernel::alarm_indirect`](super::deferred): an alarm that is due is looked at later, too.
 //!
 //! What a signal does when it arrives is [`deliver`](super::deliver)'s.
 
@@ -23,8 +27,8 @@ use super::thread::Attention;
 use crate::action::{Code, Disposition, SignalInfo};
 use crate::errno::{Errno, Result};
 use crate::limit::Resource;
-use crate::lock::spl;
-use crate::machine::Delivery;
+use crate::machine::{Config, Delivery, Executor};
+use crate::mode::Mode;
 use crate::signal::{DefaultAction, SigSet, Signal};
 
 /// To whom in a process.
@@ -37,13 +41,21 @@ pub(super) enum To {
 }
 
 impl Kernel {
-    /// Signals a process from any context: deferred where locks exist and a tick runs, at once
-    /// where no lock could be in the way.
+    /// What `psignal`, `pgsignal` and `pgsignal_self` expand to (§7.1): true for the direct
+    /// routines, which only a uniprocessor has for every context. Its kernel takes no locks then,
+    /// and a tick that is simulated lands at points, where nothing is half done; a real one lands
+    /// in the middle of everything, be it an allocation.
+    fn generates_directly(&self) -> bool {
+        let Config { mode, executor, keep_locks, .. } = *self.config;
+        mode == Mode::Uniprocessor && matches!(executor, Executor::Simulated { .. }) && !keep_locks
+    }
+
+    /// Signals a process from any context.
     pub(super) fn psignal(&self, target: &Proc, info: SignalInfo) {
-        if spl::in_tick() {
-            self.psignal_indirect(target, info);
-        } else {
+        if self.generates_directly() {
             self.psignal_inthread(target, info);
+        } else {
+            self.psignal_indirect(target, info);
         }
     }
 
@@ -56,10 +68,10 @@ impl Kernel {
 
     /// Signals each member of a group, from any context.
     pub(super) fn pgsignal(&self, group: &Arc<Pgrp>, info: SignalInfo) {
-        if spl::in_tick() {
-            self.pgsignal_indirect(group, info, None);
-        } else {
+        if self.generates_directly() {
             self.pgsignal_inthread(group, info);
+        } else {
+            self.pgsignal_indirect(group, info, None);
         }
     }
 
@@ -70,10 +82,10 @@ impl Kernel {
 
     /// Signals a group and *self*, from any context (§7.2.3).
     pub(super) fn pgsignal_self(&self, group: &Arc<Pgrp>, this: &Proc, info: SignalInfo) {
-        if spl::in_tick() {
-            self.pgsignal_indirect(group, info, Some(this));
-        } else {
+        if self.generates_directly() {
             self.pgsignal_inthread_self(group, this, info);
+        } else {
+            self.pgsignal_indirect(group, info, Some(this));
         }
     }
 

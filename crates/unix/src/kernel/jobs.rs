@@ -224,8 +224,8 @@ impl Kernel {
             })
         };
         if stopped && group.is_orphaned() {
-            self.pgsignal(group, SignalInfo::kernel(Signal::HUP));
-            self.pgsignal(group, SignalInfo::kernel(Signal::CONT));
+            self.pgsignal_inthread(group, SignalInfo::kernel(Signal::HUP));
+            self.pgsignal_inthread(group, SignalInfo::kernel(Signal::CONT));
         }
     }
 

@@ -18,11 +18,20 @@ pub(super) struct Pgrp {
     pub(super) session: Arc<Session>,
     /// `pg_lock`.
     pub(super) members: BlockingLock<PgLock, Members>,
-    /// `pg_refcnt`, guarded by `pg_ref_lock`: references other than the members'.
-    pg_refcnt: SimpleLock<PgRefLock, u32>,
+    /// Guarded by `pg_ref_lock`.
+    references: SimpleLock<PgRefLock, References>,
     /// Members whose parent is in another group of the same session; where there is none, the group
     /// is orphaned. Changes under relations for writing.
     qualified: AtomicI32,
+}
+
+/// What `pg_ref_lock` guards.
+#[derive(Debug, Default)]
+struct References {
+    /// References other than the members'. While there is one, nobody else gets the group's number.
+    pg_refcnt: u32,
+    /// The last member has left: the number goes with the last reference.
+    left: bool,
 }
 
 /// What `pg_lock` guards.
@@ -46,10 +55,10 @@ pub(super) struct SessionState {
     /// The controlling terminal.
     pub(super) terminal: Option<Arc<Terminal>>,
     /// The foreground group of a terminal that was hung up, to be told when the leader exits.
-    pub(super) left: Option<Arc<Pgrp>>,
+    pub(super) left: Option<HeldPgrp>,
 }
 
-/// A counted reference to a group (§7.2.1).
+/// A counted reference to a group (§5.1, §7.2.1). It is dropped with no lock held.
 #[derive(Debug)]
 pub(super) struct PgrpRef<'k> {
     kernel: &'k Kernel,
@@ -66,7 +75,31 @@ impl std::ops::Deref for PgrpRef<'_> {
 
 impl Drop for PgrpRef<'_> {
     fn drop(&mut self) {
-        *self.group.pg_refcnt.lock(&self.kernel.locks) -= 1;
+        let last = {
+            let mut references = self.group.references.lock(&self.kernel.locks);
+            references.pg_refcnt -= 1;
+            references.pg_refcnt == 0 && references.left
+        };
+        if last {
+            self.kernel.give_group_number_back(&self.group);
+        }
+    }
+}
+
+/// A counted reference that is kept in the system's own structures.
+#[derive(Debug)]
+#[must_use = "a reference that is lost keeps the group's number for ever"]
+pub(super) struct HeldPgrp(Arc<Pgrp>);
+
+impl HeldPgrp {
+    /// The reference again.
+    pub(super) fn refer(self, kernel: &Kernel) -> PgrpRef<'_> {
+        PgrpRef { kernel, group: self.0 }
+    }
+
+    /// Whose it is.
+    pub(super) fn group(&self) -> &Arc<Pgrp> {
+        &self.0
     }
 }
 
@@ -76,7 +109,7 @@ impl Pgrp {
             id,
             session,
             members: BlockingLock::new(instance, Members::default()),
-            pg_refcnt: SimpleLock::new(instance, 0),
+            references: SimpleLock::new(instance, References::default()),
             qualified: AtomicI32::new(0),
         }
     }
@@ -138,15 +171,26 @@ impl Kernel {
         state: &SimpleGuard<'_, PLock, ProcState>,
     ) -> Option<PgrpRef<'k>> {
         let group = state.pgrp.clone()?;
-        *state.then_lock(&group.pg_refcnt) += 1;
+        state.then_lock(&group.references).pg_refcnt += 1;
         Some(PgrpRef { kernel: self, group })
+    }
+
+    /// A group that something refers to which the caller keeps true.
+    pub(super) fn refer(&self, group: &Arc<Pgrp>) -> PgrpRef<'_> {
+        self.hold(group).refer(self)
+    }
+
+    /// The same, for the system's own structures.
+    pub(super) fn hold(&self, group: &Arc<Pgrp>) -> HeldPgrp {
+        group.references.lock(&self.locks).pg_refcnt += 1;
+        HeldPgrp(Arc::clone(group))
     }
 
     /// The group with this number.
     pub(super) fn find_group(&self, id: Pid) -> Option<PgrpRef<'_>> {
         let groups = self.pgrphash.read(&self.locks);
         let group = groups.get(&id.number()).filter(|group| group.is_named(id))?.clone();
-        *groups.then_lock(&group.pg_refcnt) += 1;
+        groups.then_lock(&group.references).pg_refcnt += 1;
         Some(PgrpRef { kernel: self, group })
     }
 
@@ -165,7 +209,7 @@ impl Kernel {
     }
 
     /// Takes a group out of the table whose last member has left, unless somebody has joined it
-    /// since.
+    /// since. Its number goes with it, or with the last reference.
     pub(super) fn forget_group(&self, group: &Arc<Pgrp>) {
         let mut groups = self.pgrphash.write(&self.locks);
         let number = group.id.number();
@@ -174,12 +218,30 @@ impl Kernel {
         }
         if groups.get(&number).is_some_and(|found| Arc::ptr_eq(found, group)) {
             groups.remove(&number);
-            self.pids.drop_keeper(&self.locks, number, Keeper::Group);
+            let unreferenced = {
+                let mut references = groups.then_lock(&group.references);
+                references.left = true;
+                references.pg_refcnt == 0
+            };
+            if unreferenced {
+                self.pids.drop_keeper(&self.locks, number, Keeper::Group);
+            }
             let session = group.session.id.number();
             let others = groups.values().any(|other| other.session.id.number() == session);
             if !others {
                 self.pids.drop_keeper(&self.locks, session, Keeper::Session);
             }
+        }
+    }
+
+    /// Gives the number of a group back that has no members, with the last reference to it. Its
+    /// leader may have made another one meanwhile, which keeps the number.
+    fn give_group_number_back(&self, group: &Pgrp) {
+        let _coarse = self.coarse();
+        let groups = self.pgrphash.write(&self.locks);
+        let number = group.id.number();
+        if !groups.contains_key(&number) {
+            self.pids.drop_keeper(&self.locks, number, Keeper::Group);
         }
     }
 }

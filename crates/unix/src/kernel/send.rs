@@ -26,13 +26,17 @@ impl Call<'_> {
         self.guarded(|| match target {
             Target::Process(pid) => self.send_to_one(pid, None, self.info(signal, Code::User, 0)),
             Target::Group(id) => {
+                // Let go after the lock.
+                let group;
                 let _coarse = self.kernel.coarse();
-                let group = self.kernel.find_group(id).ok_or(Errno::ESRCH)?;
+                group = self.kernel.find_group(id).ok_or(Errno::ESRCH)?;
                 self.send_to_group(&group, self.info(signal, Code::User, 0))
             }
             Target::OwnGroup => {
+                // Let go after the lock.
+                let group;
                 let _coarse = self.kernel.coarse();
-                let group = self.kernel.refer_to_group(&self.state()).ok_or(Errno::ESRCH)?;
+                group = self.kernel.refer_to_group(&self.state()).ok_or(Errno::ESRCH)?;
                 self.send_to_group(&group, self.info(signal, Code::User, 0))
             }
             Target::Everyone => self.send_to_everyone(self.info(signal, Code::User, 0)),

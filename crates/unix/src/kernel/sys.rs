@@ -295,6 +295,7 @@ impl Sys for Call<'_> {
     fn profil(&self, counts: Option<Arc<[AtomicU32]>>) -> Result<()> {
         self.thread.calls(&"profil");
         self.guarded(|| {
+            self.update_profile();
             self.profile.set(counts.clone());
             Ok(())
         })

@@ -56,7 +56,8 @@ pub(super) struct Thread {
     /// For the clock, which knows nothing but the thread.
     pub(super) kernel: KernelHandle,
     attention: AtomicU32,
-    /// Blocked signals; written by the thread itself, under its `p_lock`.
+    /// Blocked signals; written under its `p_lock`: by the thread itself, or, where the mask is the
+    /// process's, by any thread of it.
     mask: AtomicU64,
     /// Whether it sleeps so that a signal may wake it; written under its `p_lock`.
     sleeping: AtomicBool,

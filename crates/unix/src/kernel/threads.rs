@@ -13,6 +13,7 @@ use crate::action::SignalInfo;
 use crate::errno::{Errno, Result};
 use crate::executor::{self, Start};
 use crate::limit::Resource;
+use crate::mutation::Mutation;
 use crate::process::{Body, Program, Tid};
 use crate::signal::Signal;
 use crate::wait::Status;
@@ -106,7 +107,7 @@ impl Call<'_> {
     fn run(&self, first: First) {
         self.begins();
         if self.kernel.closing.load(std::sync::atomic::Ordering::Relaxed) {
-            self.kernel.psignal(self.proc, SignalInfo::kernel(Signal::KILL));
+            self.kernel.psignal_inthread(self.proc, SignalInfo::kernel(Signal::KILL));
         }
         let mut is_process = !matches!(first, First::Body(_));
         let mut ended = self.attempt(|call| {
@@ -257,7 +258,8 @@ impl Call<'_> {
             state.ended.remove(&tid);
             state.threads.push(Member::new(thread.clone()));
             drop(state);
-            if self.proc.siglock.ending(&kernel.locks).is_some() {
+            let unhalted = kernel.mutates(Mutation::MadeUnhalted);
+            if self.proc.siglock.ending(&kernel.locks).is_some() && !unhalted {
                 // Whoever exits or executes may not have met it.
                 thread.demand(Attention::HALT);
             }

@@ -119,7 +119,7 @@ impl<'a, C: Class, T> Hold<'a, C, T> {
         if presence != Presence::Absent {
             held::assert_may_park();
         }
-        let taken = Taken::note::<C>(lock.instance, manner);
+        let taken = Taken::note::<C>(lock.instance, manner, presence);
         let mut since = 0;
         if presence == Presence::Absent {
             locks.assert_alone_here(C::NAME);

@@ -7,7 +7,7 @@
 #[cfg(debug_assertions)]
 mod record;
 
-use super::{Class, spl};
+use super::{Class, Presence, spl};
 use std::marker::PhantomData;
 
 /// How an acquisition fits among those of its own rank.
@@ -43,17 +43,23 @@ pub(super) struct Taken {
 }
 
 impl Taken {
-    /// Checks that a lock of class `C` may be taken here, and notes that it is.
+    /// Checks that a lock of class `C` may be taken here, and notes that it is. One that is absent
+    /// may be taken at any spl: nobody waits for it.
     ///
     /// # Panics
     ///
     /// With debug assertions: out of order, the same one twice, at the wrong spl.
     #[inline(always)]
     #[track_caller]
-    pub(super) fn note<C: Class>(instance: u32, manner: Manner) -> Self {
+    pub(super) fn note<C: Class>(instance: u32, manner: Manner, presence: Presence) -> Self {
         #[cfg(debug_assertions)]
-        let slot = record::note(C::RANK, instance, manner);
-        let _ = (instance, manner);
+        let slot = {
+            if presence != Presence::Absent {
+                record::check_spl(C::RANK);
+            }
+            record::note(C::RANK, instance, manner)
+        };
+        let _ = (instance, manner, presence);
         Self {
             #[cfg(debug_assertions)]
             slot,

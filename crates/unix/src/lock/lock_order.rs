@@ -131,7 +131,7 @@ classes! {
         guards: "relations, groups and their members, in mode coarse",
         spl: Base,
         standing: [Replaced, Replaced, Kept, Replaced, Replaced],
-        edge: "Taken at the entry of a system call, before anything else.",
+        edge: "Held across all that needs relations or groups, so before what it replaces.",
     };
     PgrphashLock = Row {
         name: "pgrphash_lock",
@@ -191,7 +191,7 @@ classes! {
         guards: "the table of handles: which process a pid is",
         spl: Base,
         standing: [Absent, Absent, Kept, Kept, Kept],
-        edge: "Fork counts its user's processes, then takes a handle.",
+        edge: "The order of the paper's table 3.",
     };
     PSiglock = Row {
         name: "p_siglock",

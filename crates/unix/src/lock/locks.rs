@@ -7,6 +7,25 @@ use super::Class;
 use super::lock_order::{CLASSES, ORDER, Standing};
 use super::statistics::{Came, Counts, LockStatistics};
 use crate::{Mode, executor};
+use std::fmt;
+use std::sync::Arc;
+
+/// Nanoseconds since some moment. A tick reads it too, so it must be async-signal-safe.
+#[derive(Clone)]
+pub(crate) struct HoldClock(Arc<dyn Fn() -> u64 + Send + Sync>);
+
+impl HoldClock {
+    /// The clock that `now` reads.
+    pub(crate) fn new(now: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
+        Self(Arc::new(now))
+    }
+}
+
+impl fmt::Debug for HoldClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("HoldClock")
+    }
+}
 
 /// What an acquisition has to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,14 +42,14 @@ pub(crate) enum Presence {
 }
 
 /// What is built in beside what the mode needs.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Options {
     /// Also the locks that the mode could do without, to debug.
     pub(crate) keep_all: bool,
     /// Whether acquisitions are counted.
     pub(crate) count: bool,
-    /// Nanoseconds since some moment, to measure how long locks are held; it needs [`Self::count`].
-    pub(crate) hold_clock: Option<fn() -> u64>,
+    /// Measures how long locks are held; it needs [`Self::count`].
+    pub(crate) hold_clock: Option<HoldClock>,
     /// How often a blocking lock is tried before the fiber parks.
     pub(crate) busy_turns: u32,
 }
@@ -49,7 +68,7 @@ pub(crate) struct Locks {
     /// Whether another fiber may run inside of the kernel where nobody sleeps.
     preempts: bool,
     busy_turns: u32,
-    hold_clock: Option<fn() -> u64>,
+    hold_clock: Option<HoldClock>,
     counts: Option<Counts>,
 }
 
@@ -142,15 +161,15 @@ impl Locks {
         if let Some(counts) = &self.counts {
             counts.acquired(C::RANK, came);
         }
-        self.hold_clock.map_or(0, |now| now())
+        self.hold_clock.as_ref().map_or(0, |clock| (clock.0)())
     }
 
     /// Counts a hold that began at `since`.
     #[cold]
     #[inline(never)]
     pub(super) fn released<C: Class>(&self, since: u64) {
-        if let (Some(counts), Some(now)) = (&self.counts, self.hold_clock) {
-            counts.held(C::RANK, now().saturating_sub(since));
+        if let (Some(counts), Some(clock)) = (&self.counts, &self.hold_clock) {
+            counts.held(C::RANK, (clock.0)().saturating_sub(since));
         }
     }
 

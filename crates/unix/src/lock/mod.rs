@@ -31,7 +31,7 @@ pub(crate) use blocking::{BlockingLock, ReadGuard, WriteGuard};
 pub(crate) use both::{lock_both, write_both};
 pub(crate) use held::{PerFiber, assert_may_park};
 pub(crate) use lock_order::Class;
-pub(crate) use locks::{Locks, Options, Presence};
+pub(crate) use locks::{HoldClock, Locks, Options, Presence};
 pub(crate) use nested::Holding;
 pub use page::lock_order_page;
 pub(crate) use simple::{SimpleGuard, SimpleLock};

@@ -33,8 +33,8 @@ are there, and a second holder is an error. One that is *replaced* must not be t
   held across a sleep nor taken by a tick is absent.
 - *master*: processor 0 runs all that would take the absent ones. As in OSF/1.0 exec runs
   everywhere, and takes `p_siglock` and `p_lock`; so do the terminal code and the clock.
-- *coarse*: `coarse_lock` is held around each system call. What a thread does on its way into one
-  and out of it, the terminal's other end and ticks come without it.
+- *coarse*: `coarse_lock` is held around whatever touches relations, groups and their members, from
+  fork to wait. What touches one process alone, a pipe or a terminal, comes without it.
 - *parallel*: the paper's tables 1 and 3.
 - *per-process*: what section 9 imagines: `p_family_lock` in the place of `proc_relation_lock`. Its
   other lock, around the count of references to a process, is an atomic word in every mode.

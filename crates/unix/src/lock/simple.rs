@@ -74,7 +74,7 @@ impl<C: Class, T> SimpleLock<C, T> {
                 }
             }
         }
-        let taken = Taken::note::<C>(self.instance, Manner::Try);
+        let taken = Taken::note::<C>(self.instance, Manner::Try, presence);
         taken.have();
         let since = match presence {
             Presence::Counted => locks.acquired::<C>(Came::AtOnce),
@@ -108,7 +108,7 @@ impl<C: Class, T> SimpleLock<C, T> {
     #[track_caller]
     pub(super) fn lock_as<'a>(&'a self, locks: &'a Locks, manner: Manner) -> SimpleGuard<'a, C, T> {
         let presence = locks.presence::<C>();
-        let taken = Taken::note::<C>(self.instance, manner);
+        let taken = Taken::note::<C>(self.instance, manner, presence);
         let mut since = 0;
         if presence == Presence::Present {
             locks.point();

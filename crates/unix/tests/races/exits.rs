@@ -104,6 +104,40 @@ const SPAWN_AGAINST_KILL: Race = Race {
     parallel: PARALLEL,
 };
 
+/// A thread that is made while its process exits ends with it, asleep as it is.
+const EXIT_AGAINST_THREAD: Race = Race {
+    scene: || {
+        Arc::new(|sys| {
+            let process = sys.fork(|sys| {
+                let (reader, _writer) = sys.pipe().expect("there is room");
+                let makes = move |sys: &dyn Sys| {
+                    let _ = sys.thread(move |sys| {
+                        let _ = sys.read(reader, &mut [0]);
+                    });
+                };
+                sys.thread(makes).expect("there is room");
+                0
+            });
+            let waited = sys.waitpid(process.expect("there is room").into(), Default::default());
+            waited.expect("it is my child").expect("it ended").status.exited().unwrap_or(1)
+        })
+    },
+    with: |builder| builder,
+    modes: PREEMPTED,
+    parallel: PARALLEL,
+};
+
+#[test]
+fn a_thread_that_is_made_while_its_process_exits_is_halted() {
+    EXIT_AGAINST_THREAD.holds();
+}
+
+#[cfg(any(debug_assertions, feature = "mutations"))]
+#[test]
+fn a_thread_that_nobody_halts_holds_its_process_up() {
+    EXIT_AGAINST_THREAD.fails_with(Mutation::MadeUnhalted);
+}
+
 #[test]
 fn who_spawns_a_child_that_is_killed_is_told() {
     SPAWN_AGAINST_KILL.holds();

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use tontine_unix::{
-    Children, Errno, Executor, Limit, Mode, Pid, Ptrace, Resource, Signal, Sys, Target, Tid,
-    WaitOptions, Whose,
+    Children, Errno, Executor, Limit, Mode, Pid, Ptrace, Resource, SigAction, Signal, Sys, Target,
+    Tid, WaitOptions, Whose,
 };
 
 use crate::systems::{assert_success, everywhere, of, run};
@@ -271,6 +271,45 @@ fn no_call_takes_a_stale_handle_for_the_group_that_has_the_number_now() {
                 waited.expect("a child").expect("it slept");
             }
             i32::from(sys.wait() != Err(Errno::ECHILD))
+        });
+        assert_success(&on, &report);
+    }
+}
+
+#[test]
+fn the_number_of_a_foreground_group_is_given_out_when_the_terminal_lets_go_of_it() {
+    for (on, system) in everywhere() {
+        let report = run(system, |sys| {
+            // From 300 on numbers come again.
+            for _ in 0..300 {
+                sys.fork(|_| 0).expect("there is room");
+                sys.wait().expect("it is my child");
+            }
+            let shell = sys.fork(|sys| {
+                sys.setsid().expect("it leads no group");
+                let (_user, terminal) = sys.openpty().expect("there is room");
+                sys.set_controlling(terminal).expect("it leads a session");
+                let job = sys.fork(pauses).expect("there is room");
+                sys.setpgid(job, job).expect("it is my child");
+                sys.tcsetpgrp(terminal, job).expect("it is in my session");
+                sys.kill(job.into(), Some(Signal::KILL)).expect("it is there");
+                sys.wait().expect("it is my child");
+                let reborn = |times| {
+                    (0..times).any(|_| {
+                        let child = sys.fork(|_| 0).expect("there is room");
+                        sys.waitpid(child.into(), WaitOptions::empty()).expect("it is my child");
+                        child.number() == job.number()
+                    })
+                };
+                // More than there are numbers.
+                assert!(!reborn(500), "{job} still has the terminal");
+                assert_eq!(sys.tcgetpgrp(terminal).map(Pid::number), Ok(job.number()));
+                sys.sigaction(Signal::TTOU, Some(SigAction::IGNORE)).expect("it is allowed");
+                sys.tcsetpgrp(terminal, sys.getpid()).expect("it ignores SIGTTOU");
+                i32::from(!reborn(500))
+            });
+            let waited = sys.waitpid(shell.expect("there is room").into(), WaitOptions::empty());
+            waited.expect("it is my child").expect("it ended").status.exited().unwrap_or(1)
         });
         assert_success(&on, &report);
     }

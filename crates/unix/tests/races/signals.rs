@@ -144,6 +144,43 @@ const ALARM_AGAINST_EXIT: Race = Race {
     parallel: 0,
 };
 
+/// A process is stopped and continued, and then asked to end: it is not left stopped.
+const CONTINUE_AGAINST_STOP: Race = Race {
+    scene: || {
+        Arc::new(|sys| {
+            let over = Arc::new(AtomicBool::new(false));
+            let seen = over.clone();
+            let child = sys.fork(move |sys| {
+                while !seen.load(Ordering::Relaxed) {
+                    sys.sched_yield();
+                }
+                0
+            });
+            let child = child.expect("there is room");
+            sys.kill(child.into(), Some(Signal::STOP)).expect("it is there");
+            (0..2).for_each(|_| sys.sched_yield());
+            sys.kill(child.into(), Some(Signal::CONT)).expect("it is there");
+            over.store(true, Ordering::Relaxed);
+            let waited = sys.waitpid(child.into(), Default::default());
+            waited.expect("it is my child").expect("it ended").status.exited().unwrap_or(1)
+        })
+    },
+    with: |builder| builder,
+    modes: PREEMPTED,
+    parallel: PARALLEL,
+};
+
+#[test]
+fn a_stop_that_was_taken_is_cancelled_by_sigcont() {
+    CONTINUE_AGAINST_STOP.holds();
+}
+
+#[cfg(any(debug_assertions, feature = "mutations"))]
+#[test]
+fn a_stop_that_is_not_cancelled_lasts_for_ever() {
+    CONTINUE_AGAINST_STOP.fails_with(Mutation::StopUncancelled);
+}
+
 #[test]
 fn an_alarm_never_rings_who_has_the_slot_afterwards() {
     ALARM_AGAINST_EXIT.holds();

@@ -90,7 +90,7 @@ fn a_run_is_stopped_at_any_step_and_says_how_it_stands() {
                 }
             });
             assert_eq!(report.ending, Ending::Stopped, "{mode}, step {step}");
-            assert!(report.steps >= step);
+            assert_eq!(report.steps, step, "{mode}");
             let state = report.state.expect("it has not ended").to_string();
             assert!(state.contains("program"), "{mode}, step {step}:\n{state}");
         }

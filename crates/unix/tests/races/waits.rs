@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 #[cfg(any(debug_assertions, feature = "mutations"))]
 use tontine_unix::Mutation;
-use tontine_unix::{Errno, How, Mode, SigAction, SigSet, Signal, WaitOptions};
+use tontine_unix::{Disposition, Errno, How, Mode, Pid, SigAction, SigSet, Signal, WaitOptions};
 
 use crate::explore::{CONCURRENT, PARALLEL, PREEMPTED, Race, Scene};
 
@@ -27,6 +27,40 @@ const WAIT_AGAINST_EXIT: Race = Race {
     modes: PREEMPTED,
     parallel: PARALLEL,
 };
+
+/// A child that nobody wants: where `wait` says that there is none, its number is nobody's.
+const UNWANTED_AGAINST_KILL: Race = Race {
+    scene: || {
+        Arc::new(|sys| {
+            let ignore = SigAction { disposition: Disposition::Ignore, ..SigAction::default() };
+            sys.sigaction(Signal::CHLD, Some(ignore)).expect("it is allowed");
+            for _ in 0..3 {
+                let child = sys.fork(|_| 0).expect("there is room");
+                while sys.waitpid(child.into(), WaitOptions::NOHANG) != Err(Errno::ECHILD) {
+                    sys.sched_yield();
+                }
+                if sys.kill(Pid::number_only(child.number()).into(), None) != Err(Errno::ESRCH) {
+                    return 1;
+                }
+            }
+            0
+        })
+    },
+    with: |builder| builder,
+    modes: CONCURRENT,
+    parallel: PARALLEL,
+};
+
+#[test]
+fn an_unwanted_child_is_gone_for_kill_where_it_is_gone_for_wait() {
+    UNWANTED_AGAINST_KILL.holds();
+}
+
+#[cfg(any(debug_assertions, feature = "mutations"))]
+#[test]
+fn a_number_that_is_not_hidden_finds_a_zombie_that_is_nobodys() {
+    UNWANTED_AGAINST_KILL.fails_with(Mutation::NumberUnhidden);
+}
 
 /// Two threads wait for the one child that there is: one gets it, the other is told that there is
 /// none.

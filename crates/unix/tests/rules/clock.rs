@@ -1,4 +1,7 @@
-//! `alarm`, `nanosleep` and the clock.
+//! `alarm`, `nanosleep`, `profil` and the clock.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::harness::*;
 
@@ -107,4 +110,54 @@ fn the_simulated_clock_goes_forward_where_everybody_sleeps() {
     });
     assert!(report.elapsed >= Duration::from_secs(100_000));
     assert!(begun.elapsed() < Duration::from_secs(1000));
+}
+
+#[test]
+fn a_tick_counts_at_the_mark_that_stood_when_it_came() {
+    for mode in Mode::ALL {
+        for seed in 0..20 {
+            let executor = Executor::Simulated { seed };
+            let unix = Virtual::builder().mode(mode).executor(executor).build().unwrap();
+            let report = unix.run(|sys| {
+                let counts: Arc<[AtomicU32]> = (0..4).map(|_| AtomicU32::new(0)).collect();
+                let count = |mark: usize| counts[mark].load(Ordering::Relaxed);
+                // Of what ticked before, the profile learns nothing.
+                while sys.getrusage() == Usage::default() {
+                    sys.poll();
+                }
+                sys.mark(3);
+                sys.profil(Some(counts.clone())).unwrap();
+                // Ticks land in calls alone here.
+                while count(1) < 5 {
+                    sys.mark(1);
+                    sys.poll();
+                    sys.mark(2);
+                }
+                assert_eq!(count(2), 0, "no call was made at this mark");
+                let ticks = |used: Usage| ((used.user + used.system).as_millis() / 10) as u32;
+                assert!(count(1) + count(3) <= ticks(sys.getrusage()));
+                sys.profil(None).unwrap();
+                let at_the_end = count(2);
+                (0..1000).for_each(|_| sys.poll());
+                i32::from(count(2) != at_the_end)
+            });
+            assert_eq!(report.status, Some(Status::Exited(0)), "{mode}, seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn a_profile_has_every_tick_of_its_thread() {
+    everywhere(|sys| {
+        let counts: Arc<[AtomicU32]> = (0..2).map(|_| AtomicU32::new(0)).collect();
+        sys.profil(Some(counts.clone())).unwrap();
+        while counts[1].load(Ordering::Relaxed) < 3 {
+            sys.mark(1);
+            sys.poll();
+        }
+        let used = sys.getrusage();
+        let counted: u32 = counts.iter().map(|count| count.load(Ordering::Relaxed)).sum();
+        assert!((used.user + used.system).as_millis() >= 10 * u128::from(counted));
+        sys.profil(None).unwrap();
+    });
 }

@@ -159,15 +159,20 @@ fn something_outside_may_wake_a_fiber() {
 }
 
 #[test]
-fn the_run_ends_at_the_step_asked_for() {
-    let executor = Executor::simulated(0, Options { stop_at: Some(500), ..Options::default() });
-    start(&executor, || {
-        loop {
-            point();
+fn the_run_ends_at_the_very_step_asked_for() {
+    for step in 0..500 {
+        let options = Options { stop_at: Some(step), ..Options::default() };
+        let executor = Executor::simulated(step, options);
+        for _ in 0..2 {
+            start(&executor, || {
+                loop {
+                    point();
+                }
+            });
         }
-    });
-    assert_eq!(executor.run(), Outcome::Stopped);
-    assert!((500..600).contains(&executor.steps()));
+        assert_eq!(executor.run(), Outcome::Stopped);
+        assert_eq!(executor.steps(), step);
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::executor::{self, Fiber};
 use crate::kernel::Kernel;
 use crate::kernel::call::{Call, Stop};
 use crate::kernel::files::End;
-use crate::kernel::pgrp::{Pgrp, Session};
+use crate::kernel::pgrp::{HeldPgrp, Pgrp, PgrpRef, Session};
 use crate::kernel::proc::Proc;
 use crate::lock::SimpleLock;
 use crate::lock::lock_order::TLock;
@@ -30,7 +30,7 @@ struct State {
     line: Line,
     session: Option<Arc<Session>>,
     /// The foreground process group.
-    foreground: Option<Arc<Pgrp>>,
+    foreground: Option<HeldPgrp>,
     /// Open files for the end where processes sit.
     open: u32,
     /// Those that wait for it to change, at either end.
@@ -66,7 +66,7 @@ impl Terminal {
     pub(in crate::kernel) fn become_controlling(
         self: &Arc<Self>,
         kernel: &Kernel,
-        group: Arc<Pgrp>,
+        group: &Arc<Pgrp>,
     ) -> Result<()> {
         let mut state = self.state.lock(&kernel.locks);
         let session = Arc::clone(&group.session);
@@ -82,7 +82,7 @@ impl Terminal {
         own.terminal = Some(Arc::clone(self));
         drop(own);
         state.session = Some(session);
-        state.foreground = Some(group);
+        state.foreground = Some(kernel.hold(group));
         Ok(())
     }
 
@@ -97,7 +97,7 @@ impl Terminal {
         bytes: &[u8],
         sleeper: Fiber,
     ) -> Result<usize> {
-        let (effects, group): (Effects, _) = {
+        let (effects, group): (Effects, Option<PgrpRef<'_>>) = {
             let mut state = self.state.lock(&kernel.locks);
             if state.line.is_hung_up() {
                 return Err(Errno::EIO);
@@ -107,12 +107,13 @@ impl Terminal {
             if effects.taken == 0 {
                 state.sleepers.push(sleeper);
             }
-            (effects, state.foreground.clone())
+            (effects, state.foreground.as_ref().map(|held| kernel.refer(held.group())))
         };
         if let Some(group) = group {
             for signal in effects.signals.iter() {
                 kernel.pgsignal(&group, SignalInfo::kernel(signal));
             }
+            kernel.await_generated();
         }
         Ok(effects.taken)
     }
@@ -162,8 +163,8 @@ impl Terminal {
             own.left = foreground;
         }
         if let Some(leader) = kernel.find(session.id) {
-            kernel.psignal(&leader, SignalInfo::kernel(Signal::HUP));
-            kernel.psignal(&leader, SignalInfo::kernel(Signal::CONT));
+            kernel.psignal_inthread(&leader, SignalInfo::kernel(Signal::HUP));
+            kernel.psignal_inthread(&leader, SignalInfo::kernel(Signal::CONT));
         }
     }
 
@@ -174,8 +175,9 @@ impl Terminal {
             state.session = None;
             state.foreground.take()
         };
-        if let Some(group) = foreground {
-            kernel.pgsignal(&group, SignalInfo::kernel(Signal::HUP));
+        if let Some(held) = foreground {
+            let group = held.refer(kernel);
+            kernel.pgsignal_inthread(&group, SignalInfo::kernel(Signal::HUP));
         }
     }
 }
@@ -204,7 +206,7 @@ impl Call<'_> {
             if group.session.id.number() != self.proc.number() {
                 return Err(Errno::EPERM);
             }
-            terminal.become_controlling(self.kernel, group)
+            terminal.become_controlling(self.kernel, &group)
         })
     }
 
@@ -212,7 +214,7 @@ impl Call<'_> {
         self.guarded(|| {
             let terminal = self.own_terminal(descriptor)?;
             let state = terminal.state.lock(&self.kernel.locks);
-            Ok(state.foreground.as_ref().map_or(Pid::number_only(0), |group| group.id))
+            Ok(state.foreground.as_ref().map_or(Pid::number_only(0), |held| held.group().id))
         })
     }
 
@@ -237,15 +239,23 @@ impl Call<'_> {
             if !own.is_some_and(|own| Arc::ptr_eq(&own, &terminal)) {
                 return Err(Errno::ENOTTY.into());
             }
-            let _coarse = self.kernel.coarse();
-            let Some(group) = self.kernel.find_group(group) else {
+            // Let go after the lock.
+            let found;
+            let coarse = self.kernel.coarse();
+            found = self.kernel.find_group(group);
+            let Some(group) = &found else {
                 let somebody = self.kernel.find(group).is_some();
                 return Err(if somebody { Errno::EPERM } else { Errno::ESRCH }.into());
             };
             if !Arc::ptr_eq(&group.session, &session) {
                 return Err(Errno::EPERM.into());
             }
-            terminal.state.lock(&self.kernel.locks).foreground = Some(Arc::clone(&group));
+            let before = {
+                let mut state = terminal.state.lock(&self.kernel.locks);
+                state.foreground.replace(self.kernel.hold(group))
+            };
+            drop(coarse);
+            drop(before.map(|held| held.refer(self.kernel)));
             Ok(())
         })
     }
@@ -391,7 +401,7 @@ impl Call<'_> {
             let state = terminal.state.lock(&kernel.locks);
             let own =
                 state.session.as_ref().is_some_and(|session| Arc::ptr_eq(session, &group.session));
-            if own { state.foreground.clone() } else { None }
+            if own { state.foreground.as_ref().map(|held| Arc::clone(held.group())) } else { None }
         };
         let Some(foreground) = foreground else { return Ok(Background::Allowed) };
         if Arc::ptr_eq(&foreground, &group) {
@@ -413,12 +423,14 @@ impl Call<'_> {
                     }
                     group = now;
                 }
+                let group = kernel.refer(&group);
                 // The group, and this process whatever its group is by then (§7.2.3).
                 if kernel.mutates(Mutation::SelfUnnamed) {
                     kernel.pgsignal(&group, SignalInfo::kernel(signal));
                 } else {
                     kernel.pgsignal_self(&group, self.proc, SignalInfo::kernel(signal));
                 }
+                kernel.await_generated();
                 Ok(Background::Signalled)
             }
         }
@@ -471,9 +483,10 @@ impl Kernel {
         if let Some(terminal) = terminal {
             terminal.disown(self);
         }
-        if let Some(group) = left {
-            self.pgsignal(&group, SignalInfo::kernel(Signal::HUP));
-            self.pgsignal(&group, SignalInfo::kernel(Signal::CONT));
+        if let Some(held) = left {
+            let group = held.refer(self);
+            self.pgsignal_inthread(&group, SignalInfo::kernel(Signal::HUP));
+            self.pgsignal_inthread(&group, SignalInfo::kernel(Signal::CONT));
         }
     }
 }

@@ -51,8 +51,8 @@ impl Held {
     fn push(&self, entry: Entry) -> usize {
         let slot = self.len.get();
         assert!(slot < DEPTH, "lock order: more than {DEPTH} locks held");
-        self.len.set(slot + 1);
         self.entries[slot].set(Some(entry));
+        self.len.set(slot + 1);
         slot
     }
 
@@ -82,10 +82,9 @@ pub(super) fn exchange(other: &Held) {
     });
 }
 
-/// Checks an acquisition and notes it; says where.
+/// Checks the order of an acquisition and notes it; says where.
 #[track_caller]
 pub(super) fn note(rank: u8, instance: u32, manner: Manner) -> usize {
-    check_spl(rank);
     let entry = Entry { rank, instance, at: Location::caller(), waits: true };
     HELD.with(|held| {
         if manner.is_ordered() {
@@ -140,8 +139,9 @@ pub(super) fn assert_may_lower() {
     });
 }
 
+/// Panics unless a lock of this rank may be taken at the level that is in force.
 #[track_caller]
-fn check_spl(rank: u8) {
+pub(super) fn check_spl(rank: u8) {
     let row = &ORDER[rank as usize];
     assert!(
         row.spl == Level::Base || spl::level() == Level::High,

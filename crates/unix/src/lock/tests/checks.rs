@@ -1,9 +1,10 @@
 //! What builds with debug assertions check at each acquisition.
 
-use super::{panic_of, parallel};
+use super::{locks, panic_of, parallel};
+use crate::Mode;
 use crate::lock::lock_order::{PLock, PgLock, PgRefLock, TLock, UTimeLock};
 use crate::lock::spl::{self, splhigh};
-use crate::lock::{BlockingLock, Class, PerFiber, SimpleLock, assert_may_park};
+use crate::lock::{BlockingLock, Class, Options, PerFiber, SimpleLock, assert_may_park};
 
 #[test]
 fn a_lock_out_of_order_is_refused_with_both_names() {
@@ -131,6 +132,14 @@ fn a_tick_that_takes_a_lock_of_base_spl_is_an_error() {
         panic_of(|| drop(process.lock(&locks))),
         "spl: p_lock is taken at base spl elsewhere, so a tick must not take it"
     );
+}
+
+#[test]
+fn a_tick_may_come_to_what_an_absent_lock_guards() {
+    let locks = locks(Mode::Uniprocessor, Options::default());
+    let process = SimpleLock::<PLock, u32>::new(1, 7);
+    let _tick = spl::tick();
+    assert_eq!(*process.lock(&locks), 7);
 }
 
 #[test]

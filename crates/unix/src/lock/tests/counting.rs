@@ -5,7 +5,7 @@ use crate::Mode;
 use crate::lock::lock_order::{PLock, PgLock};
 use crate::lock::statistics::Came;
 use crate::lock::turns::{Turns, Want};
-use crate::lock::{BlockingLock, LockRow, LockStatistics, Locks, Options, SimpleLock};
+use crate::lock::{BlockingLock, HoldClock, LockRow, LockStatistics, Locks, Options, SimpleLock};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
@@ -72,7 +72,7 @@ fn one_who_gets_it_within_the_busy_wait_has_not_blocked() {
 #[test]
 fn holds_are_timed_by_the_clock_given() {
     static NOW_NS: AtomicU64 = AtomicU64::new(0);
-    let clock = || NOW_NS.load(Ordering::Relaxed);
+    let clock = HoldClock::new(|| NOW_NS.load(Ordering::Relaxed));
     let locks = counted(Options { hold_clock: Some(clock), ..Options::default() });
     let process = SimpleLock::<PLock, ()>::new(1, ());
     let group = BlockingLock::<PgLock, ()>::new(1, ());
