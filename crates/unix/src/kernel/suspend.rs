@@ -80,7 +80,7 @@ impl Call<'_> {
 
     pub(super) fn accept(&self, set: SigSet, timeout: Option<Duration>) -> Result<SignalInfo> {
         let set = set.difference(SigSet::UNBLOCKABLE);
-        let deadline = timeout.map(|timeout| self.kernel.executor.now() + timeout);
+        let deadline = timeout.map(|timeout| self.kernel.executor.now().saturating_add(timeout));
         let stops = self.stops.get();
         let taken = self.interruptible(After::Interrupt, || {
             self.sig_lock_or_return()?.unlock();
@@ -162,7 +162,7 @@ impl Call<'_> {
         &self,
         duration: Duration,
     ) -> std::result::Result<(), (Errno, Duration)> {
-        let deadline = self.kernel.executor.now() + duration;
+        let deadline = self.kernel.executor.now().saturating_add(duration);
         let slept = self.interruptible(After::Interrupt, || {
             self.sleep(Some(deadline), |_| None::<()>).map(|_| ())
         });
