@@ -81,6 +81,13 @@ impl Pgrp {
         }
     }
 
+    /// Whether `id` means this group: one with another birth meant a group that had the number
+    /// before.
+    pub(super) fn is_named(&self, id: Pid) -> bool {
+        let births = id.birth().zip(self.id.birth());
+        self.id.number() == id.number() && births.is_none_or(|(its, own)| its == own)
+    }
+
     /// Whether nobody outside, in the same session, cares for the group.
     pub(super) fn is_orphaned(&self) -> bool {
         self.qualified.load(Ordering::Relaxed) == 0
@@ -140,7 +147,7 @@ impl Kernel {
     pub(super) fn find_group(&self, id: Pid) -> Option<PgrpRef<'_>> {
         let groups = self.pgrphash.read(&self.locks);
         let group = groups.get(&id.number())?.clone();
-        if id.birth().is_some_and(|birth| group.id.birth().is_some_and(|its| its != birth)) {
+        if !group.is_named(id) {
             return None;
         }
         *groups.then_lock(&group.pg_refcnt) += 1;

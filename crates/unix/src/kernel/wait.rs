@@ -109,7 +109,7 @@ impl Call<'_> {
     fn look(&self, children: Children, options: WaitOptions) -> Found<'_> {
         let kernel = self.kernel;
         let own_group = match children {
-            Children::OwnGroup => self.state().pgrp.as_ref().map(|group| group.id.number()),
+            Children::OwnGroup => self.state().pgrp.as_ref().map(|group| group.id),
             _ => None,
         };
         let _reading = kernel.read_family(self.proc);
@@ -129,7 +129,7 @@ impl Call<'_> {
         for child in self.tracees().chain(kernel.children(self.proc)) {
             let matches = match children {
                 Children::Any | Children::One(_) => true,
-                Children::Group(group) => kernel.is_in_group(child, group.number()),
+                Children::Group(group) => kernel.is_in_group(child, group),
                 Children::OwnGroup => own_group.is_some_and(|own| kernel.is_in_group(child, own)),
             };
             match if matches { self.look_at(child, options) } else { Look::Never } {
@@ -229,9 +229,8 @@ impl Kernel {
         (child.is_named(pid) && self.is_child(parent, child)).then_some(child)
     }
 
-    fn is_in_group(&self, proc: &Proc, number: i32) -> bool {
-        let state = proc.lock(&self.locks);
-        state.pgrp.as_ref().is_some_and(|group| group.id.number() == number)
+    fn is_in_group(&self, proc: &Proc, id: Pid) -> bool {
+        proc.lock(&self.locks).pgrp.as_ref().is_some_and(|group| group.is_named(id))
     }
 }
 
