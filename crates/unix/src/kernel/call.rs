@@ -241,12 +241,13 @@ impl<'k> Call<'k> {
         panic::resume_unwind(Box::new(Unwind))
     }
 
-    /// As [`Call::interruptible`], but on whatever processor the caller is (`exec`).
+    /// As [`Call::interruptible`], but on whatever processor the caller is (`exec`, `spawn`).
     pub(super) fn interruptible_anywhere<T>(
         &self,
+        after: After,
         body: impl FnMut() -> std::result::Result<T, Stop>,
     ) -> Result<T> {
-        self.retry(After::Restart, body)
+        self.retry(after, body)
     }
 
     /// Says on which fiber the thread is about to park: in mode `Master` on one of processor 0.

@@ -14,15 +14,27 @@ use crate::errno::{Errno, Result};
 use crate::executor::{self, Start};
 use crate::limit::Resource;
 use crate::process::{Body, Program, Tid};
-use crate::signal::Signal;
+use crate::signal::{SigSet, Signal};
 use crate::wait::Status;
 
 /// What a thread runs first.
 pub(super) enum First {
     /// A process's first thread.
     Program(Program),
+    /// The same, of one that is about to execute for `spawn`.
+    Spawned(Program),
     /// Another thread.
     Body(Body),
+}
+
+impl First {
+    /// What a process that begins with this blocks, where its parent blocks `mask`.
+    pub(super) fn mask(&self, mask: SigSet) -> SigSet {
+        match self {
+            Self::Spawned(_) => SigSet::ALL.difference(SigSet::UNBLOCKABLE),
+            _ => mask,
+        }
+    }
 }
 
 /// How a thread's program ended.
@@ -105,11 +117,15 @@ impl Call<'_> {
         if self.kernel.closing.load(std::sync::atomic::Ordering::Relaxed) {
             self.kernel.psignal(self.proc, SignalInfo::kernel(Signal::KILL));
         }
+        if matches!(first, First::Spawned(_)) {
+            // No handler of the parent's ever runs here.
+            Arc::make_mut(&mut self.state().actions).executed();
+        }
         let mut is_process = !matches!(first, First::Body(_));
         let mut ended = self.attempt(|call| {
             call.return_to_user();
             match first {
-                First::Program(program) => program(call),
+                First::Program(program) | First::Spawned(program) => program(call),
                 First::Body(body) => {
                     body(call);
                     0
