@@ -30,7 +30,10 @@ impl Call<'_> {
     }
 
     pub(super) fn limit(&self, resource: Resource) -> Limit {
-        self.plain(Limit::INFINITY, || self.state().limits.of(resource))
+        self.plain(Limit::INFINITY, || match resource {
+            Resource::Cpu => self.kernel.time_limit(self.proc, &self.state()),
+            _ => self.state().limits.of(resource),
+        })
     }
 
     pub(super) fn set_limit(&self, resource: Resource, limit: Limit) -> Result<()> {
@@ -46,7 +49,7 @@ impl Call<'_> {
             }
             *old = limit;
             if resource == Resource::Cpu {
-                self.kernel.limit_time(self.proc, limit.soft);
+                self.kernel.limit_time(self.proc, limit);
             }
             Ok(())
         })

@@ -13,10 +13,11 @@ use std::time::Duration;
 
 use super::Kernel;
 use super::call::Call;
-use super::proc::{Proc, ProcState};
+use super::proc::{Proc, ProcState, Times};
 use super::thread::{Attention, Thread};
 use crate::action::SignalInfo;
 use crate::executor;
+use crate::limit::{Limit, Resource};
 use crate::lock::spl;
 use crate::machine::TICKS_A_SECOND;
 use crate::signal::Signal;
@@ -44,30 +45,45 @@ impl Kernel {
         let user = !executor::in_kernel();
         thread.ticks.fetch_add(1, Ordering::Relaxed);
         thread.demand(Attention::TICK);
-        let exceeded = {
+        let signal = {
             let mut times = proc.times.lock(&self.locks);
             let used = &mut times.used;
             *(if user { &mut used.user } else { &mut used.system }) += TICK;
             let total = used.user + used.system;
-            match times.cpu_limit {
-                Some(limit) if total >= limit => {
+            let Times { cpu_limit, cpu_most, .. } = &mut *times;
+            let exceeded = |limit: &mut Option<Duration>| match limit {
+                Some(limit) if total >= *limit => {
                     // The process gets time to see to the signal.
-                    times.cpu_limit = Some(limit + Duration::from_secs(1));
+                    *limit += Duration::from_secs(1);
                     true
                 }
                 _ => false,
+            };
+            if cpu_limit.is_some() && exceeded(cpu_most) {
+                Some(Signal::KILL)
+            } else {
+                exceeded(cpu_limit).then_some(Signal::XCPU)
             }
         };
-        if exceeded {
-            self.psignal(proc, SignalInfo::kernel(Signal::XCPU));
+        if let Some(signal) = signal {
+            self.psignal(proc, SignalInfo::kernel(signal));
         }
     }
 
-    /// Sets a limit of processor time, in seconds; `u64::MAX` is none.
-    pub(super) fn limit_time(&self, proc: &Proc, seconds: u64) {
+    /// Sets the limits of processor time, in seconds; `u64::MAX` is none.
+    pub(super) fn limit_time(&self, proc: &Proc, limit: Limit) {
+        let of = |seconds: u64| (seconds != u64::MAX).then(|| Duration::from_secs(seconds));
         let _spl = spl::splhigh();
-        let limit = (seconds != u64::MAX).then(|| Duration::from_secs(seconds));
-        proc.times.lock(&self.locks).cpu_limit = limit;
+        let mut times = proc.times.lock(&self.locks);
+        (times.cpu_limit, times.cpu_most) = (of(limit.soft), of(limit.hard));
+    }
+
+    /// The limits of processor time, the soft one as the ticks have raised it. Under `p_lock`.
+    pub(super) fn time_limit(&self, proc: &Proc, state: &ProcState) -> Limit {
+        let _spl = spl::splhigh();
+        let soft = proc.times.lock(&self.locks).cpu_limit;
+        let hard = state.limits.of(Resource::Cpu).hard;
+        Limit { soft: soft.map_or(u64::MAX, |soft| soft.as_secs()), hard }
     }
 
     /// What a process and those that it waited for used. Under its `p_lock`.
@@ -84,7 +100,7 @@ impl Kernel {
     }
 
     /// A process begins to use time.
-    pub(super) fn start_time(&self, proc: &Proc, limit: u64) {
+    pub(super) fn start_time(&self, proc: &Proc, limit: Limit) {
         {
             let _spl = spl::splhigh();
             proc.times.lock(&self.locks).used = Usage::default();

@@ -110,9 +110,7 @@ impl Call<'_> {
             Some(found) if !found.is_named(group) => return Err(Errno::EPERM),
             Some(found) if !Arc::ptr_eq(&found.session, &own_session) => return Err(Errno::EPERM),
             Some(found) => found,
-            None if target.is_named(group) => {
-                kernel.make_group(groups, target.pid(), own_session)
-            }
+            None if target.is_named(group) => kernel.make_group(groups, target.pid(), own_session),
             None => return Err(Errno::EPERM),
         };
         Ok((from, to))

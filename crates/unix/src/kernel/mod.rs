@@ -58,6 +58,7 @@ use users::{Credentials, User, Users};
 
 use crate::action::SignalInfo;
 use crate::executor::{Executor, Outcome, Start};
+use crate::limit::Resource;
 use crate::lock::lock_order::{CoarseLock, PgrphashLock, ProcRelationLock, UidhashLock};
 use crate::lock::{BlockingLock, Holding, Locks, SimpleLock, WriteGuard};
 use crate::machine::Config;
@@ -190,6 +191,7 @@ impl Kernel {
             (thread.slot, thread.tid()),
             "the program is second"
         );
+        self.start_time(proc, proc.lock(&self.locks).limits.of(Resource::Cpu));
         self.link(init, proc);
         self.population.store(1, Ordering::Relaxed);
         let kernel = self.handle();

@@ -182,8 +182,10 @@ impl Limits {
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Times {
     pub(super) used: Usage,
-    /// `None` for no limit.
+    /// The soft limit of it, which the tick raises and which is read here; `None` for none.
     pub(super) cpu_limit: Option<Duration>,
+    /// The hard one.
+    pub(super) cpu_most: Option<Duration>,
 }
 
 impl Proc {
