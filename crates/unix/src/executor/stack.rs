@@ -142,14 +142,28 @@ impl StackPool {
     /// No stack is free and none can be made.
     pub(super) fn lend(&self, into: &mut Vec<Stack>, count: usize) -> Result<(), StackError> {
         let mut free = self.lock();
-        if free.warm.is_empty() && free.cold.is_empty() {
-            free.grow(self.size, self.limit)?;
+        if free.is_empty() {
+            let stacks = free.next_slab(self.limit)?;
+            free.grow(self.size, stacks)?;
         }
         for _ in 0..count {
-            let Some(stack) = free.warm.pop().or_else(|| free.cold.pop()) else { break };
+            let Some(stack) = free.take() else { break };
             into.push(stack);
         }
         Ok(())
+    }
+
+    /// Lends one stack, beyond the limit if need be.
+    ///
+    /// # Errors
+    ///
+    /// No stack is free and the kernel refuses memory.
+    pub(super) fn lend_beyond(&self) -> Result<Stack, StackError> {
+        let mut free = self.lock();
+        if free.is_empty() {
+            free.grow(self.size, 1)?;
+        }
+        Ok(free.take().expect("a slab has a stack"))
     }
 
     /// Takes stacks back on which nothing runs.
@@ -201,8 +215,16 @@ impl Free {
         }
     }
 
-    /// Maps one more slab, all of whose stacks are free.
-    fn grow(&mut self, size: usize, limit: usize) -> Result<(), StackError> {
+    fn is_empty(&self) -> bool {
+        self.warm.is_empty() && self.cold.is_empty()
+    }
+
+    fn take(&mut self) -> Option<Stack> {
+        self.warm.pop().or_else(|| self.cold.pop())
+    }
+
+    /// How many stacks the next slab has, within `limit`.
+    fn next_slab(&self, limit: usize) -> Result<usize, StackError> {
         let cap = match self.light_guards {
             Some(false) => limit.min(self.heavy_guards),
             _ => limit,
@@ -215,6 +237,11 @@ impl Free {
         if stacks == 0 {
             return Err(StackError::Limit { limit });
         }
+        Ok(stacks)
+    }
+
+    /// Maps one more slab, all of whose stacks are free.
+    fn grow(&mut self, size: usize, stacks: usize) -> Result<(), StackError> {
         let stride = size + GUARD;
         let length = stacks * stride;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;

@@ -78,7 +78,10 @@ impl Kernel {
 
 impl Kernel {
     /// A thread ran out of stack in its program, and its fiber is gone with all that lay on it:
-    /// another fiber ends its process, as by SIGSEGV.
+    /// another fiber ends its process, as by SIGSEGV. It has a stack though all may be in use.
+    ///
+    /// # Panics
+    /// The kernel refuses memory for that stack.
     pub(crate) fn overflowed(&self, context: usize) {
         let kernel = self.handle();
         let body = move || {
@@ -90,7 +93,7 @@ impl Kernel {
             call.end();
         };
         let start = Start { processor: None, context: 0, name: 0, body: Box::new(body) };
-        self.executor.start(start).expect("there is a stack to end a process on");
+        self.executor.start_beyond(start).expect("there is memory for a stack to end a process on");
     }
 
     /// The thread whose fiber has this context.
