@@ -18,8 +18,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use corosensei::stack::StackPointer;
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 
-/// Bytes below a stack that fault: above the largest frame that C code jumps over without a probe.
-const GUARD: usize = 16 << 10;
+/// Bytes below a stack that fault: above the largest frame that C code jumps over without a probe,
+/// and whole pages, which have up to 64 KiB on AArch64.
+const GUARD: usize = if cfg!(target_arch = "aarch64") { 64 << 10 } else { 16 << 10 };
 /// Stacks in the first slab and in the largest one; each slab has twice those of the one before.
 const FIRST_SLAB: usize = 16;
 const LAST_SLAB: usize = 1024;

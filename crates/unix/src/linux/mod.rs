@@ -42,7 +42,7 @@ use crate::sys::Sys;
 use crate::terminal::{Fd, Termios};
 use crate::wait::{Children, Usage, WaitOptions, Waited};
 
-/// Real processes, on Linux 5.5 and later on x86-64.
+/// Real processes, on Linux 5.5 and later on x86-64; written for AArch64 too, and untested there.
 ///
 /// What it knows is the process's: every `Linux` of a process is the same, and any thread may use
 /// any.
