@@ -24,6 +24,13 @@
 //! Source: D. Bolinger and S. Mangalat, *Parallelizing Signal Handling and Process Management in
 //! OSF/1*; POSIX.1-2024; the manual pages of Linux.
 
+#[cfg(not(all(
+    target_os = "linux",
+    target_pointer_width = "64",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+)))]
+compile_error!("tontine-unix is for Linux on x86-64 and AArch64");
+
 mod action;
 mod console;
 mod errno;

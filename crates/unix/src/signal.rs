@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A signal, with Linux's number on x86-64.
+/// A signal, with Linux's number on x86-64 and AArch64.
 ///
 /// 32 and 33 belong to the C library there and are no signals here either.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

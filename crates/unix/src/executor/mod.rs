@@ -148,6 +148,30 @@ impl Executor {
     ///
     /// There is no such processor.
     pub(crate) fn start(&self, start: Start) -> Result<Fiber, StackError> {
+        self.start_on(start, |local| self.stack(local))
+    }
+
+    /// Starts a fiber as [`Executor::start`] does, beyond the limit of stacks if need be.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refuses memory for a stack.
+    ///
+    /// # Panics
+    ///
+    /// There is no such processor.
+    pub(crate) fn start_beyond(&self, start: Start) -> Result<Fiber, StackError> {
+        self.start_on(start, |local| {
+            let at_hand = local.and_then(|local| local.stacks.borrow_mut().pop());
+            at_hand.map_or_else(|| self.pool.lend_beyond(), Ok)
+        })
+    }
+
+    fn start_on(
+        &self,
+        start: Start,
+        stack: impl FnOnce(Option<&Local>) -> Result<Stack, StackError>,
+    ) -> Result<Fiber, StackError> {
         HERE.with(|here| {
             // SAFETY: worker records live for ever; the local part outlives its thread's run.
             let (worker, local) =
@@ -157,7 +181,7 @@ impl Executor {
             if let Some(processor) = start.processor {
                 assert!(processor < processors, "there is no processor {processor}");
             }
-            let stack = self.stack(mine.map(|(_, local)| local))?;
+            let stack = stack(mine.map(|(_, local)| local))?;
             let number = self.started.fetch_add(1, Ordering::Relaxed) % u64::from(u32::MAX);
             let id = number as u32 + 1;
             let processor = match (start.processor, mine) {

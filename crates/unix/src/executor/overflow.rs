@@ -6,8 +6,8 @@
 //! kernel mode ([`enter_kernel`], [`leave_kernel`]), not while a panic unwinds, not with the fault
 //! in another object than this code (the C library, where a lock may be held or a list half
 //! linked). What remains is the program's own: a lock that it held stays locked, and so does an
-//! allocator that is linked into the same object. In all those cases, and on architectures other
-//! than x86-64 and AArch64, the process says which fiber it was and aborts.
+//! allocator that is linked into the same object. In all those cases the process says which fiber
+//! it was and aborts.
 //!
 //! Faults at other addresses go to the handler that was there before.
 #![allow(unsafe_code, reason = "handles faults, and redirects the code that made them")]
@@ -132,9 +132,7 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
 
 /// Why the fiber cannot be ended alone, if so.
 fn forbidden(task: &Task, context: &libc::ucontext_t) -> Option<&'static str> {
-    let Some((counter, pointer)) = place(context) else {
-        return Some("on an architecture whose registers are not known here");
-    };
+    let (counter, pointer) = place(context);
     let code = BEFORE.get().map_or((0, 0), |before| before.code);
     if task.kernel_depth.load(Ordering::Relaxed) > 0 {
         Some("in kernel mode")
@@ -161,10 +159,10 @@ fn end(task: &Task, context: &mut libc::ucontext_t) {
 
 /// The program counter and the stack pointer of the code that faulted.
 #[cfg(target_arch = "x86_64")]
-fn place(context: &libc::ucontext_t) -> Option<(usize, usize)> {
+fn place(context: &libc::ucontext_t) -> (usize, usize) {
     let registers = &context.uc_mcontext.gregs;
     let register = |name: c_int| registers[name as usize] as usize;
-    Some((register(libc::REG_RIP), register(libc::REG_RSP)))
+    (register(libc::REG_RIP), register(libc::REG_RSP))
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -184,8 +182,8 @@ fn redirect(context: &mut libc::ucontext_t, registers: TrapHandlerRegs) {
 
 /// The program counter and the stack pointer of the code that faulted.
 #[cfg(target_arch = "aarch64")]
-fn place(context: &libc::ucontext_t) -> Option<(usize, usize)> {
-    Some((context.uc_mcontext.pc as usize, context.uc_mcontext.sp as usize))
+fn place(context: &libc::ucontext_t) -> (usize, usize) {
+    (context.uc_mcontext.pc as usize, context.uc_mcontext.sp as usize)
 }
 
 #[cfg(target_arch = "aarch64")]
@@ -194,16 +192,6 @@ fn redirect(context: &mut libc::ucontext_t, registers: TrapHandlerRegs) {
     let to = &mut context.uc_mcontext;
     (to.pc, to.sp) = (pc, sp);
     (to.regs[0], to.regs[1], to.regs[29], to.regs[30]) = (x0, x1, x29, lr);
-}
-
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-fn place(_context: &libc::ucontext_t) -> Option<(usize, usize)> {
-    None
-}
-
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-fn redirect(_context: &mut libc::ucontext_t, _registers: TrapHandlerRegs) {
-    unreachable!("without registers nothing is redirected")
 }
 
 /// Says which fiber it was, without memory or locks.

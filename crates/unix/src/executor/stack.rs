@@ -18,8 +18,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use corosensei::stack::StackPointer;
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 
-/// Bytes below a stack that fault: above the largest frame that C code jumps over without a probe.
-const GUARD: usize = 16 << 10;
+/// Bytes below a stack that fault: above the largest frame that C code jumps over without a probe,
+/// and whole pages, which have up to 64 KiB on AArch64.
+const GUARD: usize = if cfg!(target_arch = "aarch64") { 64 << 10 } else { 16 << 10 };
 /// Stacks in the first slab and in the largest one; each slab has twice those of the one before.
 const FIRST_SLAB: usize = 16;
 const LAST_SLAB: usize = 1024;
@@ -142,14 +143,28 @@ impl StackPool {
     /// No stack is free and none can be made.
     pub(super) fn lend(&self, into: &mut Vec<Stack>, count: usize) -> Result<(), StackError> {
         let mut free = self.lock();
-        if free.warm.is_empty() && free.cold.is_empty() {
-            free.grow(self.size, self.limit)?;
+        if free.is_empty() {
+            let stacks = free.next_slab(self.limit)?;
+            free.grow(self.size, stacks)?;
         }
         for _ in 0..count {
-            let Some(stack) = free.warm.pop().or_else(|| free.cold.pop()) else { break };
+            let Some(stack) = free.take() else { break };
             into.push(stack);
         }
         Ok(())
+    }
+
+    /// Lends one stack, beyond the limit if need be.
+    ///
+    /// # Errors
+    ///
+    /// No stack is free and the kernel refuses memory.
+    pub(super) fn lend_beyond(&self) -> Result<Stack, StackError> {
+        let mut free = self.lock();
+        if free.is_empty() {
+            free.grow(self.size, 1)?;
+        }
+        Ok(free.take().expect("a slab has a stack"))
     }
 
     /// Takes stacks back on which nothing runs.
@@ -207,8 +222,16 @@ impl Free {
         }
     }
 
-    /// Maps one more slab, all of whose stacks are free.
-    fn grow(&mut self, size: usize, limit: usize) -> Result<(), StackError> {
+    fn is_empty(&self) -> bool {
+        self.warm.is_empty() && self.cold.is_empty()
+    }
+
+    fn take(&mut self) -> Option<Stack> {
+        self.warm.pop().or_else(|| self.cold.pop())
+    }
+
+    /// How many stacks the next slab has, within `limit`.
+    fn next_slab(&self, limit: usize) -> Result<usize, StackError> {
         let cap = match self.light_guards {
             Some(false) => limit.min(self.heavy_guards),
             _ => limit,
@@ -221,6 +244,11 @@ impl Free {
         if stacks == 0 {
             return Err(StackError::Limit { limit });
         }
+        Ok(stacks)
+    }
+
+    /// Maps one more slab, all of whose stacks are free.
+    fn grow(&mut self, size: usize, stacks: usize) -> Result<(), StackError> {
         let stride = size + GUARD;
         let length = stacks * stride;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;

@@ -95,6 +95,9 @@ pub(super) enum After {
 /// A program that catches what unwinds it more often is given up.
 const MOST_SWALLOWED: u32 = 16;
 
+/// No clock comes that far, 292 years: who sleeps until then or longer has no deadline.
+const FOR_EVER: Duration = Duration::from_nanos(u64::MAX / 2);
+
 impl<'k> Call<'k> {
     pub(super) fn new(kernel: &'k Kernel, proc: &'k Proc, thread: Arc<Thread>) -> Self {
         let alternate = Cell::new(thread.first_alternate());
@@ -238,12 +241,13 @@ impl<'k> Call<'k> {
         panic::resume_unwind(Box::new(Unwind))
     }
 
-    /// As [`Call::interruptible`], but on whatever processor the caller is (`exec`).
+    /// As [`Call::interruptible`], but on whatever processor the caller is (`exec`, `spawn`).
     pub(super) fn interruptible_anywhere<T>(
         &self,
+        after: After,
         body: impl FnMut() -> std::result::Result<T, Stop>,
     ) -> Result<T> {
-        self.retry(After::Restart, body)
+        self.retry(after, body)
     }
 
     /// Says on which fiber the thread is about to park: in mode `Master` on one of processor 0.
@@ -318,6 +322,7 @@ impl<'k> Call<'k> {
         deadline: Option<Duration>,
         mut ready: impl FnMut(&mut ProcState) -> Option<T>,
     ) -> std::result::Result<Option<T>, Stop> {
+        let deadline = deadline.filter(|deadline| *deadline < FOR_EVER);
         let mut timer = None;
         let result = loop {
             {
@@ -326,7 +331,7 @@ impl<'k> Call<'k> {
                     self.thread.set_sleeping(false);
                     break Ok(Some(value));
                 }
-                if !self.thread.attention().difference(Attention::TICK).is_empty() {
+                if self.is_wanted() {
                     self.thread.set_sleeping(false);
                     break Err(Stop::Interrupted);
                 }

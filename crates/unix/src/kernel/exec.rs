@@ -1,4 +1,8 @@
 //! `exec` and `spawn`: registered programs ([`Image`]).
+//!
+//! Between the fork and the program a spawned child blocks all signals and has no handlers: what
+//! comes then meets the program, and nothing of the parent's runs in the child. The parent sleeps
+//! meanwhile as after vfork(2), and only its own end ends that.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -6,14 +10,16 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::Kernel;
-use super::call::{After, Call, Leave};
+use super::call::{After, Call, Leave, Stop};
 use super::pid_table::Keeper;
+use super::thread::Attention;
 use super::threads::First;
+use crate::action::{How, SigAction};
 use crate::errno::{Errno, Result};
 use crate::executor::{self, Fiber};
 use crate::machine::Registered;
 use crate::process::{Pid, Spawn};
-use crate::signal::SigSet;
+use crate::signal::{SigSet, Signal};
 use crate::sys::Sys;
 use crate::wait::{Children, WaitOptions};
 
@@ -91,7 +97,7 @@ impl Call<'_> {
     pub(super) fn execute(&self, path: &str, arguments: &[&str]) -> Result<Infallible> {
         let arguments: Vec<String> = arguments.iter().map(|&text| text.to_owned()).collect();
         // `exec` ran anywhere in OSF/1.0 too: it does not wait for the master.
-        self.interruptible_anywhere(|| {
+        self.interruptible_anywhere(After::Restart, || {
             let image = self.image(path, arguments.clone())?;
             self.sig_lock_or_return()?.sig_lock_to_exit(&self.thread);
             self.halt_others();
@@ -137,28 +143,51 @@ impl Call<'_> {
         check_text(&sys.path, &sys.arguments)?;
         let report = Arc::new(Report::default());
         let (spawn, told) = (sys.clone(), Teller(Arc::clone(&report)));
+        let mask = sys.mask.unwrap_or_else(|| self.thread.mask());
         let kernel = self.kernel.handle();
         let program = move |child: &dyn Sys| -> i32 {
             let arguments: Vec<&str> = spawn.arguments.iter().map(String::as_str).collect();
-            let failed = prepare(kernel.get(), child, &spawn).err().unwrap_or_else(|| match child
-                .exec(&spawn.path, &arguments)
-            {
+            let failed = match prepare(kernel.get(), child, &spawn, mask) {
+                Ok(()) => match child.exec(&spawn.path, &arguments) {
+                    Err(errno) => errno,
+                    Ok(never) => match never {},
+                },
                 Err(errno) => errno,
-                Ok(never) => match never {},
-            });
+            };
             told.0.tell(failed.raw());
             127
         };
-        let mut first = Some(First::Program(Box::new(program)));
+        let mut first = Some(First::Spawned(Box::new(program)));
         report.expect(executor::current());
         let pid = self.interruptible(After::Restart, || self.fork_once(&mut first))?;
-        match report.wait() {
+        match self.hear(&report)? {
             0 => Ok(pid),
             errno => {
                 self.wait_for_failed(pid);
                 Err(Errno::from_raw(errno))
             }
         }
+    }
+
+    /// Sleeps until the child has executed or ended, whatever signals come; only what ends this
+    /// thread is seen to before.
+    fn hear(&self, report: &Report) -> Result<i32> {
+        self.interruptible_anywhere(After::Always, || {
+            loop {
+                {
+                    let mut state = self.state();
+                    if let Some(told) = report.told() {
+                        return Ok(told);
+                    }
+                    let halted = self.thread.attention().contains(Attention::HALT);
+                    if halted || state.pending_anywhere().contains(Signal::KILL) {
+                        return Err(Stop::Interrupted);
+                    }
+                    self.parks_here(&mut state);
+                }
+                executor::park();
+            }
+        })
     }
 
     /// Takes away what is left of a child that could not be executed.
@@ -205,26 +234,21 @@ impl Report {
     }
 
     fn tell(&self, errno: i32) {
-        // SYNC spawned: pairs with `Report::wait`.
+        // SYNC spawned: pairs with `Report::told`.
         self.told.store(errno, Ordering::Release);
         if let Some(parent) = self.parent.get() {
             parent.unpark();
         }
     }
 
-    fn wait(&self) -> i32 {
-        loop {
-            // SYNC spawned: pairs with `Report::tell`.
-            match self.told.load(Ordering::Acquire) {
-                -1 => executor::park(),
-                told => return told,
-            }
-        }
+    fn told(&self) -> Option<i32> {
+        // SYNC spawned: pairs with `Report::tell`.
+        Some(self.told.load(Ordering::Acquire)).filter(|told| *told != -1)
     }
 }
 
-/// What posix_spawn(3) does between fork and exec.
-fn prepare(kernel: &Kernel, sys: &dyn Sys, spawn: &Spawn) -> Result<()> {
+/// What posix_spawn(3) does between fork and exec; the mask lets signals in at the end.
+fn prepare(kernel: &Kernel, sys: &dyn Sys, spawn: &Spawn, mask: SigSet) -> Result<()> {
     if spawn.session {
         sys.setsid()?;
     }
@@ -232,13 +256,10 @@ fn prepare(kernel: &Kernel, sys: &dyn Sys, spawn: &Spawn) -> Result<()> {
         sys.setpgid(Pid::number_only(0), group.unwrap_or(Pid::number_only(0)))?;
     }
     for signal in spawn.defaults.difference(SigSet::UNBLOCKABLE).iter() {
-        sys.sigaction(signal, Some(crate::action::SigAction::DEFAULT))?;
+        sys.sigaction(signal, Some(SigAction::DEFAULT))?;
     }
     if let Some(proc) = kernel.find(sys.getpid()) {
         kernel.on_master(|| kernel.move_descriptors(&proc, &spawn.descriptors))?;
     }
-    if let Some(mask) = spawn.mask {
-        sys.sigprocmask(Some((crate::action::How::Set, mask)))?;
-    }
-    Ok(())
+    sys.sigprocmask(Some((How::Set, mask))).map(drop)
 }

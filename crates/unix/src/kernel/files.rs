@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use super::Kernel;
 use super::call::{After, Call, Stop};
+use super::generate::To;
 use super::pipe::{Pipe, PipeRead, PipeWrite};
 use super::proc::Proc;
 use super::terminal::Terminal;
 use super::thread::For;
-use crate::action::SignalInfo;
+use crate::action::{Code, SignalInfo};
 use crate::errno::{Errno, Result};
 use crate::executor::{self, Fiber};
 use crate::limit::Resource;
@@ -64,6 +65,14 @@ struct ChannelState {
 }
 
 impl ChannelState {
+    /// The caller is woken by the next change, once however often it looked.
+    fn await_change(&mut self) {
+        let me = executor::current();
+        if !self.sleepers.iter().any(|fiber| fiber.id() == me.id()) {
+            self.sleepers.push(me);
+        }
+    }
+
     fn wake(&mut self) {
         for fiber in self.sleepers.drain(..) {
             fiber.unpark();
@@ -246,7 +255,7 @@ impl Call<'_> {
                         return Ok(n);
                     }
                     PipeRead::End => return Ok(0),
-                    PipeRead::WouldWait => state.sleepers.push(executor::current()),
+                    PipeRead::WouldWait => state.await_change(),
                 }
             }
             self.nap()?;
@@ -265,16 +274,18 @@ impl Call<'_> {
                 let wrote = state.pipe.write(&bytes[*written..]);
                 match wrote {
                     PipeWrite::Bytes(_) => state.wake(),
-                    PipeWrite::WouldWait => state.sleepers.push(executor::current()),
+                    PipeWrite::WouldWait => state.await_change(),
                     PipeWrite::Broken => {}
                 }
                 wrote
             };
             match wrote {
                 PipeWrite::Bytes(n) => *written += n,
-                PipeWrite::Broken if *written > 0 => break,
                 PipeWrite::Broken => {
-                    self.kernel.psignal_inthread(self.proc, SignalInfo::kernel(Signal::PIPE));
+                    self.signal_broken_pipe();
+                    if *written > 0 {
+                        break;
+                    }
                     return Err(Errno::EPIPE.into());
                 }
                 // What was written before a signal came is what the call returns.
@@ -285,6 +296,14 @@ impl Call<'_> {
             }
         }
         Ok(*written)
+    }
+
+    /// SIGPIPE, to this thread as if it had sent it to itself: also after a part was written.
+    fn signal_broken_pipe(&self) {
+        let (pid, uid) = (self.proc.number(), self.proc.ids().real);
+        let info = SignalInfo { code: Code::User, pid, uid, ..SignalInfo::kernel(Signal::PIPE) };
+        // Nothing that the system sends is refused.
+        let _ = self.kernel.post(&mut self.state(), info, To::Thread(self.thread.tid()));
     }
 
     pub(super) fn close_one(&self, descriptor: Fd) -> Result<()> {

@@ -13,6 +13,7 @@ use crate::errno::{Errno, Result};
 use crate::limit::Resource;
 use crate::mutation::Mutation;
 use crate::process::{Pid, Program};
+use crate::signal::SigSet;
 
 impl Call<'_> {
     pub(super) fn fork(&self, program: Program) -> Result<Pid> {
@@ -57,7 +58,8 @@ impl Call<'_> {
             }
         };
         let child = kernel.slab.get(slot);
-        let thread = Arc::new(Thread::new(kernel.handle(), slot, number, self.thread.mask()));
+        let mask = first.as_ref().map_or(SigSet::EMPTY, |first| first.mask(self.thread.mask()));
+        let thread = Arc::new(Thread::new(kernel.handle(), slot, number, mask));
         if !self.join_group(child, &thread) {
             // The group was signalled first: the signal is delivered, then the fork begins again.
             user.tasks.give_back(1);

@@ -106,6 +106,8 @@ impl Call<'_> {
             return Err(Errno::EPERM);
         }
         let to = match early.unwrap_or_else(|| groups.get(&group.number()).cloned()) {
+            // Its number is another group's now.
+            Some(found) if !found.is_named(group) => return Err(Errno::EPERM),
             Some(found) if !Arc::ptr_eq(&found.session, &own_session) => return Err(Errno::EPERM),
             Some(found) if !found.is_named(group) => return Err(Errno::EPERM),
             Some(found) => found,

@@ -193,6 +193,7 @@ impl Kernel {
             (thread.slot, thread.tid()),
             "the program is second"
         );
+        self.start_time(proc, proc.lock(&self.locks).limits.of(Resource::Cpu));
         self.link(init, proc);
         self.population.store(1, Ordering::Relaxed);
         let kernel = self.handle();

@@ -15,15 +15,27 @@ use crate::executor::{self, Start};
 use crate::limit::Resource;
 use crate::mutation::Mutation;
 use crate::process::{Body, Program, Tid};
-use crate::signal::Signal;
+use crate::signal::{SigSet, Signal};
 use crate::wait::Status;
 
 /// What a thread runs first.
 pub(super) enum First {
     /// A process's first thread.
     Program(Program),
+    /// The same, of one that is about to execute for `spawn`.
+    Spawned(Program),
     /// Another thread.
     Body(Body),
+}
+
+impl First {
+    /// What a process that begins with this blocks, where its parent blocks `mask`.
+    pub(super) fn mask(&self, mask: SigSet) -> SigSet {
+        match self {
+            Self::Spawned(_) => SigSet::ALL.difference(SigSet::UNBLOCKABLE),
+            _ => mask,
+        }
+    }
 }
 
 /// How a thread's program ended.
@@ -70,7 +82,10 @@ impl Kernel {
 
 impl Kernel {
     /// A thread ran out of stack in its program, and its fiber is gone with all that lay on it:
-    /// another fiber ends its process, as by SIGSEGV.
+    /// another fiber ends its process, as by SIGSEGV. It has a stack though all may be in use.
+    ///
+    /// # Panics
+    /// The kernel refuses memory for that stack.
     pub(crate) fn overflowed(&self, context: usize) {
         let kernel = self.handle();
         let body = move || {
@@ -82,7 +97,7 @@ impl Kernel {
             call.end();
         };
         let start = Start { processor: None, context: 0, name: 0, body: Box::new(body) };
-        self.executor.start(start).expect("there is a stack to end a process on");
+        self.executor.start_beyond(start).expect("there is memory for a stack to end a process on");
     }
 
     /// The thread whose fiber has this context.
@@ -109,11 +124,15 @@ impl Call<'_> {
         if self.kernel.closing.load(std::sync::atomic::Ordering::Relaxed) {
             self.kernel.psignal_inthread(self.proc, SignalInfo::kernel(Signal::KILL));
         }
+        if matches!(first, First::Spawned(_)) {
+            // No handler of the parent's ever runs here.
+            Arc::make_mut(&mut self.state().actions).executed();
+        }
         let mut is_process = !matches!(first, First::Body(_));
         let mut ended = self.attempt(|call| {
             call.return_to_user();
             match first {
-                First::Program(program) => program(call),
+                First::Program(program) | First::Spawned(program) => program(call),
                 First::Body(body) => {
                     body(call);
                     0

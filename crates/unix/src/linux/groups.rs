@@ -6,7 +6,7 @@
 
 use super::convert::check;
 use super::send::{named, with_number};
-use super::table::{self, Group};
+use super::table::{self, Table};
 use crate::errno::{Errno, Result};
 use crate::process::Pid;
 
@@ -17,9 +17,11 @@ pub(super) fn group(process: Pid) -> Result<Pid> {
 
 /// `setpgid`.
 pub(super) fn set_group(process: Pid, group: Pid) -> Result<()> {
-    let group = member_of(group)?;
+    let table = table::read();
+    let group = numbered(&table, group)?;
+    let process = table.number(process)?;
     // SAFETY: it takes integers.
-    with_number(process, |process| check(unsafe { libc::setpgid(process, group) }).map(drop))
+    check(unsafe { libc::setpgid(process, group) }).map(drop)
 }
 
 /// `getsid`.
@@ -37,10 +39,11 @@ pub(super) fn set_session() -> Result<Pid> {
 /// The number of a group that somebody may be put into; `EPERM`, as for every group that is not
 /// there, if its leader's handle is stale and it has no members.
 pub(super) fn member_of(group: Pid) -> Result<i32> {
-    match table::read().group(group) {
-        Ok(Group::Number(number) | Group::Led(number, _)) => Ok(number),
-        Err(_) => Err(Errno::EPERM),
-    }
+    numbered(&table::read(), group)
+}
+
+fn numbered(table: &Table, group: Pid) -> Result<i32> {
+    table.group_number(group).map_err(|_| Errno::EPERM)
 }
 
 /// The group of a process, by numbers; 0 for the caller.

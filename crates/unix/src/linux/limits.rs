@@ -75,9 +75,7 @@ fn with_whose<T>(whose: Whose, act: impl FnOnce(i32, i32) -> Result<T>) -> Resul
 
 fn with_group<T>(group: Pid, act: impl FnOnce(i32) -> Result<T>) -> Result<T> {
     let table = table::read();
-    match table.group(group)? {
-        table::Group::Number(number) | table::Group::Led(number, _) => act(number),
-    }
+    act(table.group_number(group)?)
 }
 
 /// `getrusage`, of the process.

@@ -12,12 +12,14 @@ use crate::errno::{Errno, Result};
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Placement {
     wanted: Option<CpuSet>,
+    /// Where this process, or the one that it was forked by, might run before it was placed.
+    before: Option<CpuSet>,
 }
 
 impl Placement {
     /// Wherever their maker may.
     pub(super) const fn new() -> Self {
-        Self { wanted: None }
+        Self { wanted: None, before: None }
     }
 
     /// In the new thread or process. A processor that has gone meanwhile places nothing.
@@ -31,11 +33,14 @@ impl Placement {
 /// `place`.
 pub(super) fn place(processor: Option<usize>) -> Result<()> {
     let mut table = table::write();
-    let wanted = match processor {
-        Some(processor) => only(processor)?,
-        None => every(),
+    let Placement { before, .. } = table.placement;
+    table.placement = match processor {
+        Some(processor) => {
+            let before = before.map_or_else(|| sched_getaffinity(None), Ok)?;
+            Placement { wanted: Some(only(processor)?), before: Some(before) }
+        }
+        None => Placement { wanted: before, before },
     };
-    table.placement.wanted = Some(wanted);
     Ok(())
 }
 
@@ -50,13 +55,4 @@ fn only(processor: usize) -> Result<CpuSet> {
     sched_setaffinity(None, &set)?;
     sched_setaffinity(None, &before)?;
     Ok(set)
-}
-
-/// All; the kernel leaves out those that the process may not use.
-fn every() -> CpuSet {
-    let mut set = CpuSet::new();
-    for processor in 0..CpuSet::MAX_CPU {
-        set.set(processor);
-    }
-    set
 }

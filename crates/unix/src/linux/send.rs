@@ -51,10 +51,11 @@ fn kill_group(group: Pid, signal: i32) -> Result<()> {
             to_group(leader.as_fd(), signal)
         }
         Group::Number(number) => by_number(-number, signal),
-        Group::Led(number, leader) => match to_group(leader, signal) {
-            // An older kernel. The number may be another's by now only if the group is gone.
-            Err(Errno::EINVAL) => by_number(-number, signal),
-            other => other,
+        Group::Of(number, leader) => match to_group(leader, signal) {
+            // Before Linux 6.9 only by its number, which is the group's while its leader has it.
+            Err(Errno::EINVAL) if is_anybody(leader) => by_number(-number, signal),
+            Err(Errno::EINVAL) => Err(Errno::ESRCH),
+            sent => sent,
         },
     }
 }
@@ -114,12 +115,22 @@ pub(super) fn by_number(number: i32, signal: i32) -> Result<()> {
 }
 
 /// To the process of a pidfd.
-pub(super) fn through(pidfd: BorrowedFd<'_>, signal: i32) -> Result<()> {
+fn through(pidfd: BorrowedFd<'_>, signal: i32) -> Result<()> {
     pidfd_send(pidfd, signal, ptr::null(), 0)
 }
 
-/// To the group that it leads or led.
-pub(super) fn to_group(pidfd: BorrowedFd<'_>, signal: i32) -> Result<()> {
+/// Whether its process, be it a zombie, has not been reaped.
+pub(super) fn is_anybody(pidfd: BorrowedFd<'_>) -> bool {
+    through(pidfd, 0) != Err(Errno::ESRCH)
+}
+
+/// Whether the group that it leads or led has members; before Linux 6.9 nobody can say.
+pub(super) fn is_group(pidfd: BorrowedFd<'_>) -> bool {
+    matches!(to_group(pidfd, 0), Ok(()) | Err(Errno::EPERM))
+}
+
+/// To the group that it leads or led; `EINVAL` before Linux 6.9.
+fn to_group(pidfd: BorrowedFd<'_>, signal: i32) -> Result<()> {
     pidfd_send(pidfd, signal, ptr::null(), TO_GROUP)
 }
 

@@ -38,6 +38,9 @@ static BIRTHS: RwLock<()> = RwLock::new(());
 /// Entries at which the table is first searched for children that somebody else reaped.
 const FIRST_SWEEP: usize = 64;
 
+/// The same of groups without their leaders: each that is gone holds a descriptor until then.
+const FIRST_SWEEP_OF_GROUPS: usize = 8;
+
 /// One child that was not reaped.
 #[derive(Debug)]
 pub(super) struct Child {
@@ -65,6 +68,7 @@ pub(super) struct Table {
     groups: BTreeMap<i32, Child>,
     births: u32,
     sweep_at: usize,
+    sweep_groups_at: usize,
     /// The threads that were made here.
     pub(super) threads: Threads,
     /// Where they run, and the children.
@@ -75,10 +79,10 @@ pub(super) struct Table {
 
 /// What a [`Pid`] stands for as a group.
 pub(super) enum Group<'a> {
-    /// This number, and nobody else gets it while the lock is held.
+    /// Whichever has this number.
     Number(i32),
-    /// The group that the reaped process led.
-    Led(i32, BorrowedFd<'a>),
+    /// The one that this process leads, or led before it was reaped.
+    Of(i32, BorrowedFd<'a>),
 }
 
 impl Table {
@@ -88,6 +92,7 @@ impl Table {
             groups: BTreeMap::new(),
             births: 0,
             sweep_at: FIRST_SWEEP,
+            sweep_groups_at: FIRST_SWEEP_OF_GROUPS,
             threads: Threads::new(),
             placement: Placement::new(),
             foreign: Foreign::new(),
@@ -138,7 +143,7 @@ impl Table {
         if pid.birth().is_some() {
             let child = self.child(pid).ok_or(Errno::ESRCH)?;
             // Somebody else may have reaped it.
-            if send::through(child.as_fd(), 0) == Err(Errno::ESRCH) {
+            if !send::is_anybody(child.as_fd()) {
                 return Err(Errno::ESRCH);
             }
         }
@@ -147,29 +152,48 @@ impl Table {
 
     /// The group that `pid` means.
     pub(super) fn group(&self, pid: Pid) -> Result<Group<'_>> {
-        if pid.birth().is_none() || self.child(pid).is_some() {
+        if pid.birth().is_none() {
             return Ok(Group::Number(pid.number()));
         }
-        let led = known(&self.groups, pid).ok_or(Errno::ESRCH)?;
-        Ok(Group::Led(pid.number(), led.as_fd()))
+        let leader = self.child(pid).or_else(|| known(&self.groups, pid)).ok_or(Errno::ESRCH)?;
+        Ok(Group::Of(pid.number(), leader.as_fd()))
+    }
+
+    /// The number of that group, for a system call that takes no descriptor. A child need not lead
+    /// a group yet.
+    pub(super) fn group_number(&self, pid: Pid) -> Result<i32> {
+        match self.group(pid)? {
+            Group::Of(_, leader) if !send::is_anybody(leader) && !send::is_group(leader) => {
+                Err(Errno::ESRCH)
+            }
+            Group::Number(number) | Group::Of(number, _) => Ok(number),
+        }
     }
 
     /// Forgets a child that was reaped, but not its group while that has members.
     pub(super) fn remove(&mut self, number: i32) {
-        if let Some(child) = self.children.remove(&number)
-            && number > 1
-            && send::by_number(-number, 0) != Err(Errno::ESRCH)
-        {
-            self.groups.insert(number, child);
+        let Some(child) = self.children.remove(&number) else { return };
+        if !send::is_group(child.as_fd()) {
+            return;
         }
+        if self.groups.len() >= self.sweep_groups_at {
+            self.sweep_groups();
+        }
+        self.groups.insert(number, child);
     }
 
     /// Forgets children that are nobody's to wait for: SIGCHLD was ignored, or somebody reaped them
     /// without the table.
     pub(super) fn sweep(&mut self) {
-        self.children.retain(|_, child| send::through(child.as_fd(), 0) != Err(Errno::ESRCH));
-        self.groups.retain(|_, led| send::to_group(led.as_fd(), 0) != Err(Errno::ESRCH));
+        self.children.retain(|_, child| send::is_anybody(child.as_fd()));
         self.sweep_at = (2 * self.children.len()).max(FIRST_SWEEP);
+        self.sweep_groups();
+    }
+
+    /// Forgets groups that are gone.
+    fn sweep_groups(&mut self) {
+        self.groups.retain(|_, led| send::is_group(led.as_fd()));
+        self.sweep_groups_at = (2 * self.groups.len()).max(FIRST_SWEEP_OF_GROUPS);
     }
 
     /// In a forked child: it has neither the parent's children nor its threads.
@@ -178,6 +202,7 @@ impl Table {
         self.groups.clear();
         self.births = 0;
         self.sweep_at = FIRST_SWEEP;
+        self.sweep_groups_at = FIRST_SWEEP_OF_GROUPS;
         self.threads.forget();
     }
 }

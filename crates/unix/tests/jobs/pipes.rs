@@ -1,6 +1,10 @@
 //! Pipes: who waits for whom, what stays together, and how they end.
 
-use tontine_unix::{ActionFlags, Errno, Fd, SigAction, Signal, Status};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Duration;
+
+use tontine_unix::{ActionFlags, Code, Errno, Fd, How, SigAction, SigSet, Signal, Status};
 
 use crate::scene::{
     Gate, end, everywhere_and_on_linux, fork, ignore, kill, news, pester, rest, sleeper,
@@ -95,6 +99,48 @@ fn writing_to_nobody_epipe_and_sigpipe() {
             let _ = sys.write(to, b"x");
         });
         assert_eq!(end(sys, child), Status::Signaled(Signal::PIPE, false));
+    });
+}
+
+#[test]
+fn sigpipe_is_for_the_thread_that_writes() {
+    everywhere_and_on_linux(|sys| {
+        let child = fork(sys, |sys| {
+            let (from, to) = sys.pipe().unwrap();
+            sys.close(from).unwrap();
+            let go = Gate::new(sys);
+            let other = sys.thread(move |sys| go.pass(sys)).unwrap();
+            let pipe = SigSet::of(&[Signal::PIPE]);
+            sys.sigprocmask(Some((How::Block, pipe))).unwrap();
+            assert_eq!(sys.write(to, b"x"), Err(Errno::EPIPE));
+            let taken = sys.sigtimedwait(pipe, Some(Duration::ZERO)).unwrap();
+            let me = sys.getpid().number();
+            assert_eq!((taken.code, taken.pid, taken.uid), (Code::User, me, sys.getuid()));
+            go.open(sys);
+            sys.join(other).unwrap();
+        });
+        assert_eq!(end(sys, child), Status::Exited(0));
+    });
+}
+
+#[test]
+fn a_writer_that_loses_its_reader_gets_the_count_of_what_was_written_and_sigpipe() {
+    everywhere_and_on_linux(|sys| {
+        let (from, to) = sys.pipe().unwrap();
+        let writer = fork(sys, move |sys| {
+            sys.close(from).unwrap();
+            let caught = Arc::new(AtomicI32::new(0));
+            let count = Arc::clone(&caught);
+            let handler = SigAction::handler(move |_, _| {
+                count.fetch_add(1, Ordering::Relaxed);
+            });
+            sys.sigaction(Signal::PIPE, Some(handler)).unwrap();
+            assert_eq!(sys.write(to, &[7; 3 * SIZE]), Ok(SIZE));
+            assert_eq!(caught.load(Ordering::Relaxed), 1);
+        });
+        rest(sys);
+        sys.close(from).unwrap();
+        assert_eq!(end(sys, writer), Status::Exited(0));
     });
 }
 

@@ -1,8 +1,13 @@
 //! Process groups and sessions.
 
-use tontine_unix::{Errno, Pid, Signal, Status, Target, WaitOptions};
+#![allow(unsafe_code, reason = "a namespace of numbers is unshared")]
 
-use crate::scene::{await_byte, end, play, reap, send_byte, sleeper};
+use rustix::thread::{UnshareFlags, unshare_unsafe};
+use tontine_unix::{Children, Errno, Pid, SigAction, Signal, Status, Target, WaitOptions};
+
+use crate::scene::{
+    PATIENCE_S, await_byte, end, open_descriptors, play, reap, send_byte, sleeper, until,
+};
 
 const SELF: Pid = Pid::number_only(0);
 
@@ -41,6 +46,73 @@ fn a_group_outlives_its_leader() {
         assert_eq!(sys.setpgid(late, leader), Err(Errno::EPERM));
         sys.kill(late.into(), Some(Signal::KILL)).unwrap();
         reap(sys, late);
+    });
+}
+
+#[test]
+fn the_descriptor_of_a_group_that_outlived_its_leader_goes_with_it() {
+    play(|sys| {
+        let before = open_descriptors();
+        for _ in 0..100 {
+            // As a shell's `a | b`, of which the first ends first.
+            let (leader, member) = (sleeper(sys), sleeper(sys));
+            sys.setpgid(leader, leader).unwrap();
+            sys.setpgid(member, leader).unwrap();
+            for child in [leader, member] {
+                sys.kill(child.into(), Some(Signal::KILL)).unwrap();
+                reap(sys, child);
+            }
+        }
+        let after = open_descriptors();
+        assert!(after <= before + 20, "{before} descriptors became {after}");
+    });
+}
+
+/// As for a process (`children.rs`): in a namespace of its own a process chooses the next number.
+/// The leader vanishes when it ends, for SIGCHLD is ignored, and its number goes to a grandchild,
+/// of which nobody here knows.
+#[test]
+fn a_groups_handle_never_means_the_group_that_has_the_number_next() {
+    play(|sys| {
+        // SAFETY: it changes the namespace of children that are made from now on, and no
+        // descriptor.
+        if unsafe { unshare_unsafe(UnshareFlags::NEWPID) }.is_err() {
+            // Not the administrator: the number is not ours to choose.
+            return;
+        }
+        let first_of_its_system = sys.fork(|sys| {
+            sys.alarm(PATIENCE_S);
+            sys.sigaction(Signal::CHLD, Some(SigAction::IGNORE)).unwrap();
+            let old = sleeper(sys);
+            sys.setpgid(old, old).unwrap();
+            let number = old.number();
+            sys.kill(old.into(), Some(Signal::KILL)).unwrap();
+            until("the leader vanishes", || sys.kill(old.into(), None).is_err());
+            let (ready, tell) = sys.pipe().unwrap();
+            let parent = sys
+                .fork(move |sys| {
+                    let before = (number - 1).to_string();
+                    std::fs::write("/proc/sys/kernel/ns_last_pid", before).unwrap();
+                    let new = sleeper(sys);
+                    sys.setpgid(new, new).unwrap();
+                    assert_eq!(new.number(), number);
+                    send_byte(sys, tell);
+                    sys.pause();
+                    0
+                })
+                .unwrap();
+            await_byte(sys, ready);
+            let bare = Pid::number_only(number);
+            assert_eq!(sys.killpg(bare, None), Ok(()), "somebody has the number");
+            assert_eq!(sys.killpg(old, None), Err(Errno::ESRCH));
+            assert_eq!(sys.killpg(old, Some(Signal::KILL)), Err(Errno::ESRCH));
+            assert_eq!(sys.setpgid(parent, old), Err(Errno::EPERM));
+            let group = sys.waitpid(Children::Group(old), WaitOptions::NOHANG);
+            assert_eq!(group, Err(Errno::ECHILD));
+            assert_eq!(sys.killpg(bare, None), Ok(()), "it lives");
+            0
+        });
+        assert_eq!(end(sys, first_of_its_system.unwrap()), Status::Exited(0));
     });
 }
 

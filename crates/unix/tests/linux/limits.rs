@@ -1,6 +1,6 @@
 //! Users, limits, priorities.
 
-use tontine_unix::{Errno, Limit, Pid, Resource, Signal, Status, Sys, Whose};
+use tontine_unix::{Errno, Limit, Pid, Resource, SigAction, Signal, Status, Sys, Whose};
 
 use crate::scene::{end, play, reap, sleeper};
 
@@ -125,5 +125,27 @@ fn nice_values_are_brought_into_their_range_and_never_go_down_without_privilege(
             let another = Whose::Process(sys.getppid());
             assert_eq!(sys.setpriority(another, 10), Err(Errno::EPERM));
         }
+    });
+}
+
+#[test]
+fn a_program_that_stays_at_its_limit_of_time_is_told_and_killed_at_the_hard_one() {
+    play(|sys| {
+        let (from, to) = sys.pipe().unwrap();
+        let child = sys.fork(move |sys| {
+            let handler = SigAction::handler(move |sys, _| {
+                let raised = sys.getrlimit(Resource::Cpu);
+                assert_eq!(sys.write(to, &[raised.soft as u8, raised.hard as u8]), Ok(2));
+            });
+            sys.sigaction(Signal::XCPU, Some(handler)).unwrap();
+            sys.setrlimit(Resource::Cpu, Limit { soft: 1, hard: 2 }).unwrap();
+            loop {
+                sys.poll();
+            }
+        });
+        assert_eq!(end(sys, child.unwrap()), Status::Signaled(Signal::KILL, false));
+        sys.close(to).unwrap();
+        let mut told = [0; 8];
+        assert_eq!((sys.read(from, &mut told), &told[..2]), (Ok(2), &[2, 2][..]));
     });
 }

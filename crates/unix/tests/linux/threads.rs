@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Barrier};
 
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use tontine_unix::{Errno, SigAction, Signal, Status, Sys, Tid};
 
 use crate::scene::{end, play, until};
@@ -148,5 +149,26 @@ fn what_a_placed_process_makes_runs_there() {
             end(sys, grandchild).exited().unwrap_or(2)
         });
         assert_eq!(end(sys, child.unwrap()), Status::Exited(1));
+    });
+}
+
+/// As under `taskset`.
+#[test]
+fn a_process_that_is_placed_no_longer_stays_where_it_was_let() {
+    play(|sys| {
+        let everywhere = sched_getaffinity(None).unwrap();
+        let mut only = CpuSet::new();
+        only.set(sys.processor());
+        sched_setaffinity(None, &only).unwrap();
+        let allowed = move |sys: &dyn Sys| {
+            let child = sys.fork(move |_| i32::from(sched_getaffinity(None).unwrap() != only));
+            assert_eq!(end(sys, child.unwrap()), Status::Exited(0));
+        };
+        sys.place(None).unwrap();
+        allowed(sys);
+        sys.place(Some(sys.processor())).unwrap();
+        sys.place(None).unwrap();
+        allowed(sys);
+        sched_setaffinity(None, &everywhere).unwrap();
     });
 }

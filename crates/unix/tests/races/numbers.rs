@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use tontine_unix::{
-    Children, Errno, Executor, Limit, Mode, Pid, Ptrace, Resource, SigAction, Signal, Sys, Target,
-    Tid, WaitOptions, Whose,
+    Children, Errno, Executor, Limit, Mode, Pid, Ptrace, Resource, SigAction, Signal, Status, Sys,
+    Target, Tid, WaitOptions, Whose,
 };
 
 use crate::systems::{assert_success, everywhere, of, run};
@@ -400,4 +400,42 @@ fn a_million_forks_without_wait_are_made_or_refused() {
         i32::from(reap_all(sys) != 1)
     });
     assert_success("parallel", &report);
+}
+
+#[inline(never)]
+fn deep(n: u64) -> u64 {
+    let frame = [n; 64];
+    std::hint::black_box(&frame);
+    if n == u64::MAX { 0 } else { deep(n + 1) + frame[(n % 64) as usize] }
+}
+
+#[test]
+fn a_program_that_overflows_the_last_stack_dies_of_it_alone() {
+    for (on, system) in everywhere() {
+        let report = run(system.stacks(32), |sys| {
+            for _ in 0..3 {
+                let (from, to) = sys.pipe().expect("two descriptors");
+                let recurses = sys.fork(move |sys| {
+                    assert_eq!(sys.read(from, &mut [0]), Ok(1));
+                    std::hint::black_box(deep(0));
+                    0
+                });
+                let recurses = recurses.expect("there is room");
+                let mut others = 0;
+                while sys.fork(pauses).is_ok() {
+                    others += 1;
+                }
+                assert!(others > 0);
+                assert_eq!(sys.write(to, b"."), Ok(1));
+                let ended = sys.waitpid(recurses.into(), WaitOptions::empty()).expect("a child");
+                assert_eq!(ended.expect("it slept").status, Status::Signaled(Signal::SEGV, true));
+                sys.close(from).expect("it is open");
+                sys.close(to).expect("it is open");
+                sys.kill(Target::Everyone, Some(Signal::KILL)).expect("there are some");
+                assert_eq!(reap_all(sys), others);
+            }
+            0
+        });
+        assert_success(&on, &report);
+    }
 }

@@ -161,3 +161,31 @@ fn a_profile_has_every_tick_of_its_thread() {
         sys.profil(None).unwrap();
     });
 }
+
+#[test]
+fn a_sleep_without_end_is_ended_by_a_handler_and_a_wait_without_end_by_a_signal() {
+    everywhere(|sys| {
+        act(sys, Signal::ALRM, Log::default().signals());
+        sys.alarm(1);
+        let (errno, left) = sys.nanosleep(Duration::MAX).unwrap_err();
+        assert_eq!(errno, Errno::EINTR);
+        assert!(left > Duration::from_secs(1_000_000_000), "{left:?}");
+        block(sys, &[Signal::ALRM]);
+        sys.alarm(1);
+        let taken = sys.sigtimedwait(SigSet::of(&[Signal::ALRM]), Some(Duration::MAX));
+        assert_eq!(taken.map(|info| info.signal), Ok(Signal::ALRM));
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn whoever_sleeps_without_end_waits_for_ever() {
+    for mode in Mode::ALL {
+        let builder = Virtual::builder().mode(mode).executor(Executor::Simulated { seed: 5 });
+        let report = builder.build().unwrap().run(|sys| {
+            let _ = sys.nanosleep(Duration::MAX);
+            0
+        });
+        assert_eq!((report.ending, report.status), (Ending::Stalled, None), "in mode {mode}");
+    }
+}

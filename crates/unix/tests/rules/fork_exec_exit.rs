@@ -286,6 +286,116 @@ fn a_spawned_child_that_is_killed_first_is_a_child_all_the_same() {
     });
 }
 
+/// A child that spawns one into the group of `leader`, with so much to do there before its program
+/// begins that a signal to the group comes in between.
+fn slow_to_begin(leader: Pid) -> Spawn {
+    let mut spawn = Spawn::new("sleeps", &["sleeps"]);
+    spawn.group = Some(Some(leader));
+    spawn.defaults = SigSet::ALL.difference(SigSet::of(&[Signal::TERM]));
+    spawn
+}
+
+#[test]
+fn whoever_spawns_is_killed_or_exits_while_the_child_is_stopped_before_its_program() {
+    everywhere_with(with_programs, |sys| {
+        for killed in [true, false] {
+            let leader = sys.fork(sleep_on).unwrap();
+            sys.setpgid(leader, leader).unwrap();
+            let go = Bell::new(sys);
+            let spawner = sys
+                .fork(move |sys| {
+                    sys.thread(move |sys| {
+                        go.heard(sys);
+                        sys.exit(9);
+                    })
+                    .unwrap();
+                    let _ = sys.spawn(&slow_to_begin(leader));
+                    sleep_on(sys)
+                })
+                .unwrap();
+            let stopper = sys
+                .fork(move |sys| {
+                    while sys.kill(Target::Group(leader), Some(Signal::STOP)).is_ok() {
+                        sys.poll();
+                    }
+                    0
+                })
+                .unwrap();
+            for _ in 0..10 {
+                rest(sys);
+            }
+            kill(sys, stopper, Signal::KILL);
+            end_of(sys, stopper);
+            if killed {
+                kill(sys, spawner, Signal::KILL);
+                assert_eq!(end_of(sys, spawner), Status::Signaled(Signal::KILL, false));
+            } else {
+                go.ring(sys);
+                assert_eq!(end_of(sys, spawner), Status::Exited(9));
+            }
+            sys.kill(Target::Group(leader), Some(Signal::KILL)).unwrap();
+            end_of(sys, leader);
+        }
+    });
+}
+
+#[test]
+fn a_signal_before_a_spawned_program_meets_that_program_and_no_handler_of_the_parent() {
+    everywhere_with(with_programs, |sys| {
+        let leader = sys
+            .fork(|sys| {
+                act(sys, Signal::TERM, SigAction::IGNORE);
+                sleep_on(sys)
+            })
+            .unwrap();
+        sys.setpgid(leader, leader).unwrap();
+        let (me, strayed) = (sys.getpid().number(), Log::default());
+        let log = strayed.clone();
+        let handler = SigAction::handler(move |sys, _| {
+            let here = sys.getpid().number();
+            if here != me {
+                log.note(here);
+            }
+        });
+        act(sys, Signal::TERM, handler);
+        let sender = sys
+            .fork(move |sys| {
+                while sys.kill(Target::Group(leader), Some(Signal::TERM)).is_ok() {
+                    sys.poll();
+                }
+                0
+            })
+            .unwrap();
+        let child = sys.spawn(&slow_to_begin(leader)).unwrap();
+        assert_eq!(end_of(sys, child), Status::Signaled(Signal::TERM, false));
+        assert_eq!(strayed.len(), 0, "the parent's handler ran in {:?}", strayed.all());
+        for helper in [sender, leader] {
+            kill(sys, helper, Signal::KILL);
+            end_of(sys, helper);
+        }
+    });
+}
+
+#[test]
+fn a_spawned_program_has_the_mask_of_its_parent_unless_it_is_given_one() {
+    let with_mask = |builder: Builder| {
+        builder.program("mask", |sys, _| {
+            let mask = sys.sigprocmask(None).unwrap();
+            i32::from(mask.contains(Signal::HUP)) + 2 * i32::from(mask.contains(Signal::USR1))
+        })
+    };
+    everywhere_with(with_mask, |sys| {
+        block(sys, &[Signal::HUP]);
+        let mut spawn = Spawn::new("mask", &["mask"]);
+        let child = sys.spawn(&spawn).unwrap();
+        assert_eq!(end_of(sys, child), Status::Exited(1));
+        spawn.mask = Some(SigSet::of(&[Signal::USR1]));
+        let child = sys.spawn(&spawn).unwrap();
+        assert_eq!(end_of(sys, child), Status::Exited(2));
+        assert_eq!(sys.sigprocmask(None), Ok(SigSet::of(&[Signal::HUP])), "the parent's stays");
+    });
+}
+
 #[test]
 fn an_exit_status_has_eight_bits() {
     everywhere(|sys| {

@@ -58,28 +58,70 @@ fn a_zombie_may_be_signalled_and_who_was_waited_for_is_not_there() {
     .and_on_linux();
 }
 
+/// A child that leads a group, and has a number that is given out again and again.
+fn leader_of_many(sys: &dyn Sys) -> Pid {
+    loop {
+        let child = leader(sys);
+        if child.number() >= 300 {
+            return child;
+        }
+        // Numbers below 300 are given out once.
+        kill(sys, child, Signal::TERM);
+        killed(sys, child);
+    }
+}
+
+/// The next one that has this number.
+fn leader_in_place_of(sys: &dyn Sys, old: Pid) -> Pid {
+    loop {
+        let child = leader_of_many(sys);
+        if child.number() == old.number() {
+            return child;
+        }
+        kill(sys, child, Signal::TERM);
+        killed(sys, child);
+    }
+}
+
 #[test]
 fn a_handle_never_means_who_has_the_number_next() {
     everywhere_with(
-        |builder| builder.pids(300),
+        |builder| builder.pids(310),
         |sys| {
-            let old = sys.fork(|_| 0).unwrap();
-            end_of(sys, old);
-            let new = loop {
-                let child = sys.fork(sleep_on).unwrap();
-                if child.number() == old.number() {
-                    break child;
-                }
-                kill(sys, child, Signal::KILL);
-                end_of(sys, child);
-                if child.number() >= 300 {
-                    // Numbers below 300 are given out once.
-                    return;
-                }
-            };
+            let old = leader_of_many(sys);
+            kill(sys, old, Signal::TERM);
+            killed(sys, old);
+            let new = leader_in_place_of(sys, old);
             assert_eq!(sys.kill(old.into(), Some(Signal::KILL)), Err(Errno::ESRCH));
             assert_eq!(sys.waitpid(old.into(), WaitOptions::NOHANG), Err(Errno::ECHILD));
-            kill(sys, new, Signal::KILL);
+            kill(sys, new, Signal::TERM);
+            killed(sys, new);
+        },
+    );
+}
+
+#[test]
+fn a_groups_handle_never_means_the_group_that_has_the_number_next() {
+    everywhere_with(
+        |builder| builder.pids(310),
+        |sys| {
+            let old = leader_of_many(sys);
+            kill(sys, old, Signal::TERM);
+            killed(sys, old);
+            let new = leader_in_place_of(sys, old);
+            let member = sys.fork(sleep_on).unwrap();
+            assert_eq!(sys.kill(Target::Group(old), Some(Signal::TERM)), Err(Errno::ESRCH));
+            assert_eq!(sys.setpgid(member, old), Err(Errno::EPERM));
+            assert_eq!(sys.setpgid(new, old), Err(Errno::EPERM));
+            let group = |id| sys.waitpid(Children::Group(id), WaitOptions::NOHANG);
+            assert_eq!(group(old), Err(Errno::ECHILD));
+            assert_eq!(group(new), Ok(None));
+            assert_eq!(group(bare(old)), Ok(None), "a number is whoever has it");
+            assert_eq!(sys.setpgid(member, bare(old)), Ok(()));
+            kill(sys, new, Signal::TERM);
+            kill(sys, member, Signal::TERM);
+            killed(sys, new);
+            killed(sys, member);
         },
     );
 }

@@ -111,3 +111,43 @@ fn signals_that_are_pending_count_for_the_user_that_a_process_becomes() {
     })
     .and_on_linux();
 }
+
+/// Limits of 1 and 2 seconds: a handler for SIGXCPU finds the soft one raised, its child has the
+/// raised one, and at the hard one nothing helps.
+fn meets_its_limits_of_time(sys: &dyn Sys) {
+    let (from, to) = sys.pipe().unwrap();
+    let child = sys
+        .fork(move |sys| {
+            let handler = SigAction::handler(move |sys, _| {
+                let raised = sys.getrlimit(Resource::Cpu);
+                assert_eq!(raised, Limit { soft: 2, hard: 2 });
+                let inherits = move |sys: &dyn Sys| {
+                    assert_eq!(sys.getrlimit(Resource::Cpu), raised);
+                    0
+                };
+                assert_eq!(end_as(sys, inherits), Status::Exited(0));
+                assert_eq!(sys.write(to, b"x"), Ok(1));
+            });
+            act(sys, Signal::XCPU, handler);
+            sys.setrlimit(Resource::Cpu, Limit { soft: 1, hard: 2 }).unwrap();
+            loop {
+                sys.poll();
+            }
+        })
+        .unwrap();
+    assert_eq!(end_of(sys, child), Status::Signaled(Signal::KILL, false));
+    sys.close(to).unwrap();
+    assert_eq!(sys.read(from, &mut [0; 8]), Ok(1), "it was told once");
+}
+
+#[test]
+fn a_program_that_stays_at_its_limit_of_time_is_told_and_killed_at_the_hard_one() {
+    for executor in [Executor::Simulated { seed: 3 }, Executor::Parallel] {
+        let unix = Virtual::builder().executor(executor).build().unwrap();
+        let report = unix.run(|sys| {
+            meets_its_limits_of_time(sys);
+            0
+        });
+        assert_eq!(report.status, Some(Status::Exited(0)), "{executor:?}: {report:?}");
+    }
+}
