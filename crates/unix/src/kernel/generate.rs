@@ -5,7 +5,7 @@
 //! | [`Kernel::psignal`] | any context | one of the next two, by the configuration |
 //! | [`Kernel::psignal_inthread`] | base spl | at once |
 //! | [`Kernel::psignal_indirect`](super::deferred) | any context | later |
-//! | [`Kernel::pgsignal`] | any context | one of the next two, by the configuration |
+//! | [`Kernel::pgsignal`] | any context | the second of the next two, in every configuration |
 //! | [`Kernel::pgsignal_inthread`] | base spl | at once |
 //! | [`Kernel::pgsignal_indirect`](super::deferred) | any context | later |
 //! | [`Kernel::pgsignal_self`] | any context | the group, and *self* wherever it is (§7.2.3) |
@@ -41,10 +41,13 @@ pub(super) enum To {
 }
 
 impl Kernel {
-    /// What `psignal`, `pgsignal` and `pgsignal_self` expand to (§7.1): true for the direct
-    /// routines, which only a uniprocessor has for every context. Its kernel takes no locks then,
-    /// and a tick that is simulated lands at points, where nothing is half done; a real one lands
-    /// in the middle of everything, be it an allocation.
+    /// What `psignal` expands to (§7.1): true for the direct routine, which only a uniprocessor has
+    /// for every context. Its kernel takes no `p_lock` then, and a tick that is simulated lands at
+    /// points, where nothing is half done; a real one lands in the middle of everything, be it an
+    /// allocation.
+    ///
+    /// `pgsignal` and `pgsignal_self` expand to the deferred routine in every configuration: for
+    /// `pg_lock`, which stays even on a uniprocessor (§5), one may sleep.
     fn generates_directly(&self) -> bool {
         let Config { mode, executor, keep_locks, .. } = *self.config;
         mode == Mode::Uniprocessor && matches!(executor, Executor::Simulated { .. }) && !keep_locks
@@ -68,11 +71,7 @@ impl Kernel {
 
     /// Signals each member of a group, from any context.
     pub(super) fn pgsignal(&self, group: &Arc<Pgrp>, info: SignalInfo) {
-        if self.generates_directly() {
-            self.pgsignal_inthread(group, info);
-        } else {
-            self.pgsignal_indirect(group, info, None);
-        }
+        self.pgsignal_indirect(group, info, None);
     }
 
     /// Signals each member of a group at once.
@@ -82,11 +81,7 @@ impl Kernel {
 
     /// Signals a group and *self*, from any context (§7.2.3).
     pub(super) fn pgsignal_self(&self, group: &Arc<Pgrp>, this: &Proc, info: SignalInfo) {
-        if self.generates_directly() {
-            self.pgsignal_inthread_self(group, this, info);
-        } else {
-            self.pgsignal_indirect(group, info, Some(this));
-        }
+        self.pgsignal_indirect(group, info, Some(this));
     }
 
     /// Signals a group and *self* at once.

@@ -10,6 +10,7 @@ use crate::kernel::Kernel;
 use crate::kernel::pgrp::PgrpRef;
 use crate::kernel::proc::ProcRef;
 use crate::lock::spl;
+use crate::mode::Mode;
 use crate::process::Pid;
 use crate::signal::{SigSet, Signal};
 use crate::sys::Sys;
@@ -79,7 +80,6 @@ fn info() -> SignalInfo {
 /// An entry point, called for a scene.
 type Entry = fn(&Kernel, &PgrpRef<'_>, &ProcRef<'_>, &ProcRef<'_>);
 
-const PSIGNAL: Entry = |kernel, _, leader, _| kernel.psignal(leader, info());
 const PGSIGNAL: Entry = |kernel, group, _, _| kernel.pgsignal(group, info());
 const PGSIGNAL_SELF: Entry = |kernel, group, _, me| kernel.pgsignal_self(group, me, info());
 const PSIGNAL_INTHREAD: Entry = |kernel, _, leader, _| kernel.psignal_inthread(leader, info());
@@ -116,22 +116,33 @@ fn call(entry: Entry, in_tick: bool, at_once: Counts, later: Counts) {
     });
 }
 
+/// `psignal` is the direct routine on a uniprocessor, which may be called from anywhere there, and
+/// the deferred one elsewhere.
 #[test]
-fn psignal_is_immediate_in_a_thread_and_deferred_in_a_tick() {
-    call(PSIGNAL, false, TO_ONE, TO_ONE);
-    call(PSIGNAL, true, TO_NOBODY, TO_ONE);
+fn psignal_is_the_routine_that_is_safe_anywhere_in_the_configuration() {
+    for in_tick in [false, true] {
+        in_each_mode(move |sys| {
+            let scene = Scene::new(sys);
+            let (counts, direct) = inside(|kernel| {
+                let leader = find(kernel, scene.leader);
+                {
+                    let _tick = in_tick.then(spl::tick);
+                    kernel.psignal(&leader, info());
+                }
+                (scene.counts(kernel), kernel.config.mode == Mode::Uniprocessor)
+            });
+            assert_eq!(counts, if direct { TO_ONE } else { TO_NOBODY }, "at once");
+            assert_eq!(scene.counts_later(sys), TO_ONE, "later");
+        });
+    }
 }
 
 #[test]
-fn pgsignal_is_immediate_in_a_thread_and_deferred_in_a_tick() {
-    call(PGSIGNAL, false, TO_GROUP, TO_GROUP);
-    call(PGSIGNAL, true, TO_NOBODY, TO_GROUP);
-}
-
-#[test]
-fn pgsignal_self_signals_who_is_no_member_too_in_a_thread_and_from_a_tick() {
-    call(PGSIGNAL_SELF, false, TO_GROUP_AND_SELF, TO_GROUP_AND_SELF);
-    call(PGSIGNAL_SELF, true, TO_NOBODY, TO_GROUP_AND_SELF);
+fn pgsignal_and_pgsignal_self_are_deferred_for_pg_lock_stays_in_every_configuration() {
+    for in_tick in [false, true] {
+        call(PGSIGNAL, in_tick, TO_NOBODY, TO_GROUP);
+        call(PGSIGNAL_SELF, in_tick, TO_NOBODY, TO_GROUP_AND_SELF);
+    }
 }
 
 #[test]
@@ -182,24 +193,36 @@ fn a_deferred_event_remembers_who_self_was() {
     });
 }
 
+/// On a uniprocessor `psignal_inthread` takes no lock, so that a tick may call it: `psignal` is it.
 #[cfg(debug_assertions)]
 #[test]
 fn the_inthread_ones_are_a_checked_error_in_a_tick() {
-    for entry in [PSIGNAL_INTHREAD, PGSIGNAL_INTHREAD, PGSIGNAL_INTHREAD_SELF, PGSIGNAL_INTERNAL] {
+    let takes_locks: [(Entry, bool); 4] = [
+        (PSIGNAL_INTHREAD, false),
+        (PGSIGNAL_INTHREAD, true),
+        (PGSIGNAL_INTHREAD_SELF, true),
+        (PGSIGNAL_INTERNAL, true),
+    ];
+    for (entry, on_a_uniprocessor) in takes_locks {
         in_each_mode(move |sys| {
             let scene = Scene::new(sys);
-            inside(|kernel| {
+            let refused = inside(|kernel| {
                 let (leader, me) = (find(kernel, scene.leader), find(kernel, scene.me));
                 let group = group(kernel, &scene);
-                let refused = catch_unwind(AssertUnwindSafe(|| {
+                let called = catch_unwind(AssertUnwindSafe(|| {
                     let _tick = spl::tick();
                     entry(kernel, &group, &leader, &me);
                 }));
-                let refused = refused.expect_err("a tick may land while its locks are held");
+                if !on_a_uniprocessor && kernel.config.mode == Mode::Uniprocessor {
+                    called.expect("it takes no lock here");
+                    return false;
+                }
+                let refused = called.expect_err("a tick may land while its locks are held");
                 let text = refused.downcast::<String>().expect("it says why");
                 assert!(text.contains("spl: "), "{text}");
+                true
             });
-            assert_eq!(scene.counts_later(sys), TO_NOBODY);
+            assert_eq!(scene.counts_later(sys), if refused { TO_NOBODY } else { TO_ONE });
         });
     }
 }
