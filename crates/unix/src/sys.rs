@@ -355,10 +355,13 @@ pub trait Sys {
     /// Waits for children to end, and what else `options` names.
     ///
     /// # Errors
-    /// As [`Sys::waitid`].
+    /// As [`Sys::waitid`]. `ESRCH`: the group of the lowest integer, which has no opposite.
     fn waitpid(&self, children: Children, options: WaitOptions) -> Result<Option<Waited>> {
         if options.contains(WaitOptions::NOWAIT) {
             return Err(Errno::EINVAL);
+        }
+        if children == Children::of(i32::MIN) {
+            return Err(Errno::ESRCH);
         }
         self.waitid(children, options.union(WaitOptions::EXITED))
     }

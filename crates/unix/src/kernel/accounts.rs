@@ -46,7 +46,7 @@ impl Call<'_> {
             }
             *old = limit;
             if resource == Resource::Cpu {
-                self.kernel.limit_time(self.proc, limit.soft);
+                self.kernel.limit_time(self.proc, limit);
             }
             Ok(())
         })

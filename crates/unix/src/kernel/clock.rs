@@ -17,6 +17,7 @@ use super::proc::{Proc, ProcState};
 use super::thread::{Attention, Thread};
 use crate::action::SignalInfo;
 use crate::executor;
+use crate::limit::Limit;
 use crate::lock::spl;
 use crate::machine::TICKS_A_SECOND;
 use crate::signal::Signal;
@@ -49,25 +50,26 @@ impl Kernel {
             let used = &mut times.used;
             *(if user { &mut used.user } else { &mut used.system }) += TICK;
             let total = used.user + used.system;
-            match times.cpu_limit {
-                Some(limit) if total >= limit => {
-                    // The process gets time to see to the signal.
-                    times.cpu_limit = Some(limit + Duration::from_secs(1));
-                    true
-                }
-                _ => false,
+            // Each comes again a second later: the process gets time to see to SIGXCPU.
+            if exceeds(&mut times.cpu_end, total) {
+                Some(Signal::KILL)
+            } else if exceeds(&mut times.cpu_limit, total) {
+                Some(Signal::XCPU)
+            } else {
+                None
             }
         };
-        if exceeded {
-            self.psignal(proc, SignalInfo::kernel(Signal::XCPU));
+        if let Some(signal) = exceeded {
+            self.psignal(proc, SignalInfo::kernel(signal));
         }
     }
 
     /// Sets a limit of processor time, in seconds; `u64::MAX` is none.
-    pub(super) fn limit_time(&self, proc: &Proc, seconds: u64) {
+    pub(super) fn limit_time(&self, proc: &Proc, limit: Limit) {
         let _spl = spl::splhigh();
-        let limit = (seconds != u64::MAX).then(|| Duration::from_secs(seconds));
-        proc.times.lock(&self.locks).cpu_limit = limit;
+        let time = |seconds| (seconds != u64::MAX).then(|| Duration::from_secs(seconds));
+        let mut times = proc.times.lock(&self.locks);
+        (times.cpu_limit, times.cpu_end) = (time(limit.soft), time(limit.hard));
     }
 
     /// What a process and those that it waited for used. Under its `p_lock`.
@@ -84,7 +86,7 @@ impl Kernel {
     }
 
     /// A process begins to use time.
-    pub(super) fn start_time(&self, proc: &Proc, limit: u64) {
+    pub(super) fn start_time(&self, proc: &Proc, limit: Limit) {
         {
             let _spl = spl::splhigh();
             proc.times.lock(&self.locks).used = Usage::default();
@@ -130,6 +132,15 @@ impl Kernel {
             self.alarm_indirect(proc, number);
         }
     }
+}
+
+/// Whether the time used is beyond a limit, which is raised then.
+fn exceeds(limit: &mut Option<Duration>, used: Duration) -> bool {
+    let exceeded = limit.filter(|limit| used >= *limit);
+    if let Some(exceeded) = exceeded {
+        *limit = Some(exceeded + Duration::from_secs(1));
+    }
+    exceeded.is_some()
 }
 
 /// Seconds as alarm(2) tells them: never 0 for an alarm that is set.

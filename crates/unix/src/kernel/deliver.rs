@@ -289,7 +289,11 @@ impl Call<'_> {
                 let mut state = self.state();
                 let killed = state.pending_anywhere().contains(Signal::KILL);
                 let halted = self.thread.attention().contains(Attention::HALT);
-                if state.stopped.is_none() || killed || halted {
+                if state.tracer.is_none() || killed || halted {
+                    state.trapped = None;
+                }
+                let stays = state.stopped.is_some() || state.trapped.is_some();
+                if !stays || killed || halted {
                     self.thread.settle(Attention::STOP);
                     return;
                 }

@@ -43,8 +43,12 @@ const ARG_MAX: usize = 128 << 10;
 
 impl Call<'_> {
     /// The program of this name.
-    fn image(&self, path: &str, arguments: Vec<String>) -> Result<Image> {
+    fn image(&self, path: &str, mut arguments: Vec<String>) -> Result<Image> {
         let found = self.kernel.config.programs.get(path).ok_or(Errno::ENOENT)?;
+        if arguments.is_empty() {
+            // As Linux has it: programs look for their name.
+            arguments.push(String::new());
+        }
         if arguments.iter().map(|argument| argument.len() + 1).sum::<usize>() > ARG_MAX {
             return Err(Errno::E2BIG);
         }

@@ -64,7 +64,7 @@ impl Call<'_> {
             kernel.pids.give_back(&kernel.locks, number, slot);
             return Err(Stop::Again);
         }
-        kernel.start_time(child, self.state().limits.of(Resource::Cpu).soft);
+        kernel.start_time(child, self.state().limits.of(Resource::Cpu));
         kernel.clear_links(child);
         child.siglock.reset(&kernel.locks);
         child.move_in(number, kernel.births.fetch_add(1, Ordering::Relaxed).max(1));

@@ -182,8 +182,10 @@ impl Limits {
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Times {
     pub(super) used: Usage,
-    /// `None` for no limit.
+    /// Where SIGXCPU comes; `None` for no limit.
     pub(super) cpu_limit: Option<Duration>,
+    /// Where SIGKILL does.
+    pub(super) cpu_end: Option<Duration>,
 }
 
 impl Proc {

@@ -1,6 +1,7 @@
 //! Alarms: what they interrupt, whom they ring, and what is told of them.
 
 use super::harness::*;
+use super::seconds::in_real_time;
 
 #[test]
 fn an_alarm_rings_in_its_own_process_alone() {
@@ -85,7 +86,7 @@ fn an_alarm_ends_sigsuspend_and_the_mask_is_as_before() {
 
 #[test]
 fn an_alarm_reaches_a_program_that_computes() {
-    everywhere(|sys| {
+    in_real_time(|sys| {
         let log = Log::default();
         act(sys, Signal::ALRM, log.signals());
         sys.alarm(1);
@@ -93,8 +94,7 @@ fn an_alarm_reaches_a_program_that_computes() {
             sys.poll();
         }
         assert_eq!(log.len(), 1);
-    })
-    .and_on_linux();
+    });
 }
 
 #[test]

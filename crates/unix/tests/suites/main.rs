@@ -11,6 +11,7 @@ mod crowds;
 mod harness;
 mod limits;
 mod programs;
+mod seconds;
 mod sending;
 mod signals;
 mod taking;

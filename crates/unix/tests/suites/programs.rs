@@ -12,7 +12,9 @@ const ITSELF: Pid = Pid::number_only(0);
 #[test]
 fn exec_ends_the_alternate_stack() {
     everywhere_with(
-        |builder| builder.program("looks", |sys, _| (sys.sigstack(None).unwrap().size / 4096) as i32),
+        |builder| {
+            builder.program("looks", |sys, _| (sys.sigstack(None).unwrap().size / 4096) as i32)
+        },
         |sys| {
             let end = end_as(sys, |sys| {
                 sys.sigstack(Some(SigStack { size: 65_536, on_stack: false })).unwrap();

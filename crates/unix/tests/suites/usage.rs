@@ -1,6 +1,7 @@
 //! Time that is used: whose it counts for, and its limit.
 
 use super::harness::*;
+use super::seconds::in_real_time;
 
 /// What is computed: some ticks.
 const WORK: Duration = Duration::from_millis(50);
@@ -49,26 +50,9 @@ fn what_was_waited_for_counts_and_what_was_not_does_not() {
     .and_on_linux();
 }
 
-/// Runs on one virtual system and on Linux: such seconds are long.
-fn once(rule: fn(&dyn Sys)) {
-    let unix = Virtual::builder().executor(Executor::Parallel).processors(2).build();
-    let report = unix.expect("it goes together").run(move |sys| {
-        rule(sys);
-        0
-    });
-    assert_eq!(report.status, Some(Status::Exited(0)), "{report:?}");
-    let linux = Linux::new().expect("a kernel with pidfds");
-    let sys: &dyn Sys = &linux;
-    let end = end_as(sys, move |sys| {
-        rule(sys);
-        0
-    });
-    assert_eq!(end, Status::Exited(0));
-}
-
 #[test]
 fn sigxcpu_comes_again_and_sigkill_at_the_hard_limit() {
-    once(|sys| {
+    in_real_time(|sys| {
         let (from, to) = sys.pipe().unwrap();
         let child = sys
             .fork(move |sys| {
@@ -92,7 +76,7 @@ fn sigxcpu_comes_again_and_sigkill_at_the_hard_limit() {
 
 #[test]
 fn a_child_inherits_the_limit_of_time_and_begins_anew() {
-    once(|sys| {
+    in_real_time(|sys| {
         let child = sys
             .fork(|sys| {
                 sys.setrlimit(Resource::Cpu, Limit::of(1)).unwrap();
