@@ -9,6 +9,7 @@ mod descriptors;
 mod groups;
 mod job_control;
 mod orphans;
+mod ownership;
 mod pipes;
 mod scene;
 mod sessions;
