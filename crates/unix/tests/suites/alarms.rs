@@ -1,11 +1,11 @@
 //! Alarms: what they interrupt, whom they ring, and what is told of them.
 
 use super::harness::*;
-use super::seconds::in_real_time;
+use super::seconds::{in_computed_seconds, in_seconds};
 
 #[test]
 fn an_alarm_rings_in_its_own_process_alone() {
-    everywhere(|sys| {
+    in_seconds(|sys| {
         let log = Log::default();
         let noted = log.clone();
         let handler = SigAction::handler(move |sys, _| noted.note(sys.getpid().number()));
@@ -22,13 +22,12 @@ fn an_alarm_rings_in_its_own_process_alone() {
         assert_eq!(end_of(sys, child), Status::Exited(1));
         assert!(!log.all().contains(&sys.getpid().number()));
         assert!(sys.alarm(0) > 90);
-    })
-    .and_on_linux();
+    });
 }
 
 #[test]
 fn an_alarm_interrupts_a_read_or_lets_it_go_on() {
-    everywhere(|sys| {
+    in_seconds(|sys| {
         for flags in [ActionFlags::empty(), ActionFlags::RESTART] {
             let log = Log::default();
             act(sys, Signal::ALRM, log.signals().with_flags(flags));
@@ -51,13 +50,12 @@ fn an_alarm_interrupts_a_read_or_lets_it_go_on() {
             sys.join(other).unwrap();
             assert_eq!(log.len(), 1);
         }
-    })
-    .and_on_linux();
+    });
 }
 
 #[test]
 fn an_alarm_ends_pause_whatever_its_handler_asked_for() {
-    everywhere(|sys| {
+    in_seconds(|sys| {
         for flags in [ActionFlags::SIGINFO, ActionFlags::empty()] {
             let log = Log::default();
             act(sys, Signal::ALRM, log.signals().with_flags(flags).with_mask(SigSet::ALL));
@@ -65,13 +63,12 @@ fn an_alarm_ends_pause_whatever_its_handler_asked_for() {
             assert_eq!(sys.pause(), Errno::EINTR);
             assert_eq!(log.all(), [Signal::ALRM.number()]);
         }
-    })
-    .and_on_linux();
+    });
 }
 
 #[test]
 fn an_alarm_ends_sigsuspend_and_the_mask_is_as_before() {
-    everywhere(|sys| {
+    in_seconds(|sys| {
         let log = Log::default();
         act(sys, Signal::ALRM, log.signals());
         block(sys, &[Signal::USR1, Signal::ALRM]);
@@ -80,13 +77,12 @@ fn an_alarm_ends_sigsuspend_and_the_mask_is_as_before() {
         assert_eq!(sys.sigsuspend(SigSet::EMPTY), Errno::EINTR);
         assert_eq!(log.len(), 1);
         assert_eq!(sys.sigprocmask(None), before);
-    })
-    .and_on_linux();
+    });
 }
 
 #[test]
 fn an_alarm_reaches_a_program_that_computes() {
-    in_real_time(|sys| {
+    in_computed_seconds(|sys| {
         let log = Log::default();
         act(sys, Signal::ALRM, log.signals());
         sys.alarm(1);
@@ -99,18 +95,17 @@ fn an_alarm_reaches_a_program_that_computes() {
 
 #[test]
 fn what_is_left_of_an_alarm_goes_down() {
-    everywhere(|sys| {
+    in_seconds(|sys| {
         sys.alarm(10);
         sys.nanosleep(Duration::from_millis(1100)).unwrap();
         let left = sys.alarm(0);
         assert!((1..=9).contains(&left), "{left}");
-    })
-    .and_on_linux();
+    });
 }
 
 #[test]
 fn an_alarm_goes_to_the_first_thread_if_that_lets_it_in() {
-    everywhere(|sys| {
+    in_seconds(|sys| {
         for blocked in [false, true] {
             let log = Log::default();
             let noted = log.clone();
@@ -139,8 +134,7 @@ fn an_alarm_goes_to_the_first_thread_if_that_lets_it_in() {
             assert_eq!(who.len(), 1);
             assert_eq!(who[0] != sys.gettid().0, blocked);
         }
-    })
-    .and_on_linux();
+    });
 }
 
 #[test]
@@ -156,13 +150,12 @@ fn the_longest_alarms_are_told_as_they_were_set() {
 
 #[test]
 fn an_alarm_that_was_taken_back_never_rings() {
-    everywhere(|sys| {
+    in_seconds(|sys| {
         let log = Log::default();
         act(sys, Signal::ALRM, log.signals());
         sys.alarm(1);
         assert_eq!(sys.alarm(0), 1);
         sys.nanosleep(Duration::from_millis(1100)).unwrap();
         assert_eq!(log.len(), 0);
-    })
-    .and_on_linux();
+    });
 }
