@@ -83,9 +83,13 @@ impl Call<'_> {
     ///
     /// # Errors
     /// `ENOENT`, `E2BIG`; `EINVAL`: a zero in an argument.
-    fn image(&self, path: &str, arguments: Vec<String>) -> Result<Image> {
+    fn image(&self, path: &str, mut arguments: Vec<String>) -> Result<Image> {
         check_text(path, &arguments)?;
         let found = self.kernel.config.programs.get(path).ok_or(Errno::ENOENT)?;
+        if arguments.is_empty() {
+            // As Linux has it: programs look for their name.
+            arguments.push(String::new());
+        }
         let sizes = arguments.iter().map(|argument| argument.len() + 1);
         let all: usize = sizes.clone().map(|size| size + size_of::<usize>()).sum();
         if all > ARG_MAX || sizes.max() > Some(LONGEST_ARGUMENT) {

@@ -174,21 +174,17 @@ impl Kernel {
         }
     }
 
-    /// Whether nothing comes of a signal: ignored, and neither blocked nor traced nor waited for.
+    /// Whether nothing comes of a signal: ignored, and neither blocked nor traced. That somebody
+    /// waits for it does not matter, as Linux has it.
     fn is_dropped(&self, state: &ProcState, signal: Signal, to: To) -> bool {
         if !state.actions.nothing().contains(signal) || state.tracer.is_some() {
             return false;
         }
-        let kept = |mask: SigSet, awaited: SigSet| mask.union(awaited).contains(signal);
-        match to {
-            To::Thread(tid) => !state.threads.iter().any(|member| {
-                member.thread.tid() == tid && kept(member.thread.mask(), member.thread.awaited())
-            }),
-            To::Process => !state
-                .threads
-                .first()
-                .is_some_and(|oldest| kept(oldest.thread.mask(), oldest.thread.awaited())),
-        }
+        let who = match to {
+            To::Thread(tid) => state.threads.iter().find(|member| member.thread.tid() == tid),
+            To::Process => state.threads.first(),
+        };
+        !who.is_some_and(|member| member.thread.mask().contains(signal))
     }
 
     /// Throws pending signals of all kinds of pending away.

@@ -67,6 +67,12 @@ impl PidTable {
         (word.load(Ordering::Acquire) & SLOT).checked_sub(1)
     }
 
+    /// Whether somebody keeps this number so.
+    pub(super) fn is_kept(&self, number: i32, keeper: Keeper) -> bool {
+        let word = usize::try_from(number).ok().and_then(|number| self.words.get(number));
+        word.is_some_and(|word| word.load(Ordering::Relaxed) & keeper as u32 != 0)
+    }
+
     /// Takes a number and a slot for a process. Nobody finds it before it is published.
     ///
     /// # Errors

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use super::Kernel;
 use super::call::Call;
 use super::generate::To;
 use super::pgrp::Pgrp;
+use super::pid_table::Keeper;
 use super::proc::{Phase, ProcRef, ProcState};
 use super::users::Ids;
 use crate::action::{Code, SignalInfo};
@@ -77,7 +79,9 @@ impl Call<'_> {
     }
 
     fn send_to_one(&self, pid: Pid, thread: Option<i32>, info: Option<SignalInfo>) -> Result<()> {
-        let target = self.kernel.find(pid).ok_or(Errno::ESRCH)?;
+        let found = self.kernel.find(pid);
+        let found = found.or_else(|| self.kernel.find_by_thread(pid).filter(|_| thread.is_none()));
+        let target = found.ok_or(Errno::ESRCH)?;
         let mine = (target.slot != self.proc.slot).then(|| self.proc.ids());
         let mut state = target.state().ok_or(Errno::ESRCH)?;
         if let Some(tid) = thread
@@ -145,6 +149,21 @@ impl Call<'_> {
             return Err(Errno::EPERM);
         }
         info.map_or(Ok(()), |info| self.kernel.post(state, info, To::Process))
+    }
+}
+
+impl Kernel {
+    /// The process that has a thread with this number: kill(2) takes that too. It is looked for
+    /// among all where the number is a thread's.
+    fn find_by_thread(&self, pid: Pid) -> Option<ProcRef<'_>> {
+        if pid.birth().is_some() || !self.pids.is_kept(pid.number(), Keeper::Thread) {
+            return None;
+        }
+        let all = self.slab.iter().map(|proc| ProcRef::new(self, proc));
+        let mut of_it = all.filter(|found| {
+            found.state().is_some_and(|mut state| state.member(pid.number()).is_some())
+        });
+        of_it.next()
     }
 }
 

@@ -57,13 +57,13 @@ impl Call<'_> {
 
     fn attach(&self, pid: Pid) -> Result<()> {
         let kernel = self.kernel;
-        let _coarse = kernel.coarse();
+        let coarse = kernel.coarse();
         let target = kernel.find(pid).ok_or(Errno::ESRCH)?;
         let mine = self.proc.ids();
         if target.slot == self.proc.slot {
             return Err(Errno::EPERM);
         }
-        {
+        let stopped = {
             let mut state = target.state().ok_or(Errno::ESRCH)?;
             let theirs = [state.credentials.real, state.credentials.effective];
             let allowed = mine.effective == 0 || theirs == [mine.real; 2];
@@ -71,11 +71,19 @@ impl Call<'_> {
                 return Err(Errno::EPERM);
             }
             state.tracer = Some(self.proc.tenant());
-        }
+            // Who is stopped already is the tracer's as it is.
+            let stopped = state.stopped;
+            (state.trapped, state.untold) = (stopped, stopped);
+            stopped
+        };
         self.state().tracees.push(target.slot);
         let (pid, uid) = (self.proc.number(), mine.real);
         let stop = SignalInfo { pid, uid, code: Code::User, ..SignalInfo::kernel(Signal::STOP) };
         kernel.psignal_inthread(&target, stop);
+        drop(coarse);
+        if let Some(signal) = stopped {
+            kernel.tell_tracer(&target, Code::Trapped, signal.number());
+        }
         Ok(())
     }
 

@@ -49,6 +49,7 @@ impl Call<'_> {
         let number = match children {
             Children::Any => 0,
             Children::One(pid) => pid.number(),
+            Children::Group(pid) if pid.number() < 0 => return Err(Errno::EINVAL),
             Children::Group(pid) => -pid.number(),
             Children::OwnGroup => i32::MIN,
         };

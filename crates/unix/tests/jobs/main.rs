@@ -11,6 +11,7 @@ mod job_control;
 #[path = "../keeper/mod.rs"]
 mod keeper;
 mod orphans;
+mod ownership;
 mod pipes;
 mod scene;
 mod sessions;
