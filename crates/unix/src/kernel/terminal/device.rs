@@ -11,6 +11,7 @@ use crate::kernel::call::{Call, Stop};
 use crate::kernel::files::End;
 use crate::kernel::pgrp::{Pgrp, Session};
 use crate::kernel::proc::Proc;
+use crate::kernel::sleepers::Sleepers;
 use crate::lock::SimpleLock;
 use crate::lock::lock_order::TLock;
 use crate::process::Pid;
@@ -33,15 +34,7 @@ struct State {
     /// Open files for the end where processes sit.
     open: u32,
     /// Those that wait for it to change, at either end.
-    sleepers: Vec<Fiber>,
-}
-
-impl State {
-    fn wake(&mut self) {
-        for fiber in self.sleepers.drain(..) {
-            fiber.unpark();
-        }
-    }
+    sleepers: Sleepers,
 }
 
 /// Whether a call is to go on.
@@ -102,9 +95,9 @@ impl Terminal {
                 return Err(Errno::EIO);
             }
             let effects = state.line.input(bytes);
-            state.wake();
+            state.sleepers.wake();
             if effects.taken == 0 {
-                state.sleepers.push(sleeper);
+                state.sleepers.add(sleeper);
             }
             (effects, state.foreground.clone())
         };
@@ -126,10 +119,12 @@ impl Terminal {
         let mut state = self.state.lock(&kernel.locks);
         let n = state.line.take_output(buffer);
         if n > 0 {
-            state.wake();
+            state.sleepers.wake();
             return Some(n);
         }
-        state.sleepers.extend(sleeper);
+        if let Some(sleeper) = sleeper {
+            state.sleepers.add(sleeper);
+        }
         (state.open > 0).then_some(0)
     }
 
@@ -142,7 +137,7 @@ impl Terminal {
     pub(in crate::kernel) fn close(&self, kernel: &Kernel) {
         let mut state = self.state.lock(&kernel.locks);
         state.open -= 1;
-        state.wake();
+        state.sleepers.wake();
     }
 
     /// The controlling end is closed: who reads finds the end, and the session's leader is told.
@@ -151,7 +146,7 @@ impl Terminal {
         let (session, foreground) = {
             let mut state = self.state.lock(&kernel.locks);
             state.line.hang_up();
-            state.wake();
+            state.sleepers.wake();
             (state.session.take(), state.foreground.take())
         };
         let Some(session) = session else { return };
@@ -272,7 +267,7 @@ impl Call<'_> {
             }
             let mut state = terminal.state.lock(&self.kernel.locks);
             state.line.set_termios(termios);
-            state.wake();
+            state.sleepers.wake();
             Ok(())
         })
     }
@@ -290,11 +285,11 @@ impl Call<'_> {
                 let mut state = terminal.state.lock(&self.kernel.locks);
                 match state.line.read(buffer) {
                     Read::Bytes(n) => {
-                        state.wake();
+                        state.sleepers.wake();
                         return Ok(n);
                     }
                     Read::End => return Ok(0),
-                    Read::Nothing => state.sleepers.push(executor::current()),
+                    Read::Nothing => state.sleepers.add(executor::current()),
                 }
             }
             self.nap()?;
@@ -318,9 +313,9 @@ impl Call<'_> {
                 let mut state = terminal.state.lock(&self.kernel.locks);
                 let wrote = state.line.output(&bytes[*written..])?;
                 if wrote == 0 {
-                    state.sleepers.push(executor::current());
+                    state.sleepers.add(executor::current());
                 } else {
-                    state.wake();
+                    state.sleepers.wake();
                 }
                 wrote
             };
