@@ -125,6 +125,11 @@ pub(crate) fn context() -> usize {
     HERE.with(|here| here.context.get())
 }
 
+/// Takes the word from the running fiber until it leaves its processor: a tick finds none.
+pub(crate) fn disown() {
+    HERE.with(|here| here.context.set(0));
+}
+
 /// The processor that runs this; 0 outside.
 pub(crate) fn processor() -> usize {
     running().map_or(0, Task::processor)

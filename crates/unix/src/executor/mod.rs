@@ -41,7 +41,8 @@ use std::time::Duration;
 
 pub(crate) use chooser::{Chooser, Seeded};
 pub(crate) use fiber::{
-    Fiber, abandon, context, current, current_id, park, point, preempt, processor, spin, yield_now,
+    Fiber, abandon, context, current, current_id, disown, park, point, preempt, processor, spin,
+    yield_now,
 };
 use here::HERE;
 pub(crate) use options::{Hooks, Options, Outcome, Start};

@@ -64,7 +64,10 @@ impl Kernel {
         let (kernel, slot) = (self.handle(), proc.slot);
         let body = move || {
             let kernel = kernel.get();
-            Call::new(kernel, kernel.slab.get(slot), thread).run(first);
+            let call = Call::new(kernel, kernel.slab.get(slot), thread);
+            call.run(first);
+            // The thread goes with the call, and the clock may tick before the fiber has left.
+            executor::disown();
         };
         let name = busy_name(proc.number(), thread_number);
         let start = Start { processor: place, context, name, body: Box::new(body) };
