@@ -52,6 +52,11 @@ pub trait Sys {
     /// Those of both.
     fn spawn(&self, spawn: &Spawn) -> Result<Pid>;
     /// Ends the process with the low eight bits of `status`.
+    ///
+    /// On [`Virtual`](crate::Virtual) a destructor must not call it while the stack is unwound, be
+    /// it by the program's panic or because the process is killed, exits or executes: the other
+    /// calls are refused there, but this one can neither return nor unwind any further. It is a
+    /// fault of the program that aborts the host process and says so.
     fn exit(&self, status: i32) -> !;
     /// Waits for a child to change, as `options` say; `None` with `NOHANG` where none has.
     ///

@@ -229,6 +229,15 @@ impl<'k> Call<'k> {
 
     /// Ends the process.
     pub(super) fn leave_with(&self, status: Status) -> ! {
+        if std::thread::panicking() {
+            // A destructor. What unwinds is not unwound out of it, and a fiber that is given up
+            // within would leave its processor's thread panicking for all others.
+            eprintln!(
+                "tontine-unix: process {}: exit in a destructor while the stack is unwound",
+                self.proc.number()
+            );
+            std::process::abort();
+        }
         if self.enter().is_ok() {
             self.kernel.on_master(|| self.end_with(status));
         }

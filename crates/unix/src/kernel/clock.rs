@@ -33,7 +33,7 @@ impl Kernel {
     /// The clock ticks on a processor that runs the thread of this context, or nobody.
     pub(crate) fn on_tick(context: usize) {
         let Some(thread) = NonNull::new(context as *mut Thread) else { return };
-        // SAFETY: the context of a fiber that runs is its thread, which it keeps.
+        // SAFETY: the context of a fiber that runs is its thread, which it keeps until `disown`.
         let thread = unsafe { thread.as_ref() };
         thread.kernel.get().tick(thread);
     }

@@ -7,11 +7,12 @@ use super::call::{After, Call, Stop};
 use super::generate::To;
 use super::pipe::{Pipe, PipeRead, PipeWrite};
 use super::proc::Proc;
+use super::sleepers::Sleepers;
 use super::terminal::Terminal;
 use super::thread::For;
 use crate::action::{Code, SignalInfo};
 use crate::errno::{Errno, Result};
-use crate::executor::{self, Fiber};
+use crate::executor;
 use crate::limit::Resource;
 use crate::lock::SimpleLock;
 use crate::lock::lock_order::TLock;
@@ -61,23 +62,7 @@ pub(super) struct Channel {
 #[derive(Debug)]
 struct ChannelState {
     pipe: Pipe,
-    sleepers: Vec<Fiber>,
-}
-
-impl ChannelState {
-    /// The caller is woken by the next change, once however often it looked.
-    fn await_change(&mut self) {
-        let me = executor::current();
-        if !self.sleepers.iter().any(|fiber| fiber.id() == me.id()) {
-            self.sleepers.push(me);
-        }
-    }
-
-    fn wake(&mut self) {
-        for fiber in self.sleepers.drain(..) {
-            fiber.unpark();
-        }
-    }
+    sleepers: Sleepers,
 }
 
 impl Files {
@@ -152,12 +137,12 @@ impl Drop for File {
             End::Reader(channel) => {
                 let mut state = channel.state.lock(&kernel.locks);
                 state.pipe.drop_reader();
-                state.wake();
+                state.sleepers.wake();
             }
             End::Writer(channel) => {
                 let mut state = channel.state.lock(&kernel.locks);
                 state.pipe.drop_writer();
-                state.wake();
+                state.sleepers.wake();
             }
             End::Terminal(terminal) => terminal.close(kernel),
             End::Controlling(terminal) => terminal.hang_up(kernel),
@@ -172,7 +157,7 @@ impl Call<'_> {
 
     pub(super) fn make_pipe(&self) -> Result<(Fd, Fd)> {
         self.guarded(|| {
-            let state = ChannelState { pipe: Pipe::new(), sleepers: Vec::new() };
+            let state = ChannelState { pipe: Pipe::new(), sleepers: Sleepers::default() };
             let channel =
                 Arc::new(Channel { state: SimpleLock::new(self.kernel.instance(), state) });
             self.add_two(End::Reader(Arc::clone(&channel)), End::Writer(channel))
@@ -251,11 +236,11 @@ impl Call<'_> {
                 let mut state = channel.state.lock(&self.kernel.locks);
                 match state.pipe.read(buffer) {
                     PipeRead::Bytes(n) => {
-                        state.wake();
+                        state.sleepers.wake();
                         return Ok(n);
                     }
                     PipeRead::End => return Ok(0),
-                    PipeRead::WouldWait => state.await_change(),
+                    PipeRead::WouldWait => state.sleepers.add(executor::current()),
                 }
             }
             self.nap()?;
@@ -273,8 +258,8 @@ impl Call<'_> {
                 let mut state = channel.state.lock(&self.kernel.locks);
                 let wrote = state.pipe.write(&bytes[*written..]);
                 match wrote {
-                    PipeWrite::Bytes(_) => state.wake(),
-                    PipeWrite::WouldWait => state.await_change(),
+                    PipeWrite::Bytes(_) => state.sleepers.wake(),
+                    PipeWrite::WouldWait => state.sleepers.add(executor::current()),
                     PipeWrite::Broken => {}
                 }
                 wrote

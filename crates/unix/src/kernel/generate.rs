@@ -85,6 +85,10 @@ impl Kernel {
     }
 
     /// Signals a group and *self* at once.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "table 4 has it; terminals use the one that is safe anywhere")
+    )]
     pub(super) fn pgsignal_inthread_self(&self, group: &Pgrp, this: &Proc, info: SignalInfo) {
         self.pgsignal_internal(group, info, Some(this));
     }

@@ -29,6 +29,7 @@ mod proc;
 mod send;
 mod siglock;
 mod slab;
+mod sleepers;
 mod state;
 mod suspend;
 mod sys;

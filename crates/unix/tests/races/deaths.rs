@@ -1,13 +1,16 @@
 //! How programs die: by a panic, in a handler, unwilling to unwind, asleep in each kind of call,
 //! and with many threads.
 
+use std::os::unix::process::ExitStatusExt as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::Duration;
 
 use tontine_unix::{
-    Children, Errno, Fd, How, Pid, Ptrace, SigAction, SigSet, Signal, Status, Sys, WaitOptions,
+    Children, Errno, Executor, Fd, How, Pid, Ptrace, SigAction, SigSet, Signal, Status, Sys,
+    Virtual, WaitOptions,
 };
 
 use crate::systems::{assert_success, everywhere, run};
@@ -177,6 +180,41 @@ fn destructors_of_a_killed_program_are_refused_their_calls() {
         });
         assert_success(&on, &report);
     }
+}
+
+/// In the environment of a test that ends by aborting.
+const ABORTS: &str = "TONTINE_DEATH_ABORTS";
+
+/// Exits when it is dropped.
+struct Exits<'a>(&'a dyn Sys);
+
+impl Drop for Exits<'_> {
+    fn drop(&mut self) {
+        self.0.exit(0);
+    }
+}
+
+/// Nothing else can become of it: it may not return, and nothing unwinds out of a destructor.
+#[test]
+fn exit_in_a_destructor_while_the_stack_is_unwound_aborts_and_says_so() {
+    if std::env::var_os(ABORTS).is_some() {
+        let system = Virtual::builder().executor(Executor::Simulated { seed: 1 });
+        let _ = system.build().expect("a system").run(|sys| {
+            let _exits = Exits(sys);
+            let _ = sys.kill(sys.getpid().into(), Some(Signal::KILL));
+            0
+        });
+        return;
+    }
+    let test = "deaths::exit_in_a_destructor_while_the_stack_is_unwound_aborts_and_says_so";
+    let output = Command::new(std::env::current_exe().expect("a test has a file"))
+        .args([test, "--exact", "--nocapture"])
+        .env(ABORTS, "1")
+        .output()
+        .expect("a test can be started");
+    assert_eq!(output.status.signal(), Some(Signal::ABRT.number()));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("process 2: exit in a destructor"), "{said}");
 }
 
 type Sleep = fn(&dyn Sys);

@@ -11,6 +11,7 @@ use crate::kernel::call::{Call, Stop};
 use crate::kernel::files::End;
 use crate::kernel::pgrp::{HeldPgrp, Pgrp, PgrpRef, Session};
 use crate::kernel::proc::Proc;
+use crate::kernel::sleepers::Sleepers;
 use crate::lock::SimpleLock;
 use crate::lock::lock_order::TLock;
 use crate::mutation::Mutation;
@@ -34,15 +35,7 @@ struct State {
     /// Open files for the end where processes sit.
     open: u32,
     /// Those that wait for it to change, at either end.
-    sleepers: Vec<Fiber>,
-}
-
-impl State {
-    fn wake(&mut self) {
-        for fiber in self.sleepers.drain(..) {
-            fiber.unpark();
-        }
-    }
+    sleepers: Sleepers,
 }
 
 /// Whether a call is to go on.
@@ -103,9 +96,9 @@ impl Terminal {
                 return Err(Errno::EIO);
             }
             let effects = state.line.input(bytes);
-            state.wake();
+            state.sleepers.wake();
             if effects.taken == 0 {
-                state.sleepers.push(sleeper);
+                state.sleepers.add(sleeper);
             }
             (effects, state.foreground.as_ref().map(|held| kernel.refer(held.group())))
         };
@@ -128,10 +121,12 @@ impl Terminal {
         let mut state = self.state.lock(&kernel.locks);
         let n = state.line.take_output(buffer);
         if n > 0 {
-            state.wake();
+            state.sleepers.wake();
             return Some(n);
         }
-        state.sleepers.extend(sleeper);
+        if let Some(sleeper) = sleeper {
+            state.sleepers.add(sleeper);
+        }
         (state.open > 0).then_some(0)
     }
 
@@ -144,7 +139,7 @@ impl Terminal {
     pub(in crate::kernel) fn close(&self, kernel: &Kernel) {
         let mut state = self.state.lock(&kernel.locks);
         state.open -= 1;
-        state.wake();
+        state.sleepers.wake();
     }
 
     /// The controlling end is closed: who reads finds the end, and the session's leader is told.
@@ -153,7 +148,7 @@ impl Terminal {
         let (session, foreground) = {
             let mut state = self.state.lock(&kernel.locks);
             state.line.hang_up();
-            state.wake();
+            state.sleepers.wake();
             (state.session.take(), state.foreground.take())
         };
         let Some(session) = session else { return };
@@ -284,7 +279,7 @@ impl Call<'_> {
             }
             let mut state = terminal.state.lock(&self.kernel.locks);
             state.line.set_termios(termios);
-            state.wake();
+            state.sleepers.wake();
             Ok(())
         })
     }
@@ -302,11 +297,11 @@ impl Call<'_> {
                 let mut state = terminal.state.lock(&self.kernel.locks);
                 match state.line.read(buffer) {
                     Read::Bytes(n) => {
-                        state.wake();
+                        state.sleepers.wake();
                         return Ok(n);
                     }
                     Read::End => return Ok(0),
-                    Read::Nothing => state.sleepers.push(executor::current()),
+                    Read::Nothing => state.sleepers.add(executor::current()),
                 }
             }
             self.nap()?;
@@ -330,9 +325,9 @@ impl Call<'_> {
                 let mut state = terminal.state.lock(&self.kernel.locks);
                 let wrote = state.line.output(&bytes[*written..])?;
                 if wrote == 0 {
-                    state.sleepers.push(executor::current());
+                    state.sleepers.add(executor::current());
                 } else {
-                    state.wake();
+                    state.sleepers.wake();
                 }
                 wrote
             };

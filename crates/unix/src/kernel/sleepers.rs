@@ -1,0 +1,49 @@
+//! Who waits for a pipe or a terminal to change: [`Sleepers`].
+
+use crate::executor::Fiber;
+
+/// Fibers to be woken by the next change, each once however often it has looked.
+#[derive(Debug, Default)]
+pub(super) struct Sleepers(Vec<Fiber>);
+
+impl Sleepers {
+    /// Has a fiber woken.
+    pub(super) fn add(&mut self, sleeper: Fiber) {
+        // Threads outside of the system all have number 0.
+        let is_known = |known: &Fiber| sleeper.id() != 0 && known.id() == sleeper.id();
+        if !self.0.iter().any(is_known) {
+            self.0.push(sleeper);
+        }
+    }
+
+    /// Wakes all; whoever goes on waiting adds itself again.
+    pub(super) fn wake(&mut self) {
+        for fiber in self.0.drain(..) {
+            fiber.unpark();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::executor::{Executor, Options, Outcome, Start, current, park};
+
+    #[test]
+    fn a_sleeper_that_looks_again_is_kept_once_and_woken() {
+        let executor = Executor::simulated(1, Options::default());
+        let body = || {
+            let mut sleepers = Sleepers::default();
+            for _ in 0..3 {
+                sleepers.add(current());
+            }
+            assert_eq!(sleepers.0.len(), 1);
+            sleepers.wake();
+            assert!(sleepers.0.is_empty());
+            park();
+        };
+        let start = Start { processor: None, context: 0, name: 0, body: Box::new(body) };
+        executor.start(start).expect("there is a stack");
+        assert_eq!(executor.run(), Outcome::Finished);
+    }
+}
