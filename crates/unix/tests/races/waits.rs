@@ -5,9 +5,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 #[cfg(any(debug_assertions, feature = "mutations"))]
 use tontine_unix::Mutation;
-use tontine_unix::{
-    Disposition, Errno, How, Mode, Pid, SigAction, SigSet, Signal, WaitOptions,
-};
+use tontine_unix::{Disposition, Errno, How, Mode, Pid, SigAction, SigSet, Signal, WaitOptions};
 
 use crate::explore::{CONCURRENT, PARALLEL, PREEMPTED, Race, Scene};
 
