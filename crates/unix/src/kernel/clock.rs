@@ -37,7 +37,7 @@ impl Kernel {
         thread.kernel.get().tick(thread);
     }
 
-    /// A tick that a thread is charged for.
+    /// A tick that a thread is charged for (§6.1).
     fn tick(&self, thread: &Thread) {
         let _spl = spl::tick();
         let proc = self.slab.get(thread.slot);

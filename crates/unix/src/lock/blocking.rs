@@ -1,4 +1,4 @@
-//! Blocking locks: [`BlockingLock`] is had by many readers or one writer; who waits is blocked.
+//! Blocking locks (§2.2): [`BlockingLock`] is had by many readers or one writer; who waits is blocked.
 //!
 //! Taken only by [`BlockingLock::write`] it is a mutex. A fiber that waits tries for a short while
 //! and then parks; its worker runs others meanwhile. Who is next is the business of

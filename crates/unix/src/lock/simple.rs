@@ -1,4 +1,4 @@
-//! Simple locks: [`SimpleLock`] spins until it has the lock.
+//! Simple locks (§2.2): [`SimpleLock`] spins until it has the lock.
 //!
 //! A thread holds one shortly and never sleeps meanwhile. Where the mode leaves the class out
 //! ([`Presence::Absent`]) the word is still written, without any synchronisation, as the flag of a

@@ -139,7 +139,7 @@ pub(super) fn assert_may_lower() {
     });
 }
 
-/// Panics unless a lock of this rank may be taken at the level that is in force.
+/// Panics unless a lock of this rank may be taken at the level that is in force (§6.1).
 #[track_caller]
 pub(super) fn check_spl(rank: u8) {
     let row = &ORDER[rank as usize];
