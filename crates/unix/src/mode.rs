@@ -18,8 +18,8 @@ pub enum Mode {
     Uniprocessor,
     /// As OSF/1.0 was: whoever wants anything but exec waits for processor 0 and runs there.
     Master,
-    /// One lock for the relations of all processes, their groups and who is in them, around whatever
-    /// touches these. The simple locks are the paper's.
+    /// One lock for the relations of all processes, their groups and who is in them, around
+    /// whatever touches these. The simple locks are the paper's.
     Coarse,
     /// As OSF/1.1 became: tables 1 and 3 of the paper.
     Parallel,

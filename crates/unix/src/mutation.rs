@@ -34,7 +34,8 @@ pub enum Mutation {
     SelfUnnamed,
     /// A process stops though SIGCONT or SIGKILL came after it took the stop.
     StopUncancelled,
-    /// A thread that is made while others are halted is not.
+    /// A thread that is made while others are halted is not, neither by who makes it nor because
+    /// that one leaves.
     MadeUnhalted,
     /// A child that nobody wants is unlinked, and its number still finds it.
     NumberUnhidden,

@@ -1,4 +1,4 @@
-//! The system calls, whoever answers them: [`Sys`].
+//! The system calls, whoever answers them: [`Sys`]; those of 4.3BSD beside POSIX (§2.1).
 
 use std::convert::Infallible;
 use std::time::Duration;

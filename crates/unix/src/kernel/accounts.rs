@@ -1,4 +1,4 @@
-//! Users, limits and priorities, as a program sets them.
+//! Users, limits and priorities, as a program sets them (§2.1).
 
 use super::call::Call;
 use super::files::MOST;

@@ -33,12 +33,12 @@ impl Kernel {
     /// The clock ticks on a processor that runs the thread of this context, or nobody.
     pub(crate) fn on_tick(context: usize) {
         let Some(thread) = NonNull::new(context as *mut Thread) else { return };
-        // SAFETY: the context of a fiber that runs is its thread, which it keeps until `disown`.
+        // SAFETY: the context of a fiber that runs is its thread, which it keeps until `forget_context`.
         let thread = unsafe { thread.as_ref() };
         thread.kernel.get().tick(thread);
     }
 
-    /// A tick that a thread is charged for.
+    /// A tick that a thread is charged for (§6.1).
     fn tick(&self, thread: &Thread) {
         let _spl = spl::tick();
         let proc = self.slab.get(thread.slot);

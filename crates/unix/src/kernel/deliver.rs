@@ -126,8 +126,8 @@ impl Call<'_> {
     fn deliver_one(&self) -> Option<(Frame, ActionFlags)> {
         let locks = &self.kernel.locks;
         let sig_wait_lock = || self.proc.siglock.sig_wait_lock(locks, &self.thread).ok();
-        // Whoever finds another thread delivering carries a mark now, and comes again. On the master
-        // nobody does: to wait for it blocks already (§4.1).
+        // Whoever finds another thread delivering carries a mark now, and comes again. On the
+        // master nobody does: to wait for it blocks already (§4.1).
         let waiting = if self.kernel.config.mode == Mode::Master {
             self.sig_lock_or_return().ok()?.unlock();
             None

@@ -12,8 +12,8 @@
 //! | [`Kernel::pgsignal_inthread_self`] | base spl | the same, at once |
 //! | [`Kernel::pgsignal_internal`] | here only | what the immediate ones for groups are made of |
 //!
-//! The configuration is the mode and the executor ([`Kernel::generates_directly`]). Whoever knows that
-//! the spl is base calls an *inthread* form. Beside the paper's nine stands
+//! The configuration is the mode and the executor ([`Kernel::generates_directly`]). Whoever knows
+//! that the spl is base calls an *inthread* form. Beside the paper's nine stands
 //! [`Kernel::alarm_indirect`](super::deferred): an alarm that is due is looked at later, too.
 //!
 //! What a signal does when it arrives is [`deliver`](super::deliver)'s.

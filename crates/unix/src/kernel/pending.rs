@@ -1,4 +1,4 @@
-//! Signals that were generated and not yet delivered: [`Pending`].
+//! Signals that were generated and not yet delivered (§3.1): [`Pending`], of a process or a thread.
 //!
 //! A standard signal that is pending already is merged with what comes; a real-time one queues.
 //! What is queued beyond the limit of the user is the caller's to refuse.

@@ -1,4 +1,5 @@
-//! `kill` and its kin: whom a program signals, and whether it may.
+//! `kill` and its kin (§2.1): whom a program signals, and whether it may. A process is referred to
+//! meanwhile (§5.2), a group is held together (§5.1).
 
 use std::sync::Arc;
 

@@ -65,8 +65,9 @@ pub struct ThreadState {
     pub blocked: SigSet,
     /// Signals pending for it alone.
     pub pending: SigSet,
-    /// Locks that it has, and the one that it waits for; after a run, in builds with debug
-    /// assertions.
+    /// Locks that it has, and the one that it waits for: after a run, in builds with debug
+    /// assertions or with [`Builder::statistics`](crate::Builder::statistics) or
+    /// [`Builder::keep_locks`](crate::Builder::keep_locks).
     pub locks: Vec<String>,
 }
 

@@ -227,7 +227,8 @@ impl Call<'_> {
             _ => drop(state.ended.insert(self.thread.tid())),
         }
         // What only this thread would have delivered is the next one's.
-        for other in &state.threads {
+        let unhalted = self.kernel.mutates(Mutation::MadeUnhalted);
+        for other in state.threads.iter().filter(|_| !unhalted) {
             other.thread.demand(Attention::SIGNAL);
             other.wake();
         }

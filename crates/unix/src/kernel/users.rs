@@ -1,4 +1,5 @@
-//! Users, and what each has of what is limited: [`Credentials`], [`User`].
+//! Users, and what each has of what is limited: [`Credentials`], [`User`] (`uidhash_lock`: §5,
+//! table 1).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Blocking locks: [`BlockingLock`] is had by many readers or one writer; who waits is blocked.
+//! Blocking locks (§2.2): [`BlockingLock`] is had by many readers or one writer; who waits is
+//! blocked.
 //!
 //! Taken only by [`BlockingLock::write`] it is a mutex. A fiber that waits tries for a short while
 //! and then parks; its worker runs others meanwhile. Who is next is the business of
@@ -127,6 +128,11 @@ impl<'a, C: Class, T> Hold<'a, C, T> {
                 lock.held_twice(locks);
             }
         } else {
+            let noted = if presence == Presence::Counted {
+                held::wait_counted::<C>(lock.instance)
+            } else {
+                0
+            };
             locks.point();
             let came = if lock.turns.try_take(want) {
                 Came::AtOnce
@@ -134,6 +140,7 @@ impl<'a, C: Class, T> Hold<'a, C, T> {
                 lock.turns.wait(want, locks.busy_turns())
             };
             if presence == Presence::Counted {
+                held::have_counted(noted);
                 since = locks.acquired::<C>(came);
             }
         }
@@ -157,6 +164,7 @@ impl<C: Class, T> Drop for Hold<'_, C, T> {
         }
         if self.presence == Presence::Counted {
             self.locks.released::<C>(self.since);
+            held::forget_counted::<C>(self.lock.instance);
         }
         self.lock.turns.give_back(self.want);
         self.locks.point();

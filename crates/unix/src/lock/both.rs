@@ -1,4 +1,4 @@
-//! Two locks of one class at once: the only way to hold two of a rank.
+//! Two locks of one class at once (§5.5): the only way to hold two of a rank.
 //!
 //! The paper orders them by address; here the instance decides, because addresses differ from run
 //! to run.

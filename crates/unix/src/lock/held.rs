@@ -1,10 +1,9 @@
-//! That a lock is held, noted and checked: [`Taken`]. Builds with debug assertions only; in others
-//! it is empty and nothing here runs.
+//! That a lock is held, noted and checked: [`Taken`]. In builds without debug assertions it is
+//! empty, nothing is checked, and only locks that are counted are noted ([`wait_counted`]).
 //!
 //! The checks themselves are in [`record`]. They come before the acquisition: a deadlock is
 //! reported and not entered.
 
-#[cfg(debug_assertions)]
 mod record;
 
 use super::{Class, Presence, spl};
@@ -57,7 +56,8 @@ impl Taken {
             if presence != Presence::Absent {
                 record::check_spl(C::RANK);
             }
-            record::note(C::RANK, instance, manner)
+            record::check_order(C::RANK, instance, manner);
+            record::note(C::RANK, instance)
         };
         let _ = (instance, manner, presence);
         Self {
@@ -79,6 +79,27 @@ impl Taken {
 impl Drop for Taken {
     fn drop(&mut self) {
         record::forget(self.slot);
+    }
+}
+
+/// Notes that a lock is waited for which is counted, for those that look at a system's state; says
+/// where. [`Taken`] does it in builds with debug assertions, where this is nothing.
+#[track_caller]
+pub(super) fn wait_counted<C: Class>(instance: u32) -> usize {
+    if cfg!(debug_assertions) { 0 } else { record::note(C::RANK, instance) }
+}
+
+/// The lock that [`wait_counted`] noted there is held from now on.
+pub(super) fn have_counted(slot: usize) {
+    if !cfg!(debug_assertions) {
+        record::have(slot);
+    }
+}
+
+/// A lock that was counted is given back.
+pub(super) fn forget_counted<C: Class>(instance: u32) {
+    if !cfg!(debug_assertions) {
+        record::forget_last(C::RANK, instance);
     }
 }
 
@@ -115,34 +136,26 @@ pub(super) fn assert_may_lower() {
 #[derive(Debug, Default)]
 pub(crate) struct PerFiber {
     spl: spl::State,
-    #[cfg(debug_assertions)]
-    held: record::Held,
+    /// Made when there is something to keep.
+    held: Option<Box<record::Held>>,
 }
 
 impl PerFiber {
     /// A fiber at base spl that holds nothing.
     pub(crate) const fn new() -> Self {
-        Self {
-            spl: spl::State::BASE,
-            #[cfg(debug_assertions)]
-            held: record::Held::new(),
-        }
+        Self { spl: spl::State::BASE, held: None }
     }
 
     /// Puts what is kept here in place of what was in force on this worker, and keeps that.
     #[inline]
     pub(crate) fn exchange(&mut self) {
         self.spl = spl::replace(self.spl);
-        #[cfg(debug_assertions)]
-        record::exchange(&self.held);
+        record::exchange(&mut self.held);
     }
 
     /// The locks that the fiber has, and the one that it waits for, while it does not run; known in
-    /// builds with debug assertions only.
+    /// builds with debug assertions, and where locks are counted.
     pub(crate) fn told(&self) -> Vec<String> {
-        #[cfg(debug_assertions)]
-        return self.held.told();
-        #[cfg(not(debug_assertions))]
-        Vec::new()
+        self.held.as_ref().map_or(Vec::new(), |held| held.told())
     }
 }

@@ -35,7 +35,7 @@ pub(crate) enum Presence {
     Absent,
     /// To take it.
     Present,
-    /// To take it and to count.
+    /// To take it, to note that and to count.
     Counted,
     /// To refuse: the mode has other locks in its place.
     Replaced,
@@ -89,7 +89,8 @@ impl Locks {
     /// While a virtual Unix is made and taken apart, by one thread that hands it to the next,
     /// nobody has to hold or be any of these.
     pub(crate) unsafe fn new(mode: Mode, options: Options) -> Self {
-        let here = if options.count { Presence::Counted } else { Presence::Present };
+        let noted = options.count || options.keep_all;
+        let here = if noted { Presence::Counted } else { Presence::Present };
         let presence = std::array::from_fn(|rank| match ORDER[rank].standing(mode) {
             Standing::Kept => here,
             Standing::Absent if options.keep_all => here,

@@ -1,11 +1,11 @@
-//! Simple locks: [`SimpleLock`] spins until it has the lock.
+//! Simple locks (§2.2): [`SimpleLock`] spins until it has the lock.
 //!
 //! A thread holds one shortly and never sleeps meanwhile. Where the mode leaves the class out
 //! ([`Presence::Absent`]) the word is still written, without any synchronisation, as the flag of a
 //! [`RefCell`](std::cell::RefCell) would be: a second holder panics.
 #![allow(unsafe_code, reason = "the lock hands out the value that it keeps others from")]
 
-use super::held::{Manner, Taken};
+use super::held::{self, Manner, Taken};
 use super::statistics::Came;
 use super::{Class, Locks, Presence};
 use crate::executor;
@@ -77,7 +77,10 @@ impl<C: Class, T> SimpleLock<C, T> {
         let taken = Taken::note::<C>(self.instance, Manner::Try, presence);
         taken.have();
         let since = match presence {
-            Presence::Counted => locks.acquired::<C>(Came::AtOnce),
+            Presence::Counted => {
+                held::have_counted(held::wait_counted::<C>(self.instance));
+                locks.acquired::<C>(Came::AtOnce)
+            }
             _ => 0,
         };
         Some(SimpleGuard { lock: self, locks, presence, since, _taken: taken })
@@ -154,6 +157,7 @@ impl<C: Class, T> SimpleLock<C, T> {
         if !locks.has::<C>() {
             locks.refuse::<C>();
         }
+        let noted = held::wait_counted::<C>(self.instance);
         locks.point();
         let came = if self.take() {
             Came::AtOnce
@@ -161,6 +165,7 @@ impl<C: Class, T> SimpleLock<C, T> {
             self.spin();
             Came::Waited
         };
+        held::have_counted(noted);
         locks.acquired::<C>(came)
     }
 
@@ -226,6 +231,7 @@ impl<C: Class, T> Drop for SimpleGuard<'_, C, T> {
     fn drop(&mut self) {
         if self.presence == Presence::Counted {
             self.locks.released::<C>(self.since);
+            held::forget_counted::<C>(self.lock.instance);
         }
         // SYNC simple: pairs with `take`. An absent lock needs no order, which costs nothing here.
         self.lock.word.store(FREE, Ordering::Release);

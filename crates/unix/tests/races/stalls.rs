@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use tontine_unix::{Ending, Executor, How, Mode, SigSet, Signal, Sys};
+use tontine_unix::{Builder, Ending, Executor, How, Mode, SigSet, Signal, Sys};
 
 use crate::systems::{everywhere, of, run};
 
@@ -97,12 +97,21 @@ fn a_run_is_stopped_at_any_step_and_says_how_it_stands() {
     }
 }
 
-#[cfg(debug_assertions)]
 #[test]
 fn a_state_says_which_locks_are_held() {
+    let noted: [fn(Builder) -> Builder; 2] = [|b| b.statistics(true), |b| b.keep_locks(true)];
+    for noted in noted {
+        locks_are_said(noted);
+    }
+    if cfg!(debug_assertions) {
+        locks_are_said(|builder| builder);
+    }
+}
+
+fn locks_are_said(noted: fn(Builder) -> Builder) {
     let mut held = 0;
     for step in 1..200 {
-        let system = of(Mode::Parallel, Executor::Simulated { seed: 1 });
+        let system = noted(of(Mode::Parallel, Executor::Simulated { seed: 1 }));
         let report = run(system.stop_at(step), |sys| {
             loop {
                 let _ = sys.kill(sys.getpid().into(), None);

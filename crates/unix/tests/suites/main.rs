@@ -9,6 +9,8 @@ mod alarms;
 mod crowds;
 #[path = "../rules/harness.rs"]
 mod harness;
+#[path = "../keeper/mod.rs"]
+mod keeper;
 mod limits;
 mod programs;
 mod seconds;

@@ -1,10 +1,16 @@
 //! What a fiber holds, and whether it may take one more: [`Held`].
 
+#[cfg(debug_assertions)]
 use super::Manner;
-use crate::lock::lock_order::{Kind, ORDER};
-use crate::lock::spl::{self, Level};
+use crate::lock::lock_order::ORDER;
+#[cfg(debug_assertions)]
+use crate::lock::{
+    lock_order::Kind,
+    spl::{self, Level},
+};
 use std::cell::Cell;
 use std::panic::Location;
+#[cfg(debug_assertions)]
 use std::thread;
 
 /// Fibers that hold more locks than this are mistaken.
@@ -66,15 +72,13 @@ impl Held {
     }
 }
 
-impl Default for Held {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 /// Puts `other` in force here, and what was in force into `other`.
-pub(super) fn exchange(other: &Held) {
+pub(super) fn exchange(other: &mut Option<Box<Held>>) {
     HELD.with(|held| {
+        if held.len.get() == 0 && other.as_ref().is_none_or(|other| other.len.get() == 0) {
+            return;
+        }
+        let other = other.get_or_insert_with(|| Box::new(Held::new()));
         held.len.swap(&other.len);
         for (here, there) in held.entries.iter().zip(&other.entries) {
             here.swap(there);
@@ -82,18 +86,23 @@ pub(super) fn exchange(other: &Held) {
     });
 }
 
-/// Checks the order of an acquisition and notes it; says where.
+/// Checks an acquisition against what is held.
+#[cfg(debug_assertions)]
 #[track_caller]
-pub(super) fn note(rank: u8, instance: u32, manner: Manner) -> usize {
-    let entry = Entry { rank, instance, at: Location::caller(), waits: true };
+pub(super) fn check_order(rank: u8, instance: u32, manner: Manner) {
+    let inner = Entry { rank, instance, at: Location::caller(), waits: true };
     HELD.with(|held| {
-        if manner.is_ordered() {
-            for outer in held.iter() {
-                check_pair(outer, entry, manner);
-            }
+        for outer in held.iter().filter(|_| manner.is_ordered()) {
+            check_pair(outer, inner, manner);
         }
-        held.push(entry)
-    })
+    });
+}
+
+/// Notes an acquisition; says where.
+#[track_caller]
+pub(super) fn note(rank: u8, instance: u32) -> usize {
+    let entry = Entry { rank, instance, at: Location::caller(), waits: true };
+    HELD.with(|held| held.push(entry))
 }
 
 /// The lock that was noted there has been taken.
@@ -104,12 +113,26 @@ pub(super) fn have(slot: usize) {
     });
 }
 
+/// The lock of this class and instance that was noted last is no longer held.
+pub(super) fn forget_last(rank: u8, instance: u32) {
+    HELD.with(|held| {
+        let is_it = |entry: &Cell<Option<Entry>>| {
+            entry.get().is_some_and(|entry| (entry.rank, entry.instance) == (rank, instance))
+        };
+        if let Some(slot) = held.entries[..held.len.get()].iter().rposition(is_it) {
+            held.remove(slot);
+        }
+    });
+}
+
 /// The lock that was noted there is no longer held.
+#[cfg(debug_assertions)]
 pub(super) fn forget(slot: usize) {
     HELD.with(|held| held.remove(slot));
 }
 
 /// Panics unless the fiber here may sleep.
+#[cfg(debug_assertions)]
 #[track_caller]
 pub(super) fn assert_may_park() {
     assert_eq!(spl::level(), Level::Base, "spl: a fiber must not sleep at high spl");
@@ -126,6 +149,7 @@ pub(super) fn assert_may_park() {
 }
 
 /// Panics if a lock is held that is taken at high spl.
+#[cfg(debug_assertions)]
 pub(super) fn assert_may_lower() {
     HELD.with(|held| {
         for Entry { rank, instance, at, .. } in held.iter() {
@@ -139,7 +163,8 @@ pub(super) fn assert_may_lower() {
     });
 }
 
-/// Panics unless a lock of this rank may be taken at the level that is in force.
+/// Panics unless a lock of this rank may be taken at the level that is in force (§6.1).
+#[cfg(debug_assertions)]
 #[track_caller]
 pub(super) fn check_spl(rank: u8) {
     let row = &ORDER[rank as usize];
@@ -155,6 +180,7 @@ pub(super) fn check_spl(rank: u8) {
     );
 }
 
+#[cfg(debug_assertions)]
 #[track_caller]
 fn check_pair(outer: Entry, inner: Entry, manner: Manner) {
     let same_rank = outer.rank == inner.rank;

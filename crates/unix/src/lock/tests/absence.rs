@@ -31,7 +31,7 @@ fn locks_that_a_tick_takes_exist_in_every_mode() {
 #[test]
 fn locks_can_be_kept_to_debug() {
     let kept = locks(Mode::Uniprocessor, Options { keep_all: true, ..Options::default() });
-    assert_eq!(kept.presence::<PLock>(), Presence::Present);
+    assert_eq!(kept.presence::<PLock>(), Presence::Counted);
     let left_out = locks(Mode::Uniprocessor, Options::default());
     assert_eq!(left_out.presence::<PLock>(), Presence::Absent);
 }

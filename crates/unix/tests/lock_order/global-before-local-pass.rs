@@ -1,0 +1,11 @@
+#![allow(warnings)]
+
+include!("world.rs");
+
+type Inner = PgRefLock;
+
+fn nested<'a>(outer: &SimpleGuard<'a, PLock, ()>, inner: &'a SimpleLock<Inner, ()>) {
+    drop(outer.then_lock(inner));
+}
+
+fn main() {}
