@@ -5,7 +5,9 @@ use crate::Mode;
 use crate::lock::lock_order::{PLock, PgLock};
 use crate::lock::statistics::Came;
 use crate::lock::turns::{Turns, Want};
-use crate::lock::{BlockingLock, HoldClock, LockRow, LockStatistics, Locks, Options, SimpleLock};
+use crate::lock::{
+    BlockingLock, HoldClock, LockRow, LockStatistics, Locks, Options, Presence, SimpleLock,
+};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
@@ -20,7 +22,10 @@ fn row(locks: &Locks, name: &str) -> LockRow {
 
 #[test]
 fn nothing_is_counted_unless_asked() {
-    assert_eq!(locks(Mode::Parallel, Options::default()).statistics(), None);
+    let uncounted = locks(Mode::Parallel, Options::default());
+    assert_eq!(uncounted.statistics(), None);
+    // The byte that an acquisition reads whether or not anybody counts says so: it costs no more.
+    assert_eq!((size_of::<Presence>(), uncounted.presence::<PLock>()), (1, Presence::Present));
 }
 
 #[test]
