@@ -7,6 +7,7 @@
 
 mod alarms;
 mod crowds;
+#[expect(dead_code, reason = "the rules need more of it")]
 #[path = "../rules/harness.rs"]
 mod harness;
 #[path = "../keeper/mod.rs"]
