@@ -150,22 +150,51 @@ fn who_ignores_all_dies_of_sigkill_alone() {
     .and_on_linux();
 }
 
+/// Those that end who neither catches nor ignores them.
+fn fatal() -> impl Iterator<Item = Signal> {
+    Signal::all().filter(|signal| {
+        matches!(signal.by_default(), DefaultAction::Terminate | DefaultAction::Core)
+    })
+}
+
+/// Undoes what Rust's own library does about some signals on Linux.
+fn by_default(sys: &dyn Sys, signal: Signal) {
+    if signal != Signal::KILL {
+        act(sys, signal, SigAction::DEFAULT);
+    }
+}
+
 #[test]
 fn a_signal_that_a_process_sends_itself_ends_it() {
     everywhere(|sys| {
-        let ends = |signal: Signal| {
-            matches!(signal.by_default(), DefaultAction::Terminate | DefaultAction::Core)
-        };
-        for signal in Signal::all().filter(|signal| ends(*signal)) {
+        for signal in fatal() {
             let end = end_as(sys, move |sys| {
-                if signal != Signal::KILL {
-                    act(sys, signal, SigAction::DEFAULT);
-                }
+                by_default(sys, signal);
                 let _ = sys.kill(sys.getpid().into(), Some(signal));
                 1
             });
             // Whether there is a core on Linux its limit decides.
             assert_eq!(end.signaled(), Some(signal), "{signal}");
+        }
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn a_signal_from_the_parent_ends_a_child() {
+    everywhere(|sys| {
+        let bell = Bell::new(sys);
+        for signal in fatal() {
+            let child = sys
+                .fork(move |sys| {
+                    by_default(sys, signal);
+                    bell.ring(sys);
+                    sleep_on(sys)
+                })
+                .unwrap();
+            bell.heard(sys);
+            kill(sys, child, signal);
+            assert_eq!(end_of(sys, child).signaled(), Some(signal), "{signal}");
         }
     })
     .and_on_linux();
