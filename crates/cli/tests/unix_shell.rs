@@ -117,7 +117,7 @@ fn session(arguments: &[&str]) {
     user.enters("ps");
     let table = user.sees(" ps\r\n");
     assert!(table.contains(" T catch"), "a stopped process in {table}");
-    assert!(table.contains(" S program"), "the shell waits in {table}");
+    assert!(table.contains(" S shell"), "the shell waits in {table}");
     user.enters("bg");
     user.enters("kill %1; wait %1; echo status $?");
     user.sees("status 143\r\n");

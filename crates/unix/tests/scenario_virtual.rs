@@ -9,9 +9,6 @@ use tontine_unix::{Executor, Mode, Virtual};
 /// Schedules for each example and mode.
 const SEEDS: u64 = 20;
 
-/// Uses seconds of processor time. On the simulated executor these are ten million steps each.
-const COMPUTES: &str = "processor-limit";
-
 fn examples() -> Vec<(String, Scenario)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/unix");
     let entries = std::fs::read_dir(folder).expect("the examples");
@@ -28,7 +25,7 @@ fn examples() -> Vec<(String, Scenario)> {
 #[test]
 fn every_example_holds_under_every_schedule_in_every_mode() {
     let mut failed = Vec::new();
-    for (name, scenario) in examples().into_iter().filter(|(name, _)| name != COMPUTES) {
+    for (name, scenario) in examples() {
         for mode in Mode::ALL {
             for seed in 0..SEEDS {
                 let processors = if mode == Mode::Uniprocessor { 1 } else { 2 };
@@ -62,7 +59,7 @@ fn every_example_holds_on_the_parallel_executor() {
 
 #[test]
 fn the_same_seed_gives_the_same_timeline() {
-    for (name, scenario) in examples().into_iter().filter(|(name, _)| name != COMPUTES) {
+    for (name, scenario) in examples() {
         let observed = || {
             let builder = Virtual::builder().executor(Executor::Simulated { seed: 7 });
             run(&scenario, builder).expect("a system").timeline

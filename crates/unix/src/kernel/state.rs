@@ -101,6 +101,25 @@ impl State {
     }
 }
 
+impl State {
+    /// Gives the process whose program calls this a name, as `exec` does. Nothing happens outside
+    /// of virtual programs, and while the caller's stack is unwound.
+    pub fn name_caller(name: &str) {
+        let Some(thread) = NonNull::new(executor::context() as *mut Thread) else { return };
+        if executor::in_kernel() || std::thread::panicking() {
+            return;
+        }
+        // SAFETY: the context of a fiber that runs is its thread, which it keeps.
+        let thread = unsafe { thread.as_ref() };
+        let kernel = thread.kernel.get();
+        executor::enter_kernel();
+        kernel.on_master(|| {
+            kernel.slab.get(thread.slot).lock(&kernel.locks).name = name.into();
+        });
+        executor::leave_kernel();
+    }
+}
+
 impl Kernel {
     /// The system while it runs, process by process.
     fn look(&self) -> State {

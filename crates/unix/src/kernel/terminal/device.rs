@@ -42,6 +42,13 @@ impl State {
             fiber.unpark();
         }
     }
+
+    /// Lets `fiber` be woken by the next change; once, however often it looks before that.
+    fn sleeps(&mut self, fiber: Fiber) {
+        if self.sleepers.iter().all(|sleeper| sleeper.id() != fiber.id()) {
+            self.sleepers.push(fiber);
+        }
+    }
 }
 
 /// Whether a call is to go on.
@@ -104,7 +111,7 @@ impl Terminal {
             let effects = state.line.input(bytes);
             state.wake();
             if effects.taken == 0 {
-                state.sleepers.push(sleeper);
+                state.sleeps(sleeper);
             }
             (effects, state.foreground.clone())
         };
@@ -129,7 +136,9 @@ impl Terminal {
             state.wake();
             return Some(n);
         }
-        state.sleepers.extend(sleeper);
+        if let Some(sleeper) = sleeper {
+            state.sleeps(sleeper);
+        }
         (state.open > 0).then_some(0)
     }
 
