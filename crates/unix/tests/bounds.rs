@@ -100,3 +100,23 @@ fn the_privileged_user_too_is_refused_a_thread_too_many() {
     let said = observed.timeline.to_string();
     assert!(said.contains("fork b -> EAGAIN"), "{said}");
 }
+
+#[test]
+fn a_deadlock_names_who_waits_for_whom_as_the_text_does() {
+    let text = "process mother\n  pipe r w\n  one = fork reader\n  wait one\n\n\
+                process reader\n  block {INT}\n  read r\n";
+    let observed = observe(text, systems()[0].clone());
+    assert_eq!(observed.report.ending, Ending::Stalled);
+    let state = observed.report.state.expect("it has not ended").to_string();
+    for part in [
+        " S init\n",
+        " S mother\n",
+        " S reader\n",
+        "sleeps in wait for child 4 (reader)",
+        "blocked {SIGINT}",
+        "blocked all\n",
+    ] {
+        assert!(state.contains(part), "no {part:?} in\n{state}");
+    }
+    assert!(state.lines().all(|line| line.len() < 100), "{state}");
+}

@@ -207,7 +207,7 @@ fn output_that_would_block_is_waited_for() {
     let (reader, program) = terminal();
     let (seen, shown) = rustix::pipe::pipe_with(PipeFlags::NONBLOCK).unwrap();
     let mirror = Mirror::default();
-    mirror.typed.lock().unwrap().extend([b'x'; 1 << 20]);
+    mirror.typed.lock().unwrap().extend(vec![b'x'; 1 << 20]);
     *mirror.over.lock().unwrap() = true;
     std::thread::scope(|scope| {
         let attending = scope.spawn(|| {

@@ -110,7 +110,7 @@ fn what_beginners_write_is_answered() {
 #[test]
 fn an_error_shows_a_place_whatever_stands_there() {
     let shown = error("process a\n  note \"\x1b[2J\" x\n");
-    assert!(shown.ends_with("\n  |   note \"\\x1b[2J\" x\n  |                   ^"), "{shown}");
+    assert!(shown.ends_with("\n  |   note \"\\x1b[2J\" x\n  |                  ^"), "{shown}");
     let zero = error("process a\n  exit \u{200b}1\n");
     assert!(zero.starts_with("2:8: unexpected character U+200B"), "{zero}");
     for text in ["x".repeat(1 << 21), format!("note \"{}\" x", "y".repeat(1 << 20))] {
