@@ -203,7 +203,7 @@ fn signals_are_delivered_as_was_asked_for() {
     let file = scenario(
         "process main\n  on USR1: note \"taken\"; done = 1\n  thread other\n  sleep 10ms\n  \
          block USR1\n  kill self USR1\n  sleep 10ms\n  check done == 1\n\n\
-         thread other\n  sleep 1s\n",
+         thread other\n  sleep 1s -> anything\n",
     );
     assert_eq!(run(&[], file.path()).status.code(), Some(0));
     assert_eq!(run(&["--delivery", "oldest"], file.path()).status.code(), Some(1));

@@ -125,6 +125,9 @@ fn report(asked: &RunScenario, seed: u64, observed: &Observed) -> String {
             format!("simulated, seeds {} to {seed}", asked.seed)
         }
         args::ExecutorName::Simulated => format!("simulated, seed {seed}"),
+        args::ExecutorName::Parallel if asked.runs > 1 => {
+            format!("in parallel, run {} of {}", seed - asked.seed + 1, asked.runs)
+        }
         args::ExecutorName::Parallel => "in parallel".to_owned(),
     };
     let processors = match processors(asked) {
