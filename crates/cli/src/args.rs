@@ -347,9 +347,17 @@ Examples:
   tontine unix run --seed 17 FILE            one of them again, to the byte
   tontine unix run --mode master --processors 4 FILE
   tontine unix run --format columns FILE     processes side by side
+  tontine unix run --delivery oldest --masks per-process FILE
+                                             signals as OSF/1 has them
+  tontine unix run --statistics FILE         which locks were taken, how often
 
-Exit status: 0 all expectations held; 1 one failed, or the run came to no end; 2
-wrong usage, a file that cannot be read, or a text that is no scenario.")]
+A run is stopped after --limit seconds, after 200,000 events, and by ^C; what had
+happened is printed all the same. 4,096 threads may live at once; fork says EAGAIN
+to the next one.
+
+Exit status: 0 all expectations held, or there was none; 1 one failed, or the run
+came to no end; 2 wrong usage, a file that cannot be read, or a text that is no
+scenario; 128 + N stopped by signal N.")]
 pub(crate) struct RunScenario {
     /// The scenario.
     #[arg(value_name = "FILE")]
@@ -376,6 +384,22 @@ pub(crate) struct RunScenario {
     #[arg(long, value_enum, default_value_t = ExecutorName::Simulated)]
     pub(crate) executor: ExecutorName,
 
+    /// Which thread delivers what was sent to a process.
+    #[arg(long, value_enum, default_value_t = DeliveryName::AnyUnblocked)]
+    pub(crate) delivery: DeliveryName,
+
+    /// Whose the signal mask is.
+    #[arg(long, value_enum, default_value_t = MasksName::PerThread)]
+    pub(crate) masks: MasksName,
+
+    /// Stop all runs after so many seconds of your clock, and say what happened so far; 0: never.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub(crate) limit: u64,
+
+    /// Count how often each lock was taken, and print the table.
+    #[arg(long)]
+    pub(crate) statistics: bool,
+
     /// What to print.
     #[arg(long, value_enum, default_value_t = Shown::Text)]
     pub(crate) format: Shown,
@@ -393,8 +417,12 @@ Examples:
   tontine unix shell --mode master --processors 4
   tontine unix shell -c 'seq 3 | wc'         without a terminal, too; input is empty then
 
+Both its output and its errors go to standard output. Should the command be killed
+by SIGKILL, your terminal stays raw: type `reset`, though you do not see it, and
+^J.
+
 Exit status: that of the shell, 128 + N if signal N ended it; 2 wrong usage, or no
-terminal to type at; 1 the terminal failed.")]
+terminal to type at; 1 the terminal failed, or everybody waits for ever.")]
 pub(crate) struct UnixShell {
     /// Do these commands, and leave.
     #[arg(short, value_name = "COMMANDS")]
@@ -438,6 +466,22 @@ pub(crate) enum ExecutorName {
     Simulated,
     /// A thread for each processor, and the real clock.
     Parallel,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DeliveryName {
+    /// The oldest, as in OSF/1.
+    Oldest,
+    /// Any that does not block it, as POSIX and Linux have it.
+    AnyUnblocked,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum MasksName {
+    /// The process's, as in OSF/1: what one thread blocks all block.
+    PerProcess,
+    /// Each thread's own, as POSIX and Linux have it.
+    PerThread,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

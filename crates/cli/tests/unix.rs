@@ -1,8 +1,10 @@
 //! `tontine unix run` as its users meet it: exit statuses, what it prints, and bad input.
 
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -104,4 +106,106 @@ fn many_runs_stop_at_the_first_that_fails() {
     let output = run(&["--runs", "500"], file.path());
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
     assert!(text(&output.stdout).contains("simulated, seed "), "{}", text(&output.stdout));
+}
+
+/// Goes round for ever.
+const ENDLESS: &str = "process main\n  note \"here\"\n  repeat 2000000000: x = x + 1\n";
+
+#[test]
+fn an_endless_run_is_stopped_after_the_limit_and_its_timeline_printed() {
+    let file = scenario(ENDLESS);
+    for executor in ["simulated", "parallel"] {
+        let output = run(&["--limit", "1", "--executor", executor], file.path());
+        assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+        let printed = text(&output.stdout);
+        assert!(printed.contains("notes \"here\""), "{printed}");
+        let why = "fails: the run: expected an end, found none within 1 s (--limit)";
+        assert!(printed.contains(why), "{printed}");
+    }
+}
+
+#[test]
+fn a_signal_stops_a_run_and_what_happened_is_printed() {
+    let file = scenario(ENDLESS);
+    for signal in [rustix::process::Signal::INT, rustix::process::Signal::TERM] {
+        let mut tontine = Command::new(env!("CARGO_BIN_EXE_tontine"));
+        tontine.args(["unix", "run", "--limit", "0"]).arg(file.path()).stdout(Stdio::piped());
+        let mut child = tontine.spawn().expect("tontine runs");
+        // It is under way when it has used processor time; before that, a signal ends it as ever.
+        let start = Instant::now();
+        while cpu_ticks(child.id()) < 20 {
+            assert!(start.elapsed() < Duration::from_secs(60), "it computes");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let pid = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(pid, signal).expect("it runs");
+        let mut printed = String::new();
+        child.stdout.take().expect("a pipe").read_to_string(&mut printed).expect("text");
+        let status = child.wait().expect("it has ended");
+        assert_eq!(status.code(), Some(128 + signal.as_raw()), "{printed}");
+        assert!(printed.contains("notes \"here\""), "{printed}");
+        assert!(printed.contains("expected an end, found SIG"), "{printed}");
+    }
+}
+
+/// Processor time that a process used, in ticks.
+fn cpu_ticks(pid: u32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let behind = stat.rsplit_once(')').map_or("", |(_, behind)| behind);
+    behind.split_whitespace().nth(11).and_then(|ticks| ticks.parse().ok()).unwrap_or(0)
+}
+
+#[test]
+fn a_file_without_end_is_refused() {
+    let output = run(&[], Path::new("/dev/zero"));
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("/dev/zero: expected a scenario of at most 1 MiB"));
+    let file = scenario("");
+    fs::write(file.path(), b"process a\n\xff\n").expect("written");
+    let output = run(&[], file.path());
+    assert!(text(&output.stderr).contains("line 2: expected text in UTF-8"));
+}
+
+#[test]
+fn a_run_that_nothing_is_expected_of_says_so() {
+    let output = run(&[], scenario("process main\n  raise USR1\n").path());
+    assert_eq!(output.status.code(), Some(0));
+    assert!(text(&output.stdout).contains("no expectation: nothing was judged"));
+}
+
+#[test]
+fn a_deadlock_is_in_the_document_too() {
+    let file =
+        scenario("process main\n  child = fork sleeper\n  wait\n\nprocess sleeper\n  pause\n");
+    let output = run(&["--format", "json"], file.path());
+    let document: Value = serde_json::from_slice(&output.stdout).expect("only JSON");
+    let state = document["state"].as_array().expect("processes");
+    let sleeper = state.iter().find(|process| process["process"] == "sleeper").expect("it is left");
+    assert_eq!(sleeper["state"], "S");
+    assert_eq!(sleeper["threads"][0]["call"], "pause");
+    assert_eq!(sleeper["threads"][0]["sleeps"], true);
+}
+
+#[test]
+fn locks_are_counted_when_asked_for() {
+    let output = run(&["--statistics"], &example("group-kill.unix"));
+    let printed = text(&output.stdout);
+    assert!(printed.contains("proc_relation_lock"), "{printed}");
+    let output = run(&["--statistics", "--format", "json"], &example("group-kill.unix"));
+    let document: Value = serde_json::from_slice(&output.stdout).expect("only JSON");
+    let rows = document["locks"].as_array().expect("rows");
+    assert!(rows.iter().any(|row| row["acquisitions"].as_u64() > Some(0)), "{rows:?}");
+}
+
+#[test]
+fn signals_are_delivered_as_was_asked_for() {
+    // The oldest thread blocks it, which another does not.
+    let file = scenario(
+        "process main\n  on USR1: note \"taken\"; done = 1\n  thread other\n  sleep 10ms\n  \
+         block USR1\n  kill self USR1\n  sleep 10ms\n  check done == 1\n\n\
+         thread other\n  sleep 1s -> anything\n",
+    );
+    assert_eq!(run(&[], file.path()).status.code(), Some(0));
+    assert_eq!(run(&["--delivery", "oldest"], file.path()).status.code(), Some(1));
+    assert_eq!(run(&["--masks", "per-process"], file.path()).status.code(), Some(1));
 }

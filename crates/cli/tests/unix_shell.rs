@@ -117,7 +117,7 @@ fn session(arguments: &[&str]) {
     user.enters("ps");
     let table = user.sees(" ps\r\n");
     assert!(table.contains(" T catch"), "a stopped process in {table}");
-    assert!(table.contains(" S program"), "the shell waits in {table}");
+    assert!(table.contains(" S shell"), "the shell waits in {table}");
     user.enters("bg");
     user.enters("kill %1; wait %1; echo status $?");
     user.sees("status 143\r\n");
@@ -172,6 +172,56 @@ fn the_terminal_is_restored_when_a_signal_ends_the_command() {
     let shell = rustix::process::Pid::from_child(&user.shell);
     rustix::process::kill_process(shell, rustix::process::Signal::TERM).unwrap();
     assert_eq!(user.sees_the_end(), None);
+}
+
+#[test]
+fn a_shell_that_stops_itself_goes_on_or_ends_as_the_user_wants() {
+    for arguments in [&[][..], &["--seed", "5"]] {
+        let mut user = User::sits_down(arguments);
+        user.enters("kill -STOP $$");
+        user.sees("the shell has stopped (SIGSTOP); Return continues it, ^D kills it: ");
+        user.types("\r");
+        user.enters("echo here again");
+        user.sees("here again\r\n");
+        user.enters("kill -STOP $$");
+        user.sees("^D kills it: ");
+        user.types("\x04");
+        assert_eq!(user.sees_the_end(), Some(128 + 9));
+    }
+}
+
+#[test]
+fn who_types_ahead_too_much_can_still_interrupt() {
+    let mut user = User::sits_down(&[]);
+    user.enters("sleep 1000");
+    let paste = "echo of a line that is pasted\r".repeat(40);
+    for _ in 0..10 {
+        user.types(&paste);
+    }
+    user.types("\x03");
+    user.sees("^C");
+    user.sees(PROMPT);
+    user.types("echo status $?\r");
+    user.sees("status 130\r\n");
+    user.sees(PROMPT);
+    user.types("\x04");
+    assert_eq!(user.sees_the_end(), Some(0));
+}
+
+#[test]
+fn without_a_terminal_nothing_waits_for_ever() {
+    for mode in [&["-c"][..], &["--seed", "1", "-c"]] {
+        let output = without_a_terminal(&[mode, &["kill -STOP $$"]].concat());
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(said.contains("the shell has stopped (SIGSTOP), and nobody is there"), "{said}");
+        assert_eq!(output.status.code(), Some(128 + 9));
+        let output = without_a_terminal(&[mode, &["seq 2; catch USR1"]].concat());
+        assert!(String::from_utf8_lossy(&output.stdout).starts_with("1\n2\n"));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains("found that everybody waits for ever:"), "{said}");
+        assert!(said.contains(" S catch"), "{said}");
+        assert_eq!(output.status.code(), Some(1));
+    }
 }
 
 fn without_a_terminal(arguments: &[&str]) -> Output {

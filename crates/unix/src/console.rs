@@ -43,6 +43,8 @@ pub struct Console(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
+    /// Nobody types.
+    unattended: bool,
     queues: Mutex<Queues>,
     /// Told when there is something to be seen.
     shown: Condvar,
@@ -75,6 +77,12 @@ impl Console {
         Self::default()
     }
 
+    /// One at which nobody types: that everybody sleeps is a stall, once all that was shown has been
+    /// taken.
+    pub fn unattended() -> Self {
+        Self(Arc::new(Shared { unattended: true, ..Shared::default() }))
+    }
+
     /// Types. Never waits: what the terminal has no room for is typed when it has. What is typed
     /// while no system runs is typed when one begins.
     pub fn input(&self, bytes: &[u8]) {
@@ -88,7 +96,9 @@ impl Console {
         let queues = self.queues();
         let waited = self.0.shown.wait_timeout_while(queues, wait, |queues| queues.seen.is_empty());
         let (mut queues, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        queues.wake();
+        if !queues.seen.is_empty() {
+            queues.wake();
+        }
         std::mem::take(&mut queues.seen)
     }
 
@@ -117,6 +127,11 @@ impl Console {
     /// The terminal has taken so many bytes.
     pub(crate) fn take_typed(&self, taken: usize) {
         self.queues().typed.drain(..taken);
+    }
+
+    /// Whether somebody outside may still have a say.
+    pub(crate) fn is_attended(&self) -> bool {
+        !self.0.unattended || !self.queues().seen.is_empty()
     }
 
     /// Whether more may be shown.

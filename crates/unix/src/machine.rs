@@ -14,6 +14,7 @@ use crate::limit::{Limit, Resource};
 use crate::lock::{HoldClock, LockStatistics, Locks, Options};
 use crate::mode::Mode;
 use crate::process::Pid;
+use crate::stopper::Stopper;
 use crate::sys::Sys;
 use crate::wait::Status;
 
@@ -95,6 +96,7 @@ pub(crate) struct Config {
     pub(crate) mutation: Option<crate::mutation::Mutation>,
     pub(crate) console: Option<Console>,
     stop_at: Option<u64>,
+    stopper: Stopper,
     preemptions: u64,
     statistics: bool,
     pub(crate) keep_locks: bool,
@@ -203,6 +205,7 @@ impl Virtual {
             mutation: None,
             console: None,
             stop_at: None,
+            stopper: Stopper::new(),
             preemptions: u64::MAX,
             statistics: false,
             keep_locks: false,
@@ -246,10 +249,14 @@ impl Virtual {
         // a uniprocessor has one worker, `Kernel::on_master` runs calls on processor 0, and in mode
         // `Coarse` the classes that the lock replaces are taken under `Kernel::coarse` alone.
         let locks = unsafe { Locks::new(config.mode, locks) };
+        let stopper = config.stopper.clone();
         let mut kernel = Kernel::boot(config, locks, executor, Box::new(program));
         let _ = watch.kernel.set(kernel.handle());
         kernel.executor.ticks(TICKS_A_SECOND, Kernel::on_tick);
-        let outcome = kernel.run();
+        let outcome = {
+            let _attached = stopper.attach(&kernel.executor);
+            kernel.run()
+        };
         let ending = match outcome {
             executor::Outcome::Finished => Ending::Finished,
             executor::Outcome::Stalled => Ending::Stalled,
@@ -357,6 +364,17 @@ impl Builder {
         self
     }
 
+    /// Lets `stopper` end the run.
+    pub fn stopper(mut self, stopper: &Stopper) -> Self {
+        self.0.stopper = stopper.clone();
+        self
+    }
+
+    /// What ends the run.
+    pub(crate) fn its_stopper(&self) -> Stopper {
+        self.0.stopper.clone()
+    }
+
     /// Simulated: takes the processor at most so often from a thread that could go on. Most races
     /// need few.
     pub fn preemptions(mut self, most: u64) -> Self {
@@ -452,7 +470,7 @@ pub enum Ending {
     Finished,
     /// Everybody waits for ever: [`Report::state`] says for what.
     Stalled,
-    /// At the step that was asked for.
+    /// At the step that was asked for, or by a [`Stopper`].
     Stopped,
 }
 

@@ -5,10 +5,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
+use rustix::pipe::PipeFlags;
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
-use rustix::termios::{LocalModes, tcgetattr};
+use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 use tontine_unix::shell::{Seat, attend};
-use tontine_unix::{Linux, Signal, Status, Sys};
+use tontine_unix::{Linux, Pid, Signal, Status, Sys, WaitOptions};
 
 /// The user's terminal: where the user is, and what the program has.
 fn terminal() -> (OwnedFd, OwnedFd) {
@@ -51,6 +52,43 @@ impl Seat for Mirror {
     fn is_over(&self) -> bool {
         *self.over.lock().unwrap()
     }
+}
+
+/// A seat that always has more to show.
+struct Fountain;
+
+impl Seat for Fountain {
+    fn input(&self, _: &[u8]) {}
+
+    fn output(&self, _: Duration) -> Vec<u8> {
+        vec![b'y'; 1 << 16]
+    }
+
+    fn is_over(&self) -> bool {
+        false
+    }
+}
+
+/// Those that end a process which does nothing about them.
+const ENDING: [Signal; 8] = [
+    Signal::TERM,
+    Signal::HUP,
+    Signal::INT,
+    Signal::QUIT,
+    Signal::ABRT,
+    Signal::ALRM,
+    Signal::USR1,
+    Signal::USR2,
+];
+
+/// A process that sits at `terminal`, raw by now.
+fn attends(sys: &dyn Sys, seat: impl Seat + Send + 'static, terminal: &OwnedFd) -> Pid {
+    let own = terminal.try_clone().unwrap();
+    let child = sys.fork(move |_| attend(&seat, &own, &own).map_or(1, |()| 0)).unwrap();
+    while !is_raw(terminal) {
+        std::thread::yield_now();
+    }
+    child
 }
 
 /// Reads what the user sees, up to `last`.
@@ -101,22 +139,112 @@ fn the_terminal_is_restored_after_a_panic() {
 
 #[test]
 fn the_terminal_is_restored_when_a_signal_ends_the_process() {
-    for signal in [Signal::TERM, Signal::HUP, Signal::INT] {
+    for signal in ENDING {
         let (_user, program) = terminal();
         let linux = Linux::new().unwrap();
         let sys: &dyn Sys = &linux;
-        let attended = program.try_clone().unwrap();
-        let child =
-            sys.fork(move |_| attend(&Mirror::default(), &attended, &attended).map_or(1, |()| 0));
-        let child = child.unwrap();
-        while !is_raw(&program) {
-            std::thread::yield_now();
+        let child = attends(sys, Mirror::default(), &program);
+        sys.kill(child.into(), Some(signal)).unwrap();
+        let waited = sys.waitpid(child.into(), Default::default()).unwrap().unwrap();
+        assert_eq!(waited.status.signaled(), Some(signal));
+        assert!(!is_raw(&program));
+    }
+}
+
+#[test]
+fn it_is_restored_too_while_nobody_takes_what_is_shown() {
+    for signal in [Signal::TERM, Signal::HUP, Signal::INT] {
+        let (user, program) = terminal();
+        let linux = Linux::new().unwrap();
+        let sys: &dyn Sys = &linux;
+        let child = attends(sys, Fountain, &program);
+        // Until it is full, and stays so: who writes is blocked.
+        let mut before = 0;
+        loop {
+            let now = rustix::io::ioctl_fionread(&user).unwrap();
+            if now > 0 && now == before {
+                break;
+            }
+            before = now;
+            std::thread::sleep(Duration::from_millis(50));
         }
         sys.kill(child.into(), Some(signal)).unwrap();
         let waited = sys.waitpid(child.into(), Default::default()).unwrap().unwrap();
-        assert_eq!(waited.status, Status::Signaled(signal, false));
+        assert_eq!(waited.status.signaled(), Some(signal));
         assert!(!is_raw(&program));
     }
+}
+
+#[test]
+fn a_stop_gives_the_terminal_back_and_it_is_raw_again_afterwards() {
+    let (_user, program) = terminal();
+    let linux = Linux::new().unwrap();
+    let sys: &dyn Sys = &linux;
+    let child = attends(sys, Mirror::default(), &program);
+    let state = |options| sys.waitpid(child.into(), options).unwrap().unwrap().status;
+    // In a group of its own it has a parent outside of it: a group that could be stopped.
+    sys.setpgid(child, child).unwrap();
+    for (signal, raw) in [(Signal::TSTP, false), (Signal::STOP, true)] {
+        sys.kill(child.into(), Some(signal)).unwrap();
+        assert_eq!(state(WaitOptions::STOPPED), Status::Stopped(signal));
+        assert_eq!(is_raw(&program), raw);
+        // What the user's shell does when it takes the terminal.
+        let mut cooked = tcgetattr(&program).unwrap();
+        cooked.local_modes |= LocalModes::ICANON;
+        tcsetattr(&program, OptionalActions::Now, &cooked).unwrap();
+        sys.kill(child.into(), Some(Signal::CONT)).unwrap();
+        while !is_raw(&program) {
+            std::thread::yield_now();
+        }
+    }
+    sys.kill(child.into(), Some(Signal::TERM)).unwrap();
+    assert_eq!(state(WaitOptions::default()).signaled(), Some(Signal::TERM));
+    assert!(!is_raw(&program));
+}
+
+#[test]
+fn output_that_would_block_is_waited_for() {
+    let (reader, program) = terminal();
+    let (seen, shown) = rustix::pipe::pipe_with(PipeFlags::NONBLOCK).unwrap();
+    let mirror = Mirror::default();
+    mirror.typed.lock().unwrap().extend(vec![b'x'; 1 << 20]);
+    *mirror.over.lock().unwrap() = true;
+    std::thread::scope(|scope| {
+        let attending = scope.spawn(|| {
+            let done = attend(&mirror, &program, &shown);
+            drop(shown);
+            done
+        });
+        let mut count = 0;
+        let mut buffer = [0; 4096];
+        loop {
+            match rustix::io::read(&seen, &mut buffer) {
+                Ok(0) => break,
+                Ok(n) => count += n,
+                Err(_) => std::thread::yield_now(),
+            }
+        }
+        attending.join().unwrap().unwrap();
+        assert_eq!(count, 1 << 20);
+    });
+    drop(reader);
+}
+
+#[test]
+fn a_terminal_that_somebody_else_writes_to_makes_its_lines() {
+    let (user, program) = terminal();
+    let (_seen, shown) = rustix::pipe::pipe().unwrap();
+    let mirror = Mirror::default();
+    std::thread::scope(|scope| {
+        let attending = scope.spawn(|| attend(&mirror, &program, &shown));
+        while !is_raw(&program) {
+            std::thread::yield_now();
+        }
+        rustix::io::write(&program, b"a\n").unwrap();
+        assert_eq!(sees(&user, b'\n'), b"a\r\n");
+        rustix::io::write(&user, b"q").unwrap();
+        attending.join().unwrap().unwrap();
+    });
 }
 
 #[test]

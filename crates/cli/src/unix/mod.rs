@@ -1,5 +1,7 @@
 //! `tontine unix`: a Unix in user space, from the command line.
 
+mod bound;
+mod document;
 mod run;
 mod shell;
 

@@ -1,33 +1,49 @@
 //! `tontine unix run`: runs a scenario on a virtual system, and says whether what it expects holds.
+//!
+//! `document.rs` is the JSON of it, `bound.rs` what stops a run.
 
 use std::fmt::Write;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
 use std::process::ExitCode;
 
-use serde_json::{Value, json};
-use tontine_unix::scenario::{EventKind, Failure, Observed, Record, Scenario, run as observe};
-use tontine_unix::{Builder, Executor, Virtual};
+use tontine_unix::scenario::{Observed, Scenario, run as observe};
+use tontine_unix::{Builder, Delivery, Executor, Masks, State, Stopper, Virtual};
 
+use super::bound::Bound;
+use super::document::document;
 use super::mode;
 use crate::args::{self, RunScenario, Shown};
-use crate::{FAILED, Refusal, print};
+use crate::{FAILED, Refusal, print, stopped_by};
+
+/// Bytes of the longest text.
+const LONGEST: u64 = 1 << 20;
+/// Threads that may live at once.
+const MOST_THREADS: usize = 4096;
+/// Processes that the table of a run without an end shows.
+const MOST_SHOWN: usize = 40;
 
 /// Carries out `unix run`.
 pub(crate) fn run(asked: &RunScenario) -> Result<ExitCode, Refusal> {
     let file = asked.file.display();
-    let text = std::fs::read_to_string(&asked.file);
-    let text = text.map_err(|error| Refusal::usage(format!("{file}: {error}")))?;
+    let text = read(&asked.file).map_err(|why| Refusal::usage(format!("{file}: {why}")))?;
     let scenario: Scenario =
         text.parse().map_err(|error| Refusal::usage(format!("{file}:{error}")))?;
+    let stopper = Stopper::new();
+    let bound = Bound::begin(asked.limit, &stopper)?;
     let mut seed = asked.seed;
     let last = asked.seed.saturating_add(asked.runs - 1);
     // One run that fails is what matters: the others would hide it.
     let observed = loop {
-        let observed = observe(&scenario, system(asked, seed)).map_err(Refusal::usage)?;
-        if !observed.verdict.holds() || seed == last {
+        let system = system(asked, seed).stopper(&stopper);
+        let observed = observe(&scenario, system).map_err(Refusal::usage)?;
+        if !observed.verdict.holds() || stopper.why().is_some() || seed == last {
             break observed;
         }
         seed += 1;
     };
+    let signal = bound.end();
     match asked.format {
         Shown::Json => {
             let mut text = serde_json::to_string_pretty(&document(asked, seed, &observed))
@@ -37,8 +53,26 @@ pub(crate) fn run(asked: &RunScenario) -> Result<ExitCode, Refusal> {
         }
         Shown::Text | Shown::Columns => print(report(asked, seed, &observed).as_bytes())?,
     }
-    let holds = observed.verdict.holds();
-    Ok(if holds { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+    Ok(match signal {
+        Some(signal) => stopped_by(signal),
+        None if observed.verdict.holds() => ExitCode::SUCCESS,
+        None => ExitCode::from(FAILED),
+    })
+}
+
+/// The text of a scenario.
+fn read(file: &Path) -> Result<String, String> {
+    let mut bytes = Vec::new();
+    let opened = File::open(file).and_then(|file| file.take(LONGEST + 1).read_to_end(&mut bytes));
+    opened.map_err(|error| format!("{error}; name a file with a scenario"))?;
+    if bytes.len() as u64 > LONGEST {
+        return Err(format!("expected a scenario of at most {} MiB", LONGEST >> 20));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+        format!("line {line}: expected text in UTF-8, found other bytes")
+    })
 }
 
 /// The system that was asked for, with this seed.
@@ -47,12 +81,26 @@ fn system(asked: &RunScenario, seed: u64) -> Builder {
         args::ExecutorName::Simulated => Executor::Simulated { seed },
         args::ExecutorName::Parallel => Executor::Parallel,
     };
-    let mode = mode(asked.mode);
-    Virtual::builder().mode(mode).processors(processors(asked)).executor(executor)
+    let delivery = match asked.delivery {
+        args::DeliveryName::Oldest => Delivery::Oldest,
+        args::DeliveryName::AnyUnblocked => Delivery::AnyUnblocked,
+    };
+    let masks = match asked.masks {
+        args::MasksName::PerProcess => Masks::PerProcess,
+        args::MasksName::PerThread => Masks::PerThread,
+    };
+    Virtual::builder()
+        .mode(mode(asked.mode))
+        .processors(processors(asked))
+        .executor(executor)
+        .delivery(delivery)
+        .masks(masks)
+        .statistics(asked.statistics)
+        .stacks(MOST_THREADS)
 }
 
 /// Two where the mode has more than one.
-fn processors(asked: &RunScenario) -> usize {
+pub(super) fn processors(asked: &RunScenario) -> usize {
     let usual = if asked.mode == args::ModeName::Uniprocessor { 1 } else { 2 };
     asked.processors.map_or(usual, usize::from)
 }
@@ -66,7 +114,10 @@ fn report(asked: &RunScenario, seed: u64, observed: &Observed) -> String {
     };
     text.push('\n');
     if let Some(state) = &report.state {
-        text.push_str(&format!("{state}\n"));
+        text.push_str(&table(state));
+    }
+    if let Some(locks) = &report.locks {
+        let _ = writeln!(text, "{locks}");
     }
     let file = asked.file.display();
     let how = match asked.executor {
@@ -74,6 +125,9 @@ fn report(asked: &RunScenario, seed: u64, observed: &Observed) -> String {
             format!("simulated, seeds {} to {seed}", asked.seed)
         }
         args::ExecutorName::Simulated => format!("simulated, seed {seed}"),
+        args::ExecutorName::Parallel if asked.runs > 1 => {
+            format!("in parallel, run {} of {}", seed - asked.seed + 1, asked.runs)
+        }
         args::ExecutorName::Parallel => "in parallel".to_owned(),
     };
     let processors = match processors(asked) {
@@ -86,49 +140,10 @@ fn report(asked: &RunScenario, seed: u64, observed: &Observed) -> String {
     text
 }
 
-fn document(asked: &RunScenario, seed: u64, observed: &Observed) -> Value {
-    let Observed { timeline, verdict, report } = observed;
-    let is_simulated = asked.executor == args::ExecutorName::Simulated;
-    json!({
-        "file": asked.file.display().to_string(),
-        "mode": mode(asked.mode).to_string(),
-        "processors": processors(asked),
-        "seed": is_simulated.then_some(seed),
-        "holds": verdict.holds(),
-        "failures": verdict.failures.iter().map(failure).collect::<Vec<_>>(),
-        "timeline": timeline.records.iter().map(record).collect::<Vec<_>>(),
-        "steps": is_simulated.then_some(report.steps),
-        "elapsed_ns": u64::try_from(report.elapsed.as_nanos()).unwrap_or(u64::MAX),
-    })
-}
-
-fn failure(failure: &Failure) -> Value {
-    json!({
-        "line": failure.line,
-        "process": failure.process,
-        "what": failure.what,
-        "expected": failure.expected,
-        "found": failure.found,
-    })
-}
-
-fn record(record: &Record) -> Value {
-    let kind = match record.kind {
-        EventKind::Began => "began",
-        EventKind::Call => "call",
-        EventKind::Handler => "handler",
-        EventKind::Note => "note",
-        EventKind::Miss => "miss",
-    };
-    json!({
-        "at_ns": u64::try_from(record.at.as_nanos()).unwrap_or(u64::MAX),
-        "pid": record.pid,
-        "tid": record.tid,
-        "process": record.name,
-        "line": record.line,
-        "kind": kind,
-        "what": record.what,
-        "result": record.result,
-        "found": record.found,
-    })
+/// Who was left, and waits for what.
+fn table(state: &State) -> String {
+    let left = state.processes.len().saturating_sub(MOST_SHOWN);
+    let processes = state.processes.iter().take(MOST_SHOWN).cloned().collect();
+    let more = if left > 0 { format!("and {left} more processes\n") } else { String::new() };
+    format!("{}{more}\n", State { processes })
 }

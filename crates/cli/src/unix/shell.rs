@@ -10,7 +10,7 @@ use std::panic::resume_unwind;
 use std::process::ExitCode;
 use std::thread;
 
-use tontine_unix::shell::{attend, programs, ps, shell as run_shell};
+use tontine_unix::shell::{attend, keep, programs, ps, shell as run_shell};
 use tontine_unix::{
     Builder, Console, Errno, Executor, Fd, Modes, Report, Signal, State, Status, Sys, Virtual,
 };
@@ -32,7 +32,7 @@ pub(crate) fn shell(asked: &UnixShell) -> Result<ExitCode, Refusal> {
              without one, say what to do: tontine unix shell -c COMMANDS",
         ));
     }
-    let console = Console::new();
+    let console = if seat.typed { Console::new() } else { Console::unattended() };
     let system = system(asked).console(&console).build().map_err(Refusal::usage)?;
     let arguments = arguments(asked.commands.as_deref());
     let nothing = File::open("/dev/null")?;
@@ -40,7 +40,16 @@ pub(crate) fn shell(asked: &UnixShell) -> Result<ExitCode, Refusal> {
     // It is not waited for where the user's terminal fails: the process ends with it.
     let running = thread::spawn(move || {
         system.run(move |sys| match seat.prepare(sys) {
-            Ok(()) => run_shell(sys, &arguments),
+            Ok(()) => {
+                State::name_caller("login");
+                keep(
+                    sys,
+                    Box::new(move |sys| {
+                        State::name_caller("shell");
+                        run_shell(sys, &arguments)
+                    }),
+                )
+            }
             Err(_) => 1,
         })
     });
@@ -103,6 +112,11 @@ fn status(report: &Report) -> Result<ExitCode, Refusal> {
     match report.status {
         Some(Status::Exited(status)) => Ok(ExitCode::from(status as u8)),
         Some(Status::Signaled(signal, _)) => Ok(stopped_by(signal.number())),
+        None => {
+            let state = report.state.as_ref().map(State::to_string).unwrap_or_default();
+            let waits = "expected the shell to end, found that everybody waits for ever";
+            Err(Refusal::failed(format!("{waits}:\n{}", state.trim_end())))
+        }
         other => Err(Refusal::failed(format!("expected the shell to end, found {other:?}"))),
     }
 }

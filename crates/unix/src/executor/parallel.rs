@@ -58,14 +58,24 @@ impl Executor {
     pub(super) fn run_parallel(&self) -> Outcome {
         thread::scope(|scope| {
             let _end = StopOnPanic(self);
+            let mut threads = Vec::with_capacity(self.workers.len());
             for worker in &self.workers {
-                thread::Builder::new()
+                let thread = thread::Builder::new()
                     .name(format!("processor {}", worker.number()))
                     .spawn_scoped(scope, || self.work(worker))
                     .expect("the operating system has a thread for each processor");
+                threads.push(thread);
             }
             let outcome = self.watch();
             self.stop();
+            // Fibers that go on make way at their next call; one that is just being resumed takes
+            // the first request back.
+            while outcome == Outcome::Stopped && !threads.iter().all(|one| one.is_finished()) {
+                self.workers
+                    .iter()
+                    .for_each(|worker| worker.make_way.store(true, Ordering::Relaxed));
+                thread::sleep(BUSY_LOOK);
+            }
             outcome
         })
     }

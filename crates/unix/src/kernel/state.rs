@@ -6,6 +6,7 @@
     reason = "an ended system is looked at through its locks; a thread's address"
 )]
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
@@ -103,6 +104,39 @@ impl State {
     }
 }
 
+impl State {
+    /// Gives the process whose program calls this a name, as `exec` does. Nothing happens outside
+    /// of virtual programs, and while the caller's stack is unwound.
+    pub fn name_caller(name: &str) {
+        let Some(thread) = NonNull::new(executor::context() as *mut Thread) else { return };
+        if executor::in_kernel() || std::thread::panicking() {
+            return;
+        }
+        // SAFETY: the context of a fiber that runs is its thread, which it keeps.
+        let thread = unsafe { thread.as_ref() };
+        let kernel = thread.kernel.get();
+        executor::enter_kernel();
+        kernel.on_master(|| {
+            kernel.slab.get(thread.slot).lock(&kernel.locks).name = name.into();
+        });
+        executor::leave_kernel();
+    }
+}
+
+impl State {
+    /// Puts its name behind the number of each child that somebody waits for.
+    fn name_who_is_awaited(&mut self) {
+        let named = |process: &ProcessState| (process.pid.to_string(), process.name.clone());
+        let names: BTreeMap<String, String> = self.processes.iter().map(named).collect();
+        for thread in self.processes.iter_mut().flat_map(|process| &mut process.threads) {
+            let child = thread.object.strip_prefix(" for child ");
+            if let Some(name) = child.and_then(|child| names.get(child)) {
+                thread.object.push_str(&format!(" ({name})"));
+            }
+        }
+    }
+}
+
 impl Kernel {
     /// The system while it runs, process by process.
     fn look(&self) -> State {
@@ -130,7 +164,9 @@ impl Kernel {
     fn collect(&self, look: impl Fn(&Proc) -> Option<ProcessState>) -> State {
         let mut processes: Vec<_> = self.slab.iter().filter_map(look).collect();
         processes.sort_by_key(|process| process.pid);
-        State { processes }
+        let mut state = State { processes };
+        state.name_who_is_awaited();
+        state
     }
 
     /// A process, and which locks a fiber of it has.
@@ -209,6 +245,9 @@ impl fmt::Display for ProcessState {
     }
 }
 
+/// Of so many blocked signals those are named that are not.
+const MANY: usize = 40;
+
 impl fmt::Display for ThreadState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { tid, call, sleeps, object, blocked, pending, locks } = self;
@@ -216,8 +255,12 @@ impl fmt::Display for ThreadState {
             true => write!(f, "{tid:>39} sleeps in {call}{object}")?,
             false => write!(f, "{tid:>39} {call}")?,
         }
-        if !blocked.is_empty() {
-            write!(f, ", blocked {blocked}")?;
+        let open = SigSet::ALL.difference(SigSet::UNBLOCKABLE).difference(*blocked);
+        match (blocked.iter().count(), open.is_empty()) {
+            (0, _) => {}
+            (_, true) => write!(f, ", blocked all")?,
+            (MANY.., _) => write!(f, ", blocked all but {open}")?,
+            _ => write!(f, ", blocked {blocked}")?,
         }
         if !pending.is_empty() {
             write!(f, ", pending {pending}")?;

@@ -5,10 +5,11 @@
 //! this one; `wire.rs` has one for real processes.
 
 use std::fmt::Display;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::ast::Place;
+use crate::stopper::Stopper;
 use crate::wait::Status;
 
 /// Takes what processes observe.
@@ -128,19 +129,63 @@ impl From<&Event<'_>> for Record {
 }
 
 /// A log for processes that live within this one. Clones are the same log.
+///
+/// It takes [`Memory::RECORDS`] events and [`Memory::BYTES`] bytes of text; when there is more, it
+/// has the run stopped, and drops what comes until that has happened.
 #[derive(Debug, Clone, Default)]
-pub struct Memory(Arc<Mutex<Vec<Record>>>);
+pub struct Memory(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    taken: Mutex<Taken>,
+    stopper: Stopper,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    records: Vec<Record>,
+    bytes: usize,
+}
 
 impl Memory {
+    /// Events that it takes.
+    pub const RECORDS: usize = 200_000;
+    /// Bytes of their text that it takes.
+    pub const BYTES: usize = 1 << 26;
+
+    /// One that stops the run when it is full.
+    pub fn new(stopper: &Stopper) -> Self {
+        Self(Arc::new(Shared { taken: Mutex::default(), stopper: stopper.clone() }))
+    }
+
     /// What was taken so far, in order.
     pub fn records(&self) -> Vec<Record> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.taken().records.clone()
+    }
+
+    fn taken(&self) -> MutexGuard<'_, Taken> {
+        self.0.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Log for Memory {
     fn record(&self, event: &Event<'_>) {
+        if self.0.stopper.why().is_some() {
+            return;
+        }
         let record = Record::from(event);
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(record);
+        let bytes = record.what.len() + record.result.len() + record.found.len();
+        let mut taken = self.taken();
+        let why = match (taken.records.len() < Self::RECORDS, taken.bytes + bytes <= Self::BYTES) {
+            (true, true) => {
+                taken.bytes += bytes;
+                taken.records.push(record);
+                return;
+            }
+            (false, _) => format!("more than {} events", Self::RECORDS),
+            (_, false) => format!("more than {} MiB of events", Self::BYTES >> 20),
+        };
+        drop(taken);
+        self.0.stopper.stop(&why);
     }
 }

@@ -17,10 +17,14 @@ use super::outcome::{Known, Outcome, done};
 use super::word::{OnSet, Plain};
 use crate::action::{Disposition, Handler, How, SigAction};
 use crate::errno::Errno;
+use crate::kernel::State;
 use crate::process::{Body, Program, SigVec};
 use crate::signal::SigSet;
 use crate::sys::Sys;
 use crate::wait::{Children, WaitOptions};
+
+/// What the process is called that begins a run: `init` in the text.
+pub(super) const HARNESS: &str = "init";
 
 /// How often a `while` may go round before it counts as one that never ends.
 const MOST_ROUNDS: u32 = 1_000_000;
@@ -80,8 +84,9 @@ fn begin(sys: &dyn Sys, run: &Arc<Run>) -> i32 {
     let _ = sys.sigprocmask(Some((How::Set, SigSet::ALL)));
     let _ = sys.set_subreaper(true);
     let first = run.scenario.first().expect("a parsed scenario has a process");
+    State::name_caller(HARNESS);
     let context =
-        Arc::new(Context::new(Arc::clone(run), &first.name, sys.getpid().number(), sys.now()));
+        Arc::new(Context::new(Arc::clone(run), HARNESS, sys.getpid().number(), sys.now()));
     context.pid.store(sys.getpid().number(), Relaxed);
     let frame = Frame { sys, context: &context, info: None };
     let child = context.forked(&first.name);
@@ -116,6 +121,7 @@ fn begin(sys: &dyn Sys, run: &Arc<Run>) -> i32 {
 pub(super) fn process(sys: &dyn Sys, context: Context) -> i32 {
     let context = Arc::new(context);
     context.pid.store(sys.getpid().number(), Relaxed);
+    State::name_caller(&context.name);
     let run = Arc::clone(&context.run);
     let block = run.scenario.block(&context.name).expect("a parsed scenario has all its blocks");
     let frame = Frame { sys, context: &context, info: None };
@@ -157,6 +163,7 @@ impl Frame<'_> {
             Step::Repeat(times, body) => {
                 for _ in 0..self.number(times) {
                     self.run(body);
+                    self.sys.poll();
                 }
             }
             Step::While(condition, body) => self.repeat_while(place, condition, body),

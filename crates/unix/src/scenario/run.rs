@@ -41,13 +41,16 @@ pub struct Observed {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
+/// A run that observes more than a [`Memory`] takes is stopped.
+///
 /// # Errors
 /// What the builder was asked for does not go together.
 ///
 /// # Panics
 /// If `scenario` was not parsed and has no process, or a name that nothing defines.
 pub fn run(scenario: &Scenario, builder: Builder) -> Result<Observed, BuildError> {
-    let log = Memory::default();
+    let stopper = builder.its_stopper();
+    let log = Memory::new(&stopper);
     let processes = scenario.blocks.iter().filter(|block| block.kind == BlockKind::Process);
     let builder = processes.fold(builder, |builder, block| {
         builder.program(&block.name, executed(scenario, &block.name, log.clone()))
@@ -58,7 +61,7 @@ pub fn run(scenario: &Scenario, builder: Builder) -> Result<Observed, BuildError
     let found = match report.ending {
         Ending::Finished => None,
         Ending::Stalled => Some("that everybody waits for ever"),
-        Ending::Stopped => Some("that it was stopped"),
+        Ending::Stopped => Some(stopper.why().unwrap_or("that it was stopped")),
     };
     verdict.failures.extend(found.map(|found| Failure {
         line: 0,

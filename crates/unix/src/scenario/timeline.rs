@@ -1,7 +1,9 @@
 //! What happened in a run, in order: [`Timeline`].
 
+use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
 
+use super::error::Printable;
 use super::log::{EventKind, Record};
 
 /// The records of a run, in the order in which the log took them.
@@ -50,42 +52,67 @@ impl Display for Timeline {
     }
 }
 
-/// A [`Timeline`] with a column for each process.
+/// A [`Timeline`] with a column for each process; where there are more than
+/// [`Columns::MOST`], the others share the last one, and say who they are.
 #[derive(Debug, Clone, Copy)]
 pub struct Columns<'t>(&'t Timeline);
+
+impl Columns<'_> {
+    /// Processes that have a column of their own.
+    pub const MOST: usize = 16;
+    /// Characters of the widest column; an event that is longer is cut.
+    pub const WIDEST: usize = 60;
+
+    /// Each process's column, and each column's head.
+    fn places(self) -> (BTreeMap<i32, usize>, Vec<String>) {
+        let (mut places, mut heads) = (BTreeMap::new(), Vec::new());
+        for Record { pid, name, .. } in &self.0.records {
+            if !places.contains_key(pid) {
+                places.insert(*pid, heads.len().min(Self::MOST));
+                match heads.len() {
+                    ..Self::MOST => heads.push(format!("{pid} {name}")),
+                    Self::MOST => heads.push("others".to_owned()),
+                    _ => {}
+                }
+            }
+        }
+        (places, heads)
+    }
+}
 
 impl Display for Columns<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let records = &self.0.records;
-        let mut pids: Vec<i32> = Vec::new();
-        for record in records {
-            if !pids.contains(&record.pid) {
-                pids.push(record.pid);
+        let (places, heads) = self.places();
+        let event = |record: &Record| {
+            let place = places[&record.pid];
+            let mut event = match place {
+                Self::MOST => format!("{} {}: {}", record.pid, record.name, what(record)),
+                _ => what(record),
+            };
+            if let Some((cut, _)) = event.char_indices().nth(Self::WIDEST) {
+                event.truncate(cut);
+                event.pop();
+                event.push('…');
             }
-        }
-        let column = |pid: i32| {
-            let of = move |record: &&Record| record.pid == pid;
-            let name = records.iter().find(of).map_or("", |record| &record.name);
-            let head = format!("{pid} {name}");
-            let events = records.iter().filter(of).map(|record| what(record).chars().count());
-            let width = events.chain([head.chars().count()]).max().unwrap_or(0);
-            (head, width)
+            (place, event)
         };
-        let columns: Vec<(String, usize)> = pids.iter().map(|pid| column(*pid)).collect();
+        let mut widths: Vec<usize> = heads.iter().map(|head| head.chars().count()).collect();
+        for record in records {
+            let (place, event) = event(record);
+            widths[place] = widths[place].max(event.chars().count());
+        }
         let times = records.iter().map(|record| time(record).len());
         let width = times.chain([2]).max().unwrap_or(2);
         let mut line = format!("{:>width$}", "ms");
-        for (head, width) in &columns {
+        for (head, width) in heads.iter().zip(&widths) {
             line.push_str(&format!("  {head:width$}"));
         }
         writeln!(f, "{}", line.trim_end())?;
         for record in records {
-            let mut line = format!("{:>width$}", time(record));
-            for (pid, (_, width)) in pids.iter().zip(&columns) {
-                let event = if *pid == record.pid { what(record) } else { String::new() };
-                line.push_str(&format!("  {event:width$}"));
-            }
-            writeln!(f, "{}", line.trim_end())?;
+            let (place, event) = event(record);
+            let before: usize = widths[..place].iter().map(|width| width + 2).sum();
+            writeln!(f, "{:>width$}  {:before$}{event}", time(record), "")?;
         }
         Ok(())
     }
@@ -106,7 +133,7 @@ fn who(record: &Record) -> String {
 
 fn what(record: &Record) -> String {
     let Record { what, result, found, line, .. } = record;
-    match record.kind {
+    let text = match record.kind {
         EventKind::Began => format!("begins {what}"),
         EventKind::Call if result.is_empty() => what.clone(),
         EventKind::Call => format!("{what} -> {result}"),
@@ -115,7 +142,8 @@ fn what(record: &Record) -> String {
         EventKind::Miss => {
             format!("MISSED at line {line}: {what}: expected {result}, found {found}")
         }
-    }
+    };
+    Printable(&text).to_string()
 }
 
 #[cfg(test)]
@@ -166,5 +194,15 @@ mod tests {
              0.000  fork daughter -> 7\n\
              10.050                      notes \"here\"\n"
         );
+    }
+    #[test]
+    fn many_processes_share_a_column_and_a_long_event_is_cut() {
+        let note = |pid| record(0, pid, pid, "one", EventKind::Note, &"x".repeat(500));
+        let timeline = Timeline { records: (2..502).map(note).collect() };
+        let shown = timeline.columns().to_string();
+        assert!(shown.lines().next().is_some_and(|heads| heads.ends_with("others")), "{shown}");
+        let widest = shown.lines().map(|line| line.chars().count()).max();
+        assert!(widest <= Some((Columns::MOST + 1) * (Columns::WIDEST + 2) + 8), "{widest:?}");
+        assert!(shown.contains("  501 one: notes \"xx"), "{shown}");
     }
 }

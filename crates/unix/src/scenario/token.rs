@@ -55,6 +55,8 @@ pub(super) const UNITS: &[(&str, u64)] =
 /// The lines of a text.
 pub(super) fn lines(text: &str) -> Result<Vec<Line<'_>>, SyntaxError> {
     let mut lines = Vec::new();
+    // What some editors put before a text says nothing.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     for (index, text) in text.lines().enumerate() {
         let number = index + 1;
         let indent = text.chars().take_while(|c| *c == ' ').count();
@@ -113,7 +115,14 @@ impl Reader<'_> {
                 });
                 let symbol = symbol.ok_or_else(|| match first {
                     '\t' => self.error(self.at, 1, "a tab; use spaces".into()),
-                    _ => self.error(self.at, 1, format!("unexpected character `{first}`")),
+                    _ if first.is_alphanumeric() || first.is_ascii_graphic() => {
+                        self.error(self.at, 1, format!("unexpected character `{first}`"))
+                    }
+                    _ => self.error(
+                        self.at,
+                        1,
+                        format!("unexpected character U+{:04X}", u32::from(first)),
+                    ),
                 })?;
                 self.at += symbol.len();
                 Ok(Kind::Symbol(symbol))
@@ -146,6 +155,13 @@ impl Reader<'_> {
         self.at += 1;
         self.taken(|c| c.is_ascii_digit());
         let digits: String = self.characters[from..self.at].iter().collect();
+        let behind = self.characters.get(self.at + 1);
+        if self.peek() == Some('.') && behind.is_some_and(char::is_ascii_digit) {
+            self.at += 1;
+            self.taken(|c| c.is_ascii_alphanumeric());
+            let message = "expected a whole number, of a smaller unit: 1500ms, not 1.5s";
+            return Err(self.error(from, self.at - from, message.into()));
+        }
         let unit = self.taken(|c| c.is_ascii_alphanumeric());
         let width = self.at - from;
         let wrong = |message: &str| self.error(from, width, message.into());

@@ -6,7 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display, Formatter};
 
-use super::ast::{Count, Expectation, Scenario, Whole};
+use super::ast::{Count, Expectation, Scenario, Statement, Step, Whole};
+use super::error::Printable;
 use super::expected::StatusPattern;
 use super::log::EventKind;
 use super::outcome::Short;
@@ -20,6 +21,8 @@ pub struct Verdict {
     pub failures: Vec<Failure>,
     /// How many of the whole run there were.
     pub expectations: usize,
+    /// How many the text has inline: of calls, and checks.
+    pub inline: usize,
 }
 
 /// An expectation that failed.
@@ -59,7 +62,8 @@ impl Verdict {
             })
         });
         let failures = inline.chain(whole).collect();
-        Self { failures, expectations: scenario.expectations.len() }
+        let inline = scenario.blocks.iter().map(|block| inline_of(&block.body)).sum();
+        Self { failures, expectations: scenario.expectations.len(), inline }
     }
 
     /// Whether all expectations held.
@@ -71,7 +75,11 @@ impl Verdict {
 impl Display for Verdict {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         if self.holds() {
-            return f.write_str("holds: every expectation");
+            return f.write_str(match (self.expectations, self.inline) {
+                (0, 0) => "no expectation: nothing was judged",
+                (0, _) => "holds: every expectation of a call (no `expect` judges the run)",
+                _ => "holds: every expectation",
+            });
         }
         for (index, failure) in self.failures.iter().enumerate() {
             if index > 0 {
@@ -86,6 +94,7 @@ impl Display for Verdict {
 impl Display for Failure {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Self { line, process, what, expected, found } = self;
+        let (expected, found) = (Printable(expected), Printable(found));
         match process {
             Some(process) => {
                 write!(
@@ -97,6 +106,18 @@ impl Display for Failure {
             None => write!(f, "fails: line {line}: {what}: found {found}"),
         }
     }
+}
+
+/// How many inline expectations there are.
+fn inline_of(body: &[Statement]) -> usize {
+    let of = |Statement { step, .. }: &Statement| match step {
+        Step::Call(step) => usize::from(step.expected.is_some()),
+        Step::Handler(step) => usize::from(step.expected.is_some()) + inline_of(&step.body),
+        Step::Check(_) => 1,
+        Step::Repeat(_, body) | Step::While(_, body) => inline_of(body),
+        Step::Note(_) | Step::Set(..) => 0,
+    };
+    body.iter().map(of).sum()
 }
 
 /// Who ended how, by name.
@@ -310,5 +331,17 @@ mod tests {
         assert!(holds("notes in any order \"a\", \"b\"", &["b", "a"]));
         assert!(!holds("notes in any order \"a\", \"b\"", &["b", "a", "a"]));
         assert!(!holds("notes none", &["b"]));
+    }
+
+    #[test]
+    fn a_verdict_says_when_there_was_nothing_to_judge() {
+        let said = |text: &str| {
+            let scenario: Scenario = text.parse().expect("a scenario");
+            Verdict::new(&scenario, &Timeline::default()).to_string()
+        };
+        assert_eq!(said("process a\n  raise USR1\n"), "no expectation: nothing was judged");
+        let inline = said("process a\n  repeat 2\n    setsid -> EPERM\n");
+        assert!(inline.contains("no `expect` judges the run"), "{inline}");
+        assert_eq!(said("process a\nexpect notes none\n"), "holds: every expectation");
     }
 }

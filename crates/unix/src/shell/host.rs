@@ -1,8 +1,10 @@
 //! The user's own terminal joined with the controlling end of another: [`attend`], [`Seat`].
 //!
 //! While it lasts, the user's terminal is in raw mode: every key goes to the other terminal, which
-//! makes lines and signals of what is typed. On every way out, a panic and SIGINT, SIGTERM and
-//! SIGHUP included, it becomes what it was. Its size is not passed on.
+//! makes lines and signals of what is typed. On every way out it becomes what it was: a panic, and
+//! each signal that would end the process and can be caught, also while nobody takes what is shown.
+//! A stop gives it back too, and it is raw again when the process goes on. After SIGKILL it stays
+//! raw: `reset` or `stty sane`, typed blindly, make it usable. Its size is not passed on.
 
 use std::io::{self, PipeReader, PipeWriter};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -14,9 +16,14 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
+use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcsetattr};
 use signal_hook::SigId;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{
+    SIGABRT, SIGALRM, SIGCONT, SIGHUP, SIGINT, SIGPROF, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1,
+    SIGUSR2, SIGVTALRM, SIGXCPU, SIGXFSZ,
+};
+
+use super::suspend::suspend;
 
 /// The controlling end of a terminal.
 pub trait Seat: Sync {
@@ -37,7 +44,7 @@ const END: &[u8] = b"\x04";
 /// Passes on what comes from `input`, in raw mode if it is a terminal, and shows on `output` what
 /// there is to see, until the seat is over.
 ///
-/// After SIGINT, SIGTERM or SIGHUP it ends the process, as the signal does by default.
+/// A signal that is caught ends the process, as it does by default; SIGTSTP stops it.
 ///
 /// # Errors
 /// The user's terminal refuses. Its modes are restored all the same, if it lets them be.
@@ -54,21 +61,21 @@ const END: &[u8] = b"\x04";
 pub fn attend(seat: &dyn Seat, input: &impl AsFd, output: &impl AsFd) -> io::Result<()> {
     let (input, output) = (input.as_fd(), output.as_fd());
     let signals = Signals::catch()?;
-    let raw = Raw::begin(input)?;
+    let raw = Raw::begin(input, output)?;
     let leaving = AtomicBool::new(false);
-    let done = thread::scope(|scope| {
+    thread::scope(|scope| {
         let _unwinding = Leave(&leaving);
         let screen = scope.spawn(|| show(seat, output, &leaving));
-        let typed = pass_on(seat, input, &signals, || screen.is_finished());
+        let typed = pass_on(seat, input, &signals, &raw, || screen.is_finished());
         leaving.store(true, Ordering::Relaxed);
+        if let Some(signal) = signals.caught() {
+            // The other pump may wait for ever for somebody who looks.
+            raw.end();
+            signal_hook::low_level::emulate_default_handler(signal)?;
+        }
         let shown = screen.join().unwrap_or_else(|panic| resume_unwind(panic));
         typed.and(shown)
-    });
-    drop(raw);
-    match signals.caught() {
-        Some(signal) => signal_hook::low_level::emulate_default_handler(signal),
-        None => done,
-    }
+    })
 }
 
 /// Passes keys on until a signal is caught or `is_over` says so.
@@ -76,6 +83,7 @@ fn pass_on(
     seat: &dyn Seat,
     input: BorrowedFd<'_>,
     signals: &Signals,
+    raw: &Raw<'_>,
     is_over: impl Fn() -> bool,
 ) -> io::Result<()> {
     let pause = Timespec::try_from(LOOK).expect("it is short");
@@ -90,6 +98,17 @@ fn pass_on(
         match poll(&mut ready[..watched], Some(&pause)) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
+        }
+        if !ready[0].revents().is_empty() {
+            signals.take_note();
+        }
+        if signals.stop.swap(false, Ordering::Relaxed) {
+            raw.end();
+            suspend()?;
+            raw.again()?;
+        }
+        if signals.went_on.swap(false, Ordering::Relaxed) {
+            raw.again()?;
         }
         if ended || ready[1].revents().is_empty() {
             continue;
@@ -109,6 +128,7 @@ fn pass_on(
 
 /// Shows what there is to see until the seat is over, or the other pump is.
 fn show(seat: &dyn Seat, output: BorrowedFd<'_>, leaving: &AtomicBool) -> io::Result<()> {
+    let pause = Timespec::try_from(LOOK).expect("it is short");
     while !leaving.load(Ordering::Relaxed) {
         // Asked first: what was written before the end is shown.
         let over = seat.is_over();
@@ -121,6 +141,12 @@ fn show(seat: &dyn Seat, output: BorrowedFd<'_>, leaving: &AtomicBool) -> io::Re
             match rustix::io::write(output, rest) {
                 Ok(n) => rest = &rest[n..],
                 Err(Errno::INTR) => {}
+                // Whoever made it non-blocking may still use it: it stays so.
+                Err(Errno::AGAIN) if leaving.load(Ordering::Relaxed) => return Ok(()),
+                Err(Errno::AGAIN) => {
+                    let mut ready = [PollFd::from_borrowed_fd(output, PollFlags::OUT)];
+                    let _ = poll(&mut ready, Some(&pause));
+                }
                 Err(error) => return Err(error.into()),
             }
         }
@@ -140,37 +166,73 @@ impl Drop for Leave<'_> {
 /// A terminal in raw mode; as it was, when dropped.
 struct Raw<'a> {
     terminal: BorrowedFd<'a>,
-    before: Option<Termios>,
+    /// As it was, and raw; nothing, where it is no terminal.
+    modes: Option<(Termios, Termios)>,
 }
 
 impl<'a> Raw<'a> {
-    /// Nothing, where it is no terminal.
-    fn begin(terminal: BorrowedFd<'a>) -> io::Result<Self> {
+    /// Where `output` is no terminal, what is shown may reach this one by way of somebody else, who
+    /// counts on the terminal to make its lines.
+    fn begin(terminal: BorrowedFd<'a>, output: BorrowedFd<'_>) -> io::Result<Self> {
         let before = match tcgetattr(terminal) {
             Ok(before) => before,
-            Err(Errno::NOTTY) => return Ok(Self { terminal, before: None }),
+            Err(Errno::NOTTY) => return Ok(Self { terminal, modes: None }),
             Err(error) => return Err(error.into()),
         };
         let mut raw = before.clone();
         raw.make_raw();
-        tcsetattr(terminal, OptionalActions::Drain, &raw)?;
-        Ok(Self { terminal, before: Some(before) })
+        if !isatty(output) {
+            raw.output_modes = before.output_modes;
+        }
+        let this = Self { terminal, modes: Some((before, raw)) };
+        this.again()?;
+        Ok(this)
+    }
+
+    /// Makes it raw, once more after somebody else had it. In the background that stops the process
+    /// until it is in the foreground.
+    fn again(&self) -> io::Result<()> {
+        self.modes.as_ref().map_or(Ok(()), |(_, raw)| self.set(raw))
+    }
+
+    /// Makes it what it was. What is still to be shown is not waited for: nobody may be looking.
+    fn end(&self) {
+        if let Some((before, _)) = &self.modes {
+            // Who does this leaves anyway; there is nobody to tell.
+            let _ = self.set(before);
+        }
+    }
+
+    fn set(&self, modes: &Termios) -> io::Result<()> {
+        loop {
+            match tcsetattr(self.terminal, OptionalActions::Now, modes) {
+                Err(Errno::INTR) => {}
+                done => return Ok(done?),
+            }
+        }
     }
 }
 
 impl Drop for Raw<'_> {
     fn drop(&mut self) {
-        if let Some(before) = &self.before {
-            // Who drops it leaves anyway; there is nobody to tell.
-            let _ = tcsetattr(self.terminal, OptionalActions::Drain, before);
-        }
+        self.end();
     }
 }
 
-/// Signals that would end the process without restoring anything, caught.
+/// Those that end a process by default, without a fault of its own.
+const ENDING: [i32; 12] = [
+    SIGHUP, SIGINT, SIGQUIT, SIGABRT, SIGALRM, SIGTERM, SIGUSR1, SIGUSR2, SIGVTALRM, SIGPROF,
+    SIGXCPU, SIGXFSZ,
+];
+
+/// Signals that would end or stop the process without restoring anything, caught.
 struct Signals {
     /// The last one that came; 0 for none.
     number: Arc<AtomicUsize>,
+    /// The user wants the process stopped.
+    stop: Arc<AtomicBool>,
+    /// It was, and goes on.
+    went_on: Arc<AtomicBool>,
     /// Has something to read when one came.
     pipe: PipeReader,
     ids: Vec<SigId>,
@@ -179,19 +241,33 @@ struct Signals {
 impl Signals {
     fn catch() -> io::Result<Self> {
         let (pipe, writer) = io::pipe()?;
-        let mut signals = Self { number: Arc::default(), pipe, ids: Vec::new() };
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
-            signals.add(signal, &writer)?;
+        let (number, stop, went_on) = Default::default();
+        let mut signals = Self { number, stop, went_on, pipe, ids: Vec::new() };
+        for signal in ENDING {
+            let number = Arc::clone(&signals.number);
+            signals.add(signal_hook::flag::register_usize(signal, number, signal as usize)?);
+            signals.tell(signal, &writer)?;
         }
+        let (stop, went_on) = (Arc::clone(&signals.stop), Arc::clone(&signals.went_on));
+        signals.add(signal_hook::flag::register(SIGTSTP, stop)?);
+        signals.tell(SIGTSTP, &writer)?;
+        signals.add(signal_hook::flag::register(SIGCONT, went_on)?);
+        signals.tell(SIGCONT, &writer)?;
         Ok(signals)
     }
 
-    fn add(&mut self, signal: i32, writer: &PipeWriter) -> io::Result<()> {
-        let number = Arc::clone(&self.number);
-        self.ids.push(signal_hook::flag::register_usize(signal, number, signal as usize)?);
-        let writer = writer.try_clone()?;
-        self.ids.push(signal_hook::low_level::pipe::register(signal, writer)?);
+    fn add(&mut self, id: SigId) {
+        self.ids.push(id);
+    }
+
+    fn tell(&mut self, signal: i32, writer: &PipeWriter) -> io::Result<()> {
+        self.add(signal_hook::low_level::pipe::register(signal, writer.try_clone()?)?);
         Ok(())
+    }
+
+    /// Empties the pipe, which has something to read.
+    fn take_note(&self) {
+        let _ = rustix::io::read(&self.pipe, &mut [0; 64]);
     }
 
     fn caught(&self) -> Option<i32> {

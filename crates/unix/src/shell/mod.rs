@@ -6,7 +6,7 @@
 //! edited by the terminal.
 //!
 //! [`programs`] are what it runs where there are no files; how it runs them is a [`Launch`].
-//! [`log_in`] makes a session at a terminal for it, and [`attend`] seats the user at one that is
+//! [`log_in`] makes a session at a terminal for it, [`keep`] continues it should it stop, and [`attend`] seats the user at one that is
 //! not the user's own.
 
 mod builtins;
@@ -14,15 +14,18 @@ mod child;
 mod complaint;
 mod host;
 mod job;
+mod keep;
 mod launch;
 mod parse;
 mod programs;
 mod read;
 mod run;
 mod say;
+mod suspend;
 mod trap;
 
 pub use host::{Seat, attend};
+pub use keep::keep;
 pub use launch::{Launch, call, execute};
 pub use programs::{Main, programs, ps};
 

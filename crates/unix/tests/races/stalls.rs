@@ -47,7 +47,7 @@ fn a_deadlock_is_found_and_says_who_waits_for_what() {
             "sleeps in sigtimedwait for {SIGUSR2}",
             "sleeps in sigsuspend",
             "sleeps in join for thread 5",
-            "sleeps in wait for child 7",
+            "sleeps in wait for child 7 (program)",
             "sleeps in pause, blocked {SIGINT}",
         ] {
             assert!(state.contains(line), "{on}: no line says `{line}`:\n{state}");

@@ -38,19 +38,25 @@ impl Kernel {
 
     /// Carries bytes until the last process has ended.
     fn carry(&self, terminal: &Terminal, console: &Console) {
-        let attached = self.executor.external();
+        let mut outside = Some(self.executor.external());
         console.attach(executor::current());
         while self.population.load(Ordering::Relaxed) > 0 {
             let shown = console.has_room() && self.show(terminal, console);
             let typed = self.type_in(terminal, console);
             if !shown && !typed {
+                match console.is_attended() {
+                    true => {
+                        outside.get_or_insert_with(|| self.executor.external());
+                    }
+                    false => outside = None,
+                }
                 executor::park();
             }
         }
         // No more than the terminal has, and nobody to wait for room.
         while self.show(terminal, console) {}
         console.detach();
-        drop(attached);
+        drop(outside);
     }
 
     fn show(&self, terminal: &Terminal, console: &Console) -> bool {
@@ -65,7 +71,13 @@ impl Kernel {
         if piece.is_empty() {
             return false;
         }
-        let taken = terminal.input(self, &piece, executor::current()).unwrap_or(piece.len());
+        let typed =
+            |piece: &[u8]| terminal.input(self, piece, executor::current()).unwrap_or(piece.len());
+        let taken = match typed(&piece) {
+            // A key that makes a signal may come behind what has no room.
+            0 => typed(&console.typed(usize::MAX)),
+            taken => taken,
+        };
         console.take_typed(taken);
         taken > 0
     }

@@ -65,17 +65,21 @@ impl Line {
         }
     }
 
-    /// Types, as far as there is room.
+    /// Types, as far as there is room. What makes a signal needs none: it is found behind what has
+    /// no room too, which it throws away with the rest that was typed before it.
     pub(crate) fn input(&mut self, bytes: &[u8]) -> Effects {
         let mut effects = Effects::default();
-        for &byte in bytes {
-            if self.hung_up || !self.input.admits(self.canonical()) {
-                break;
-            }
-            effects.taken += 1;
+        while let Some(&byte) = bytes.get(effects.taken).filter(|_| !self.hung_up) {
             if let Some(signal) = self.signal_of(byte) {
                 effects.signals = effects.signals.with(signal);
                 self.interrupt(byte);
+            } else if !self.input.admits(self.canonical()) {
+                let rest = &bytes[effects.taken..];
+                match rest.iter().position(|byte| self.signal_of(*byte).is_some()) {
+                    Some(before) if !self.is(Modes::NOFLSH) => effects.taken += before,
+                    _ => break,
+                }
+                continue;
             } else if self.canonical() {
                 self.edit(self.translated(byte));
             } else {
@@ -83,6 +87,7 @@ impl Line {
                 self.input.push(byte);
                 self.echo_typed(byte);
             }
+            effects.taken += 1;
         }
         Effects { readable: self.can_read(), visible: !self.output.is_empty(), ..effects }
     }

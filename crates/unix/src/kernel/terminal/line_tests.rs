@@ -145,6 +145,31 @@ fn three_characters_make_signals_and_throw_away_what_was_typed() {
 }
 
 #[test]
+fn a_full_queue_lets_signals_through() {
+    let full = b"line\n".repeat(2000);
+    for before in [&b""[..], b"behind what has no room\n"] {
+        let mut line = Line::default();
+        assert!(typed_until_full(&mut line, &full) < full.len());
+        assert_eq!(line.input(b"more\n"), Effects { readable: true, visible: true, ..IDLE });
+        let typed = [before, b"\x03new\n"].concat();
+        let effects = line.input(&typed);
+        assert_eq!((effects.signals, effects.taken), (SigSet::of(&[Signal::INT]), typed.len()));
+        assert_eq!(all(&mut line, 10), [b"new\n".to_vec()], "what came before is gone");
+    }
+    let mut line = with_modes(Termios::default().modes.union(Modes::NOFLSH));
+    typed_until_full(&mut line, &full);
+    let effects = line.input(b"\x03no room\x03");
+    assert_eq!((effects.signals, effects.taken), (SigSet::of(&[Signal::INT]), 1));
+}
+
+/// Types as much of it as there is room for.
+fn typed_until_full(line: &mut Line, bytes: &[u8]) -> usize {
+    line.input(bytes).taken
+}
+
+const IDLE: Effects = Effects { taken: 0, signals: SigSet::EMPTY, readable: false, visible: false };
+
+#[test]
 fn with_noflsh_a_signal_throws_nothing_away() {
     let mut line = with_modes(Termios::default().modes.union(Modes::NOFLSH));
     typed(&mut line, b"ab\x03c\n");
@@ -218,10 +243,7 @@ fn a_queue_full_of_lines_accepts_nothing_until_one_is_read() {
     let mut line = Line::default();
     let lines = [b'\n'; 5000];
     assert_eq!(line.input(&lines).taken, 4095);
-    assert_eq!(
-        line.input(b"\x03"),
-        Effects { readable: true, visible: true, ..Effects::default() }
-    );
+    assert_eq!(line.input(b"x"), Effects { readable: true, visible: true, ..Effects::default() });
     assert_eq!(read(&mut line, 10).unwrap(), b"\n");
     assert_eq!(line.input(&lines).taken, 1);
     line.set_termios(without(Modes::ICANON));

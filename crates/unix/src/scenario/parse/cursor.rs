@@ -149,7 +149,13 @@ impl<'a> Cursor<'a> {
     }
 
     pub(super) fn needs_end(&self) -> Result<(), SyntaxError> {
-        if self.is_at_end() { Ok(()) } else { Err(self.expected("the end of the line")) }
+        match self.peek() {
+            None => Ok(()),
+            Some(Kind::Number(number)) if *number < 0 => {
+                Err(self.expected("the end of the line, or spaces around `-`"))
+            }
+            Some(_) => Err(self.expected("the end of the line")),
+        }
     }
 
     pub(super) fn needs_word(&mut self, word: &str) -> Result<(), SyntaxError> {
@@ -181,7 +187,7 @@ impl<'a> Cursor<'a> {
         };
         let known = self.names.blocks(kind);
         let Some(word) = self.peek_word() else {
-            return Err(self.expected(&format!("the name of a {what}")));
+            return Err(self.expected(&format!("the name of a {what}, in lower case")));
         };
         if !known.contains(word) {
             let hint = hint(word, known.iter().map(String::as_str));
@@ -241,6 +247,15 @@ impl<'a> Cursor<'a> {
         }
         if self.names.variables.contains(word) {
             return Ok(Term::Variable(word.to_owned()));
+        }
+        if self.names.processes.contains(word) {
+            return Err(self.error(format!(
+                "`{word}` is a process of the text, not a value: a call returns its number, as in \
+                 `child = fork {word}`"
+            )));
+        }
+        if word.split_once('-').is_some_and(|(left, _)| self.names.variables.contains(left)) {
+            return Err(self.error(format!("nothing sets `{word}`; put spaces around `-`")));
         }
         let known =
             self.names.variables.iter().map(String::as_str).chain(Own::WORDS.iter().copied());

@@ -107,9 +107,8 @@ impl<'a> Parser<'a> {
             return Err(cursor.error(format!("`{name}` {wrong}")));
         }
         let name = cursor.block(kind)?;
-        cursor.takes(":");
+        let body = self.body(&mut cursor, 0)?;
         cursor.needs_end()?;
-        let body = self.indented(cursor.line, 1, false)?;
         Ok(Block { place, kind, name, body })
     }
 
@@ -235,6 +234,9 @@ fn simple(cursor: &mut Cursor<'_>) -> Result<Step, SyntaxError> {
             condition(cursor).map(Step::Check)
         }
         Some(word) if Call::words().any(|known| known == word) => call_step(cursor, None),
+        Some(word @ ("expect" | "process")) => {
+            Err(cursor.error(format!("`{word}` begins its line: expected no indentation here")))
+        }
         Some(word) => {
             let known = Call::words().chain(STATEMENTS.iter().copied());
             Err(cursor.error(format!("unknown word `{word}`{}", hint(word, known))))

@@ -1,0 +1,105 @@
+//! What a run of a scenario was, for programs: [`document`].
+
+use serde_json::{Value, json};
+use tontine_unix::scenario::{EventKind, Failure, Observed, Record};
+use tontine_unix::{LockRow, ProcessState, SigSet, State, ThreadState};
+
+use super::mode;
+use super::run::processors;
+use crate::args::{self, RunScenario};
+
+/// Everything.
+pub(super) fn document(asked: &RunScenario, seed: u64, observed: &Observed) -> Value {
+    let Observed { timeline, verdict, report } = observed;
+    let is_simulated = asked.executor == args::ExecutorName::Simulated;
+    json!({
+        "file": asked.file.display().to_string(),
+        "mode": mode(asked.mode).to_string(),
+        "processors": processors(asked),
+        "executor": if is_simulated { "simulated" } else { "parallel" },
+        "seed": is_simulated.then_some(seed),
+        "holds": verdict.holds(),
+        "failures": verdict.failures.iter().map(failure).collect::<Vec<_>>(),
+        "timeline": timeline.records.iter().map(record).collect::<Vec<_>>(),
+        "state": report.state.as_ref().map_or_else(Vec::new, state),
+        "locks": report.locks.as_ref().map(|locks| locks.rows.iter().map(lock).collect::<Vec<_>>()),
+        "steps": is_simulated.then_some(report.steps),
+        "elapsed_ns": u64::try_from(report.elapsed.as_nanos()).unwrap_or(u64::MAX),
+    })
+}
+
+fn failure(failure: &Failure) -> Value {
+    json!({
+        "line": failure.line,
+        "process": failure.process,
+        "what": failure.what,
+        "expected": failure.expected,
+        "found": failure.found,
+    })
+}
+
+fn record(record: &Record) -> Value {
+    let kind = match record.kind {
+        EventKind::Began => "began",
+        EventKind::Call => "call",
+        EventKind::Handler => "handler",
+        EventKind::Note => "note",
+        EventKind::Miss => "miss",
+    };
+    json!({
+        "at_ns": u64::try_from(record.at.as_nanos()).unwrap_or(u64::MAX),
+        "pid": record.pid,
+        "tid": record.tid,
+        "process": record.name,
+        "line": record.line,
+        "kind": kind,
+        "what": record.what,
+        "result": record.result,
+        "found": record.found,
+    })
+}
+
+/// Those that were left when the run came to no end.
+fn state(state: &State) -> Vec<Value> {
+    let thread = |thread: &ThreadState| {
+        json!({
+            "tid": thread.tid,
+            "call": thread.call,
+            "sleeps": thread.sleeps,
+            "object": thread.object.trim_start(),
+            "blocked": names(thread.blocked),
+            "pending": names(thread.pending),
+            "locks": thread.locks,
+        })
+    };
+    let process = |process: &ProcessState| {
+        json!({
+            "pid": process.pid,
+            "parent": process.parent,
+            "group": process.group,
+            "session": process.session,
+            "state": process.letter.to_string(),
+            "process": process.name,
+            "end": process.end.map(|end| end.to_string()),
+            "pending": names(process.pending),
+            "threads": process.threads.iter().map(thread).collect::<Vec<_>>(),
+        })
+    };
+    state.processes.iter().map(process).collect()
+}
+
+fn lock(row: &LockRow) -> Value {
+    json!({
+        "name": row.name,
+        "acquisitions": row.acquisitions,
+        "waited": row.waited,
+        "blocked": row.blocked,
+        "timed": row.timed,
+        "held_ns": row.held_ns,
+        "held_max_ns": row.held_max_ns,
+    })
+}
+
+fn names(signals: SigSet) -> Vec<String> {
+    signals.iter().map(|signal| signal.to_string()).collect()
+}
