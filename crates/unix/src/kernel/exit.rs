@@ -2,6 +2,7 @@
 //! steps.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::Kernel;
 use super::call::{Call, Leave};
@@ -82,6 +83,7 @@ impl Call<'_> {
             self.give_number_back();
         }
         self.kernel.release_tracees(self.proc);
+        self.thread.leaves();
         let orphaned = self.kernel.die(self.proc);
         drop(coarse);
         for group in orphaned {
@@ -143,16 +145,21 @@ impl Kernel {
             parent.is_none_or(|parent| self.tell_end(parent, proc, status))
         });
         let (writing, parent) = self.write_parent(proc);
-        // Read under the relations: the parent may be moving the process to another group.
-        let own = proc.lock(&self.locks).pgrp.clone();
-        proc.lock(&self.locks).phase = Phase::Zombie;
+        // Under the relations: the parent may be moving the process to another group, and a tracer
+        // letting it go.
+        let (own, tracer, pid, uid) = {
+            let mut state = proc.lock(&self.locks);
+            state.phase = Phase::Zombie;
+            let tracer = self.other_tracer(proc, &state);
+            (state.pgrp.clone(), tracer, proc.number(), state.credentials.real)
+        };
         self.recount(proc, own.as_ref(), &mut orphaned);
-        let traced = self.other_tracer(proc, &proc.lock(&self.locks)).is_some();
-        if traced {
-            // Its parent learns of it when the tracer has waited for it.
+        if let Some(tracer) = tracer {
+            // Its parent learns of it when the tracer has waited for it, which may be at once.
             drop(writing);
-            let (code, number) = end_of(status);
-            self.tell_tracer(proc, code, number);
+            let (code, status) = end_of(status);
+            let info = SignalInfo { signal: Signal::CHLD, code, pid, uid, value: 0, status };
+            self.tell_tracer(tracer, info);
         } else {
             self.end_for(writing, parent, proc, status, told);
         }
@@ -220,9 +227,9 @@ impl Kernel {
     fn give_children_away(&self, proc: &Proc, orphaned: &mut Vec<Arc<Pgrp>>) {
         let mut vanished = Vec::new();
         loop {
-            let reaper = self.reaper_for(proc);
+            let (reaper, birth) = self.reaper_for(proc);
             let writing = self.write_families(proc, reaper);
-            if !self.is_init(reaper) && reaper.lock(&self.locks).phase != Phase::Live {
+            if !self.inherits(reaper, birth) {
                 continue;
             }
             let children: Vec<&Proc> = self.children(proc).collect();
@@ -231,12 +238,14 @@ impl Kernel {
                 self.unlink(proc, child);
                 self.link(reaper, child);
                 self.recount(child, group.as_ref(), orphaned);
-                let (ended, traced) = {
+                let (ended, others) = {
                     let state = child.lock(&self.locks);
+                    // A thread of its tracer that owns it has waited for it.
+                    let owned = child.owner.load(Ordering::Relaxed) != 0;
                     let traced = self.other_tracer(child, &state).is_some();
-                    (state.phase == Phase::Zombie, traced)
+                    (state.phase == Phase::Zombie, traced || owned)
                 };
-                if ended && !traced {
+                if ended && !others {
                     let status = child.lock(&self.locks).end.unwrap_or(Status::Exited(0));
                     if self.tell_end(reaper, child, status) {
                         self.unlink(reaper, child);
@@ -253,18 +262,34 @@ impl Kernel {
         }
     }
 
-    /// Who gets the children of a dying process.
-    fn reaper_for(&self, proc: &Proc) -> &Proc {
-        let mut above = self.parent_hint(proc);
-        while let Some(candidate) = above {
-            let state = candidate.lock(&self.locks);
-            if state.subreaper && state.phase == Phase::Live {
-                return candidate;
+    /// Who gets the children of a dying process, and its birth; under no lock of relations, so that
+    /// it may be another a moment later.
+    fn reaper_for(&self, proc: &Proc) -> (&Proc, u32) {
+        let (mut below, mut born) = (proc.slot, proc.birth());
+        loop {
+            let child = self.slab.get(below);
+            if let Some(above) = self.parent_hint(child) {
+                let state = above.lock(&self.locks);
+                let birth = above.birth();
+                // A parent stays where it is while it has a child: this is a step up in the tree.
+                if self.is_child(above, child) && child.birth() == born {
+                    if self.is_init(above) || (state.subreaper && state.phase == Phase::Live) {
+                        return (above, birth);
+                    }
+                    (below, born) = (above.slot, birth);
+                    continue;
+                }
             }
-            drop(state);
-            above = self.parent_hint(candidate);
+            (below, born) = (proc.slot, proc.birth());
         }
-        self.slab.get(self.init)
+    }
+
+    /// Whether the process that was born then is there still and may inherit. Under its family's
+    /// lock: before it ends it takes that and gives away what it has.
+    fn inherits(&self, reaper: &Proc, birth: u32) -> bool {
+        let state = reaper.lock(&self.locks);
+        let lives = self.is_init(reaper) || state.phase == Phase::Live;
+        lives && (reaper.birth() == birth || self.mutates(Mutation::ReaperUnchecked))
     }
 
     /// The first process, which waits for whoever it inherits.
