@@ -22,6 +22,7 @@ use super::proc::{News, Phase, Proc, ProcRef, ProcState};
 use super::thread::Attention;
 use crate::action::{Code, Disposition, SignalInfo};
 use crate::errno::{Errno, Result};
+use crate::executor;
 use crate::limit::Resource;
 use crate::lock::spl;
 use crate::machine::Delivery;
@@ -59,6 +60,7 @@ impl Kernel {
     /// reference, and its slot may be another's.
     pub(super) fn psignal_found(&self, target: &ProcRef<'_>, info: SignalInfo) {
         if self.mutates(Mutation::FoundUnchecked) {
+            executor::yield_now();
             return self.psignal_inthread(target, info);
         }
         if let Some(mut state) = target.state() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 #[cfg(any(debug_assertions, feature = "mutations"))]
 use tontine_unix::Mutation;
-use tontine_unix::{How, SigAction, SigSet, Signal, Sys, Target};
+use tontine_unix::{How, Mode, SigAction, SigSet, Signal, Sys, Target};
 
 use crate::explore::{CONCURRENT, PARALLEL, PREEMPTED, Race};
 
@@ -150,10 +150,18 @@ const TWO_SIGNALS_AGAINST_TWO_WAITERS: Race = Race {
         Arc::new(|sys| {
             let queued = SigSet::of(&[Signal::RTMIN]);
             sys.sigprocmask(Some((How::Block, queued))).expect("it is allowed");
-            let waits = move |sys: &dyn Sys| {
-                sys.sigtimedwait(queued, None).expect("it comes");
-            };
-            let threads = [(); 2].map(|()| sys.thread(waits).expect("there is room"));
+            let taken = Arc::new(AtomicI32::new(0));
+            let threads = [taken.clone(), taken].map(|taken| {
+                let waits = move |sys: &dyn Sys| {
+                    sys.sigtimedwait(queued, None).expect("it comes");
+                    taken.fetch_add(1, Ordering::Relaxed);
+                    // A thread that ends tells the others what it leaves.
+                    while taken.load(Ordering::Relaxed) < 2 {
+                        sys.sched_yield();
+                    }
+                };
+                sys.thread(waits).expect("there is room")
+            });
             (0..3).for_each(|_| sys.sched_yield());
             for value in 0..2 {
                 sys.sigqueue(sys.getpid(), Some(Signal::RTMIN), value).expect("I am there");
@@ -163,7 +171,7 @@ const TWO_SIGNALS_AGAINST_TWO_WAITERS: Race = Race {
         })
     },
     with: |builder| builder,
-    modes: PREEMPTED,
+    modes: &Mode::ALL,
     parallel: PARALLEL,
 };
 

@@ -84,6 +84,7 @@ const HANG_UP_AGAINST_EXIT: Race = Race {
                 .expect("there is room");
             await_set(sys, &ready);
             let closer = sys.thread(move |sys| sys.close(user).expect("it is open"));
+            yields(sys, 10);
             sys.waitpid(leader.into(), WaitOptions::empty()).expect("it is my child");
             let stranger = sys.fork(|sys| {
                 yields(sys, 30);
