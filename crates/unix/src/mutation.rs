@@ -41,8 +41,6 @@ pub enum Mutation {
     ParentUnlocked,
     /// The children of a process that ends are given to whoever is in its reaper's slot.
     ReaperUnchecked,
-    /// A signal for a process that was found goes to whoever is in its slot.
-    FoundUnchecked,
     /// What is deferred holds no reference, and reaches whoever is there then (§7.1).
     EventUnreferenced,
 }

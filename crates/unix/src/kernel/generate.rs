@@ -22,11 +22,9 @@ use super::proc::{News, Phase, Proc, ProcRef, ProcState};
 use super::thread::Attention;
 use crate::action::{Code, Disposition, SignalInfo};
 use crate::errno::{Errno, Result};
-use crate::executor;
 use crate::limit::Resource;
 use crate::lock::spl;
 use crate::machine::Delivery;
-use crate::mutation::Mutation;
 use crate::signal::{DefaultAction, SigSet, Signal};
 
 /// To whom in a process.
@@ -59,10 +57,6 @@ impl Kernel {
     /// Signals a process that was looked up, unless it is gone: what is ending already is kept by no
     /// reference, and its slot may be another's.
     pub(super) fn psignal_found(&self, target: &ProcRef<'_>, info: SignalInfo) {
-        if self.mutates(Mutation::FoundUnchecked) {
-            executor::yield_now();
-            return self.psignal_inthread(target, info);
-        }
         if let Some(mut state) = target.state() {
             // Nothing that the system sends is refused.
             let _ = self.post(&mut state, info, To::Process);

@@ -9,9 +9,9 @@ use tontine_unix::{Executor, Limit, Mode, Resource, Signal, Sys, WaitOptions};
 use crate::systems::{assert_success, of, run};
 
 /// More than there is room for in the queue.
-const ALARMS: usize = 1300;
+const ALARMS: usize = 1200;
 /// Processes that keep the signal thread from its turn.
-const BUSY: usize = 64;
+const BUSY: usize = 32;
 
 /// An alarm that found the queue full was lost, and the reference to its process that nobody gave
 /// back kept that from ever ending.
@@ -19,7 +19,7 @@ const BUSY: usize = 64;
 fn every_alarm_rings_though_the_event_queue_is_full() {
     let system = of(Mode::Parallel, Executor::Simulated { seed: 3 }).pids(3000).stacks(2000);
     let no_limit = Limit { soft: u64::MAX, hard: u64::MAX };
-    let system = system.limit(Resource::Processes, no_limit).stop_at(100_000_000);
+    let system = system.limit(Resource::Processes, no_limit).stop_at(10_000_000);
     let report = run(system, |sys| {
         let due = sys.now() + Duration::from_secs(1);
         let sleeps = |sys: &dyn Sys| {
