@@ -229,7 +229,10 @@ impl Kernel {
         loop {
             let (reaper, birth) = self.reaper_for(proc);
             let writing = self.write_families(proc, reaper);
-            if !self.inherits(reaper, birth) {
+            // Before a process ends it takes that lock, and gives away what it has.
+            let stays = reaper.birth() == birth && self.may_inherit(reaper);
+            let unchecked = || self.mutates(Mutation::ReaperUnchecked);
+            if !stays && !(unchecked() && reaper.lock(&self.locks).phase == Phase::Live) {
                 continue;
             }
             let children: Vec<&Proc> = self.children(proc).collect();
@@ -265,31 +268,30 @@ impl Kernel {
     /// Who gets the children of a dying process, and its birth; under no lock of relations, so that
     /// it may be another a moment later.
     fn reaper_for(&self, proc: &Proc) -> (&Proc, u32) {
-        let (mut below, mut born) = (proc.slot, proc.birth());
+        let mut below = proc.tenant();
         loop {
-            let child = self.slab.get(below);
-            if let Some(above) = self.parent_hint(child) {
-                let state = above.lock(&self.locks);
-                let birth = above.birth();
-                // A parent stays where it is while it has a child: this is a step up in the tree.
-                if self.is_child(above, child) && child.birth() == born {
-                    if self.is_init(above) || (state.subreaper && state.phase == Phase::Live) {
-                        return (above, birth);
-                    }
-                    (below, born) = (above.slot, birth);
-                    continue;
-                }
-            }
-            (below, born) = (proc.slot, proc.birth());
+            let child = self.slab.get(below.0);
+            let step = self.parent_hint(child).and_then(|above| {
+                let (birth, inherits) = (above.birth(), self.may_inherit(above));
+                // It was the parent all the time: nobody is younger than a child of theirs.
+                let is_parent = self.is_child(above, child) && child.tenant() == below;
+                is_parent.then_some((above, birth, inherits))
+            });
+            below = match step {
+                Some((above, birth, true)) => return (above, birth),
+                Some((above, birth, false)) => (above.slot, birth),
+                // Relations changed meanwhile: from the beginning.
+                None => proc.tenant(),
+            };
         }
     }
 
-    /// Whether the process that was born then is there still and may inherit. Under its family's
-    /// lock: before it ends it takes that and gives away what it has.
-    fn inherits(&self, reaper: &Proc, birth: u32) -> bool {
-        let state = reaper.lock(&self.locks);
-        let lives = self.is_init(reaper) || state.phase == Phase::Live;
-        lives && (reaper.birth() == birth || self.mutates(Mutation::ReaperUnchecked))
+    fn may_inherit(&self, reaper: &Proc) -> bool {
+        let is_subreaper = || {
+            let state = reaper.lock(&self.locks);
+            state.subreaper && state.phase == Phase::Live
+        };
+        self.is_init(reaper) || is_subreaper()
     }
 
     /// The first process, which waits for whoever it inherits.
