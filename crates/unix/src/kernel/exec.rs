@@ -117,6 +117,8 @@ impl Call<'_> {
         Arc::make_mut(&mut state.actions).executed();
         self.proc.program.store(self.kernel.program_number(&image.name), Ordering::Relaxed);
         state.executed = true;
+        state.called = None;
+        state.dying = false;
         state.ender = None;
         state.ended.clear();
         state.image = Some(image);

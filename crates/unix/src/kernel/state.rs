@@ -117,7 +117,7 @@ impl State {
         let kernel = thread.kernel.get();
         executor::enter_kernel();
         kernel.on_master(|| {
-            kernel.slab.get(thread.slot).lock(&kernel.locks).name = name.into();
+            kernel.slab.get(thread.slot).lock(&kernel.locks).called = Some(name.into());
         });
         executor::leave_kernel();
     }
@@ -208,7 +208,10 @@ impl Kernel {
             session: group.map_or(0, |group| group.session.id.number()),
             letter,
             end: state.end,
-            name: self.program_name(proc.program.load(Ordering::Relaxed)).to_owned(),
+            name: match &state.called {
+                Some(name) => name.to_string(),
+                None => self.program_name(proc.program.load(Ordering::Relaxed)).to_owned(),
+            },
             threads: state.threads.iter().map(thread).collect(),
             pending: state.pending.set(),
             awaits: state.ender.as_ref().map(|_| (state.p_forkcnt, proc.references())),

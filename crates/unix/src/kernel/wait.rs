@@ -206,15 +206,14 @@ impl Call<'_> {
         let kernel = self.kernel;
         let _coarse = kernel.coarse();
         self.state().tracees.retain(|slot| *slot != child.slot);
-        if !kernel.is_child(self.proc, child) {
-            kernel.release_tracee(child, self.proc.tenant());
+        let (writing, parent) = kernel.write_parent(child);
+        if parent.is_none_or(|parent| parent.slot != self.proc.slot) {
+            kernel.let_go(writing, parent, child, self.proc.tenant());
             // Others may wait for this tracee alone.
             return super::exit::wake_waiters(&mut self.state());
         }
-        {
-            let _writing = kernel.write_family(self.proc);
-            kernel.unlink(self.proc, child);
-        }
+        kernel.unlink(self.proc, child);
+        drop(writing);
         let used = {
             let state = child.lock(&kernel.locks);
             kernel.usage(child, &state)

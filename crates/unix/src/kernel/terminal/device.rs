@@ -158,8 +158,8 @@ impl Terminal {
             own.left = foreground;
         }
         if let Some(leader) = kernel.find(session.id) {
-            kernel.psignal_inthread(&leader, SignalInfo::kernel(Signal::HUP));
-            kernel.psignal_inthread(&leader, SignalInfo::kernel(Signal::CONT));
+            kernel.psignal_found(&leader, SignalInfo::kernel(Signal::HUP));
+            kernel.psignal_found(&leader, SignalInfo::kernel(Signal::CONT));
         }
     }
 
