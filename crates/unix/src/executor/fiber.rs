@@ -46,7 +46,8 @@ impl Fiber {
         }
     }
 
-    /// The locks that it has and waits for; known in builds with debug assertions only.
+    /// The locks that it has and waits for; known in builds with debug assertions, or
+    /// where locks are counted.
     ///
     /// # Safety
     ///

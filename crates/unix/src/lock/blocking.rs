@@ -106,7 +106,7 @@ struct Hold<'a, C: Class, T> {
     want: Want,
     presence: Presence,
     since: u64,
-    _taken: Taken,
+    taken: Taken,
 }
 
 impl<'a, C: Class, T> Hold<'a, C, T> {
@@ -145,7 +145,7 @@ impl<'a, C: Class, T> Hold<'a, C, T> {
             }
         }
         taken.have();
-        Self { lock, locks, want, presence, since, _taken: taken }
+        Self { lock, locks, want, presence, since, taken }
     }
 }
 
@@ -158,6 +158,7 @@ impl<C: Class, T> fmt::Debug for Hold<'_, C, T> {
 impl<C: Class, T> Drop for Hold<'_, C, T> {
     #[inline]
     fn drop(&mut self) {
+        self.taken.forget();
         if self.presence == Presence::Absent {
             self.lock.turns.give_back_alone(self.want);
             return;

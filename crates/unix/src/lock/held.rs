@@ -73,12 +73,25 @@ impl Taken {
         #[cfg(debug_assertions)]
         record::have(self.slot);
     }
+
+    /// It is held no longer, though its guard is still there.
+    #[inline(always)]
+    pub(super) fn forget(&mut self) {
+        #[cfg(debug_assertions)]
+        record::forget(std::mem::replace(&mut self.slot, GONE));
+    }
 }
+
+/// The slot of what is held no longer.
+#[cfg(debug_assertions)]
+const GONE: usize = usize::MAX;
 
 #[cfg(debug_assertions)]
 impl Drop for Taken {
     fn drop(&mut self) {
-        record::forget(self.slot);
+        if self.slot != GONE {
+            record::forget(self.slot);
+        }
     }
 }
 

@@ -83,7 +83,7 @@ impl<C: Class, T> SimpleLock<C, T> {
             }
             _ => 0,
         };
-        Some(SimpleGuard { lock: self, locks, presence, since, _taken: taken })
+        Some(SimpleGuard { lock: self, locks, presence, since, taken })
     }
 
     /// What tells it from others of its class.
@@ -128,7 +128,7 @@ impl<C: Class, T> SimpleLock<C, T> {
             since = self.count_or_refuse(locks);
         }
         taken.have();
-        SimpleGuard { lock: self, locks, presence, since, _taken: taken }
+        SimpleGuard { lock: self, locks, presence, since, taken }
     }
 
     /// Whether it was free and is taken now.
@@ -194,7 +194,7 @@ pub(crate) struct SimpleGuard<'a, C: Class, T> {
     locks: &'a Locks,
     presence: Presence,
     since: u64,
-    _taken: Taken,
+    taken: Taken,
 }
 
 impl<'a, C: Class, T> SimpleGuard<'a, C, T> {
@@ -233,6 +233,7 @@ impl<C: Class, T> Drop for SimpleGuard<'_, C, T> {
             self.locks.released::<C>(self.since);
             held::forget_counted::<C>(self.lock.instance);
         }
+        self.taken.forget();
         // SYNC simple: pairs with `take`. An absent lock needs no order, which costs nothing here.
         self.lock.word.store(FREE, Ordering::Release);
         if self.presence != Presence::Absent {

@@ -50,6 +50,7 @@ pub(crate) fn level() -> Level {
 }
 
 /// Whether a tick is being handled here.
+#[cfg(any(test, debug_assertions))]
 pub(crate) fn in_tick() -> bool {
     STATE.get().in_tick
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use tontine_unix::{Builder, Ending, Executor, How, Mode, SigSet, Signal, Sys};
+use tontine_unix::{Builder, Ending, Executor, How, Mode, SigSet, Signal, Sys, Target};
 
 use crate::systems::{everywhere, of, run};
 
@@ -114,11 +114,11 @@ fn locks_are_said(noted: fn(Builder) -> Builder) {
         let system = noted(of(Mode::Parallel, Executor::Simulated { seed: 1 }));
         let report = run(system.stop_at(step), |sys| {
             loop {
-                let _ = sys.kill(sys.getpid().into(), None);
+                let _ = sys.kill(Target::OwnGroup, None);
             }
         });
         let state = report.state.expect("it has not ended").to_string();
-        held += i32::from(state.contains(", has p_lock 1 ("));
+        held += i32::from(state.contains(", has pg_lock "));
     }
     assert!(held > 10, "{held} of 199 states show a lock");
 }
