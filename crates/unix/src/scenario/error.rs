@@ -79,8 +79,9 @@ impl Display for Printable<'_> {
 
 /// ``; did you mean `fork`?``, if one of `known` is near enough to be meant.
 pub(super) fn hint<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> String {
+    // Longer ones are like none, and the distance takes its time.
+    let known = known.into_iter().filter(|_| word.len() <= SHOWN);
     let near = known
-        .into_iter()
         .map(|candidate| (strsim::osa_distance(word, candidate), candidate))
         .min_by_key(|(distance, _)| *distance);
     match near {
