@@ -57,12 +57,13 @@ pub trait Sys {
     ///
     /// # Errors
     /// `ECHILD`: there is no such child, or another thread has it. `EINTR`. `EINVAL`: `options`
-    /// names nothing to wait for.
+    /// names nothing to wait for; a negative group.
     fn waitid(&self, children: Children, options: WaitOptions) -> Result<Option<Waited>>;
 
     // Signals
 
-    /// Sends a signal, or with `None` only asks whether it could be sent.
+    /// Sends a signal, or with `None` only asks whether it could be sent. The bare number of any
+    /// thread names its process.
     ///
     /// # Errors
     /// `ESRCH`: nobody there. `EPERM`: nobody of those may be signalled.
@@ -100,6 +101,7 @@ pub trait Sys {
     /// Waits for a handler.
     fn pause(&self) -> Errno;
     /// Takes one of these signals without a handler, the lowest first; waits for at most `timeout`.
+    /// One that is ignored comes only if it was blocked before.
     ///
     /// # Errors
     /// `EAGAIN`: time is over. `EINTR`: a handler ran for another signal, or the process was
