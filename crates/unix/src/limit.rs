@@ -3,7 +3,8 @@
 /// What is limited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Resource {
-    /// `RLIMIT_CPU`: seconds of processor time of a process.
+    /// `RLIMIT_CPU`: seconds of processor time of a process. SIGXCPU comes at the soft limit and
+    /// each second after it, SIGKILL at the hard one.
     Cpu,
     /// `RLIMIT_NPROC`: processes and threads of a user.
     Processes,

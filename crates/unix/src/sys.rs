@@ -68,7 +68,8 @@ pub trait Sys {
 
     // Signals
 
-    /// Sends a signal, or with `None` only asks whether it could be sent.
+    /// Sends a signal, or with `None` only asks whether it could be sent. The bare number of any
+    /// thread names its process.
     ///
     /// # Errors
     /// `ESRCH`: nobody there. `EPERM`: nobody of those may be signalled. `EINVAL`: a negative group,
@@ -107,6 +108,7 @@ pub trait Sys {
     /// Waits for a handler.
     fn pause(&self) -> Errno;
     /// Takes one of these signals without a handler, the lowest first; waits for at most `timeout`.
+    /// One that is ignored comes only if it was blocked before.
     ///
     /// # Errors
     /// `EAGAIN`: time is over. `EINTR`: a handler ran for another signal, or the process was

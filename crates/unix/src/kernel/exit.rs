@@ -237,8 +237,11 @@ impl Kernel {
             let writing = self.write_families(proc, reaper);
             // Before a process ends it takes that lock, and gives away what it has.
             let stays = reaper.birth() == birth && self.may_inherit(reaper);
-            let unchecked = || self.mutates(Mutation::ReaperUnchecked);
-            if !stays && !(unchecked() && reaper.lock(&self.locks).phase == Phase::Live) {
+            let is_unchecked = || {
+                let mutated = self.mutates(Mutation::ReaperUnchecked);
+                mutated && reaper.lock(&self.locks).phase == Phase::Live
+            };
+            if !(stays || is_unchecked()) {
                 continue;
             }
             let children: Vec<&Proc> = self.children(proc).collect();

@@ -81,9 +81,11 @@ impl Call<'_> {
     }
 
     fn send_to_one(&self, pid: Pid, thread: Option<i32>, info: Option<SignalInfo>) -> Result<()> {
-        let found = self.kernel.find(pid);
-        let found = found.or_else(|| self.kernel.find_by_thread(pid).filter(|_| thread.is_none()));
-        let target = found.ok_or(Errno::ESRCH)?;
+        let target = match self.kernel.find(pid) {
+            None if thread.is_none() => self.kernel.find_by_thread(pid),
+            found => found,
+        };
+        let target = target.ok_or(Errno::ESRCH)?;
         let mine = (target.slot != self.proc.slot).then(|| self.proc.ids());
         let mut state = target.state().ok_or(Errno::ESRCH)?;
         if let Some(tid) = thread

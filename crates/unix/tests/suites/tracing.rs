@@ -138,6 +138,29 @@ fn who_is_stopped_already_is_attached_and_left_stopped() {
 }
 
 #[test]
+fn who_was_stopped_before_goes_on_as_its_tracer_says_or_dies() {
+    everywhere(|sys| {
+        for killed in [false, true] {
+            let child = sys.fork(sleep_on).unwrap();
+            kill(sys, child, Signal::STOP);
+            assert_eq!(change_of(sys, child, STOPPED), Status::Stopped(Signal::STOP));
+            sys.ptrace(Ptrace::Attach(child)).unwrap();
+            assert_eq!(next(sys, child), Status::Trapped(Signal::STOP));
+            if !killed {
+                sys.ptrace(Ptrace::Continue(child, None)).unwrap();
+                assert_eq!(next(sys, child), Status::Trapped(Signal::STOP), "the attaching's own");
+                sys.ptrace(Ptrace::Continue(child, None)).unwrap();
+                kill(sys, child, Signal::USR1);
+                assert_eq!(next(sys, child), Status::Trapped(Signal::USR1), "it runs");
+            }
+            kill(sys, child, Signal::KILL);
+            assert_eq!(next(sys, child), Status::Signaled(Signal::KILL, false));
+        }
+    })
+    .and_on_linux();
+}
+
+#[test]
 fn a_fault_stops_a_tracee_and_may_be_taken_back() {
     everywhere(|sys| {
         let child = traced(sys, |sys| {
