@@ -237,11 +237,9 @@ impl Kernel {
             let writing = self.write_families(proc, reaper);
             // Before a process ends it takes that lock, and gives away what it has.
             let stays = reaper.birth() == birth && self.may_inherit(reaper);
-            let is_unchecked = || {
-                let mutated = self.mutates(Mutation::ReaperUnchecked);
-                mutated && reaper.lock(&self.locks).phase == Phase::Live
-            };
-            if !(stays || is_unchecked()) {
+            let mutated = self.mutates(Mutation::ReaperUnchecked);
+            let lives = stays || (mutated && reaper.lock(&self.locks).phase == Phase::Live);
+            if !lives {
                 continue;
             }
             let children: Vec<&Proc> = self.children(proc).collect();
