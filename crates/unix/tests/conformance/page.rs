@@ -13,8 +13,8 @@ of our tests show it. Printed from the lists in `crates/unix/tests/conformance`;
 two, and `WRITE_DOCS=1 cargo test -p tontine-unix --test conformance` writes this page. Other tests
 see to it that each test named here exists.
 
-- *holds*: the tests named show it. Those of `rules` and `jobs` run on the virtual Unix in every mode,
-  simulated and parallel, and most of them on Linux too; those of `linux` run on Linux alone.
+- *holds*: the tests named show it. Those of `rules` and `jobs` run on the virtual Unix in every
+  mode, simulated and parallel, and most of them on Linux too; those of `linux` on Linux alone.
 - *n/a*: it does not apply to this crate, for one of the reasons below.
 - *open*: it does not hold, or nothing here shows that it does.
 

@@ -149,8 +149,21 @@ fn what_is_no_test_is_not_found() {
 
 #[test]
 fn a_mark_belongs_to_the_function_below_it() {
-    let text = "#[test]\n#[other]\n/// Text.\nfn one() {}\n\n#[test]\nfn two() {\n    fn three() {}\n}\n\
-                fn four() {}\nmod inner {\n    #[test]\n    fn five() {}\n}\n";
+    let text = r"
+        #[test]
+        #[other]
+        /// Text.
+        fn one() {}
+
+        #[test]
+        fn two() {
+            fn three() {}
+        }
+        fn four() {}
+        mod inner {
+            #[test]
+            fn five() {}
+        }";
     let lines = text.lines().map(str::to_owned).collect();
     let module = Module { lines, folder: PathBuf::new() };
     let found = ["one", "two", "three", "four", "five"].map(|name| module.has_test(name));
