@@ -15,8 +15,14 @@ pub enum Mutation {
     ChildOfTwo,
     /// `fork` does not look whether its group was signalled before the child joined.
     ForkAfterWalk,
+    /// `fork` looks only whether its own thread is to deliver a signal, not another one.
+    ForkLooksAtItself,
     /// `killpg` signals the members that there were, and lets `pg_lock` go before (§5.1).
     WalkUnlocked,
+    /// `fork` does not wait while everybody is being signalled.
+    EveryoneUnlocked,
+    /// A task stays counted as whose it was before `setuid`, though it is made after it.
+    ChargeKept,
     /// `exit` and `exec` do not wait for forks under way (§6.2).
     ForksUnawaited,
     /// `setpgid` looks the group up before it locks the table.
@@ -25,9 +31,17 @@ pub enum Mutation {
     ToldBeforeZombie,
     /// A thread looks for signals and falls asleep in two critical sections.
     LooksBeforeSleep,
+    /// A thread that waited for signals tells no other one of those that it leaves.
+    WakeUpKept,
     /// `exit` completes though somebody refers to the process (§5.2).
     ReferencesUnawaited,
-    /// A deferred alarm holds no reference, and rings whoever is there then (§7.1).
+    /// A tracer that lets a process go does so before it locks the process's family.
+    TraceeLetGoFirst,
+    /// `getppid` looks at its parent's slot without a lock (§5.4).
+    ParentUnlocked,
+    /// The children of a process that ends are given to whoever is in its reaper's slot.
+    ReaperUnchecked,
+    /// What is deferred holds no reference, and reaches whoever is there then (§7.1).
     EventUnreferenced,
 }
 

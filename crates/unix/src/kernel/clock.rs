@@ -34,7 +34,10 @@ impl Kernel {
         let Some(thread) = NonNull::new(context as *mut Thread) else { return };
         // SAFETY: the context of a fiber that runs is its thread, which it keeps.
         let thread = unsafe { thread.as_ref() };
-        thread.kernel.get().tick(thread);
+        // Between its last steps and its end nobody is charged.
+        if !thread.has_left() {
+            thread.kernel.get().tick(thread);
+        }
     }
 
     /// A tick that a thread is charged for.
@@ -113,9 +116,7 @@ impl Call<'_> {
             let due = (seconds != 0).then(|| (now + Duration::from_secs(seconds.into()), number));
             let before = std::mem::replace(&mut self.state().alarm, due);
             if let Some((when, number)) = due {
-                let (handle, slot, birth) = (kernel.handle(), self.proc.slot, self.proc.birth());
-                let ring = move || handle.get().ring(slot, birth, number);
-                kernel.executor.at(when, Box::new(ring));
+                kernel.ring_at(when, self.proc.tenant(), number);
             }
             before.map_or(0, |(when, _)| seconds_left(when.saturating_sub(now)))
         })
@@ -123,11 +124,17 @@ impl Call<'_> {
 }
 
 impl Kernel {
+    /// Sets an alarm.
+    fn ring_at(&self, when: Duration, tenant: (u32, u32), number: u64) {
+        let handle = self.handle();
+        self.executor.at(when, Box::new(move || handle.get().ring(tenant, number)));
+    }
+
     /// An alarm is due: the signal thread looks whether it still stands.
-    fn ring(&self, slot: u32, birth: u32, number: u64) {
-        let proc = self.slab.get(slot);
-        if proc.birth() == birth {
-            self.alarm_indirect(proc, number);
+    fn ring(&self, tenant: (u32, u32), number: u64) {
+        let proc = self.slab.get(tenant.0);
+        if proc.tenant() == tenant && !self.alarm_indirect(proc, number) {
+            self.ring_at(self.executor.now() + TICK, tenant, number);
         }
     }
 }

@@ -3,8 +3,8 @@
 //!
 //! An event holds a reference to the process or group that it is for, so that neither is gone when
 //! it is dealt with, and remembers who *self* was when it was made (§7.2.3). The queue has a fixed
-//! size, for a tick allocates nothing; what finds it full is lost, and comes again with the next
-//! tick.
+//! size, for a tick allocates nothing, and what finds it full makes no event and takes no
+//! reference: an alarm comes again with the next tick, SIGXCPU when the limit is exceeded again.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -65,16 +65,12 @@ impl Events {
 impl Kernel {
     /// Has a process signalled later. From any context; nothing happens where the queue is full.
     pub(super) fn psignal_indirect(&self, target: &Proc, info: SignalInfo) {
-        let target = ProcRef::new(self, target).hold();
-        self.defer(Event::Process { target, info });
+        self.defer(|| Some(Event::Process { target: self.hold(target)?, info }));
     }
 
-    /// Has a process's alarm ring.
-    pub(super) fn alarm_indirect(&self, target: &Proc, number: u64) {
-        let target = ProcRef::new(self, target);
-        let unreferenced = self.mutates(Mutation::EventUnreferenced);
-        let target = if unreferenced { target.claim() } else { target.hold() };
-        self.defer(Event::Alarm { target, number });
+    /// Has a process's alarm ring; false where the queue is full.
+    pub(super) fn alarm_indirect(&self, target: &Proc, number: u64) -> bool {
+        self.defer(|| Some(Event::Alarm { target: self.hold(target)?, number }))
     }
 
     /// Has a group signalled later, and `this` if it is no member then.
@@ -84,21 +80,35 @@ impl Kernel {
         info: SignalInfo,
         this: Option<&Proc>,
     ) {
-        let this = this.map(|this| ProcRef::new(self, this).hold());
-        self.defer(Event::Group { group: Arc::clone(group), this, info });
+        self.defer(|| {
+            let this = this.and_then(|this| self.hold(this));
+            Some(Event::Group { group: Arc::clone(group), this, info })
+        });
     }
 
-    fn defer(&self, event: Event) {
+    /// A reference for an event; `None` to a process that ends, which throws away what it is sent.
+    fn hold(&self, target: &Proc) -> Option<HeldProc> {
+        if self.mutates(Mutation::EventUnreferenced) {
+            return Some(HeldProc::claim(target));
+        }
+        ProcRef::new(self, target).hold()
+    }
+
+    /// Queues what `event` makes, if anything, and wakes the signal thread; false, and nothing is
+    /// made, where the queue is full.
+    fn defer(&self, event: impl FnOnce() -> Option<Event>) -> bool {
         {
             let _spl = spl::splhigh();
             let mut queue = self.events.queue.lock(&self.locks);
-            if queue.len() < MOST {
-                queue.push_back(event);
+            if queue.len() == MOST {
+                return false;
             }
+            queue.extend(event());
         }
         if let Some(worker) = self.events.worker.get() {
             worker.unpark();
         }
+        true
     }
 
     /// What the signal thread does, until the system ends.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::call::{Call, Leave};
 use super::generate::To;
-use super::proc::{News, Phase, ProcState};
+use super::proc::{Member, News, Phase, ProcState};
 use super::thread::Attention;
 use crate::action::{ActionFlags, Code, Disposition, Handler, SigAction, SignalInfo};
 use crate::executor;
@@ -136,6 +136,8 @@ impl Call<'_> {
             }
             Some(info) => (waiting, self.psig(&mut state, info)),
         };
+        state.dying |= matches!(act, Act::End(..));
+        state.stopping &= matches!(act, Act::Stop(_));
         drop(state);
         waiting.sig_wait_unlock();
         match act {
@@ -160,9 +162,9 @@ impl Call<'_> {
             return None;
         }
         let wanted = SigSet::ALL.difference(self.thread.mask());
-        let shares = self.shares(state);
+        let shared = wanted.intersection(self.shared(state));
         let taken = self.member(state).pending.take(wanted);
-        let taken = taken.or_else(|| if shares { state.pending.take(wanted) } else { None });
+        let taken = taken.or_else(|| state.pending.take(shared));
         self.look_again(state);
         let (info, queued) = taken?;
         state.credentials.user.signals.give_back(queued.into());
@@ -170,16 +172,21 @@ impl Call<'_> {
         Some(info)
     }
 
-    /// Whether this thread delivers what is sent to the process.
-    fn shares(&self, state: &ProcState) -> bool {
-        self.kernel.config.delivery == Delivery::AnyUnblocked
-            || state.threads.first().is_some_and(|oldest| oldest.thread.tid() == self.thread.tid())
+    /// What this thread delivers of what is sent to the process. What no thread can handle may be
+    /// any thread's.
+    fn shared(&self, state: &ProcState) -> SigSet {
+        let is_oldest = |oldest: &Member| oldest.thread.tid() == self.thread.tid();
+        match self.kernel.config.delivery {
+            Delivery::Oldest if !state.threads.first().is_some_and(is_oldest) => {
+                SigSet::UNBLOCKABLE
+            }
+            Delivery::Oldest | Delivery::AnyUnblocked => SigSet::ALL,
+        }
     }
 
     /// Marks the thread if the mask lets in what is pending, and else takes the mark away.
     pub(super) fn look_again(&self, state: &mut ProcState) {
-        let shares = self.shares(state);
-        let shared = if shares { state.pending.set() } else { SigSet::EMPTY };
+        let shared = state.pending.set().intersection(self.shared(state));
         let pending = self.member(state).pending.set().union(shared);
         if pending.difference(self.thread.mask()).is_empty() {
             self.thread.settle(Attention::SIGNAL);

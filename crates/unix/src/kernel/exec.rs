@@ -70,6 +70,7 @@ impl Call<'_> {
         Arc::make_mut(&mut state.actions).executed();
         state.name = image.name.clone();
         state.executed = true;
+        state.dying = false;
         state.ender = None;
         state.ended.clear();
         state.image = Some(image);

@@ -2,6 +2,7 @@
 //! steps.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::Kernel;
 use super::call::{Call, Leave};
@@ -82,6 +83,7 @@ impl Call<'_> {
             self.give_number_back();
         }
         self.kernel.release_tracees(self.proc);
+        self.thread.leaves();
         let orphaned = self.kernel.die(self.proc);
         drop(coarse);
         for group in orphaned {
@@ -143,16 +145,21 @@ impl Kernel {
             parent.is_none_or(|parent| self.tell_end(parent, proc, status))
         });
         let (writing, parent) = self.write_parent(proc);
-        // Read under the relations: the parent may be moving the process to another group.
-        let own = proc.lock(&self.locks).pgrp.clone();
-        proc.lock(&self.locks).phase = Phase::Zombie;
+        // Under the relations: the parent may be moving the process to another group, and a tracer
+        // letting it go.
+        let (own, tracer, pid, uid) = {
+            let mut state = proc.lock(&self.locks);
+            state.phase = Phase::Zombie;
+            let tracer = self.other_tracer(proc, &state);
+            (state.pgrp.clone(), tracer, proc.number(), state.credentials.real)
+        };
         self.recount(proc, own.as_ref(), &mut orphaned);
-        let traced = self.other_tracer(proc, &proc.lock(&self.locks)).is_some();
-        if traced {
-            // Its parent learns of it when the tracer has waited for it.
+        if let Some(tracer) = tracer {
+            // Its parent learns of it when the tracer has waited for it, which may be at once.
             drop(writing);
-            let (code, number) = end_of(status);
-            self.tell_tracer(proc, code, number);
+            let (code, status) = end_of(status);
+            let info = SignalInfo { signal: Signal::CHLD, code, pid, uid, value: 0, status };
+            self.tell_tracer(tracer, info);
         } else {
             self.end_for(writing, parent, proc, status, told);
         }
@@ -220,9 +227,12 @@ impl Kernel {
     fn give_children_away(&self, proc: &Proc, orphaned: &mut Vec<Arc<Pgrp>>) {
         let mut vanished = Vec::new();
         loop {
-            let reaper = self.reaper_for(proc);
+            let (reaper, birth) = self.reaper_for(proc);
             let writing = self.write_families(proc, reaper);
-            if !self.is_init(reaper) && reaper.lock(&self.locks).phase != Phase::Live {
+            // Before a process ends it takes that lock, and gives away what it has.
+            let stays = reaper.birth() == birth && self.may_inherit(reaper);
+            let unchecked = || self.mutates(Mutation::ReaperUnchecked);
+            if !stays && !(unchecked() && reaper.lock(&self.locks).phase == Phase::Live) {
                 continue;
             }
             let children: Vec<&Proc> = self.children(proc).collect();
@@ -231,12 +241,14 @@ impl Kernel {
                 self.unlink(proc, child);
                 self.link(reaper, child);
                 self.recount(child, group.as_ref(), orphaned);
-                let (ended, traced) = {
+                let (ended, others) = {
                     let state = child.lock(&self.locks);
+                    // A thread of its tracer that owns it has waited for it.
+                    let owned = child.owner.load(Ordering::Relaxed) != 0;
                     let traced = self.other_tracer(child, &state).is_some();
-                    (state.phase == Phase::Zombie, traced)
+                    (state.phase == Phase::Zombie, traced || owned)
                 };
-                if ended && !traced {
+                if ended && !others {
                     let status = child.lock(&self.locks).end.unwrap_or(Status::Exited(0));
                     if self.tell_end(reaper, child, status) {
                         self.unlink(reaper, child);
@@ -253,18 +265,33 @@ impl Kernel {
         }
     }
 
-    /// Who gets the children of a dying process.
-    fn reaper_for(&self, proc: &Proc) -> &Proc {
-        let mut above = self.parent_hint(proc);
-        while let Some(candidate) = above {
-            let state = candidate.lock(&self.locks);
-            if state.subreaper && state.phase == Phase::Live {
-                return candidate;
-            }
-            drop(state);
-            above = self.parent_hint(candidate);
+    /// Who gets the children of a dying process, and its birth; under no lock of relations, so that
+    /// it may be another a moment later.
+    fn reaper_for(&self, proc: &Proc) -> (&Proc, u32) {
+        let mut below = proc.tenant();
+        loop {
+            let child = self.slab.get(below.0);
+            let step = self.parent_hint(child).and_then(|above| {
+                let (birth, inherits) = (above.birth(), self.may_inherit(above));
+                // It was the parent all the time: nobody is younger than a child of theirs.
+                let is_parent = self.is_child(above, child) && child.tenant() == below;
+                is_parent.then_some((above, birth, inherits))
+            });
+            below = match step {
+                Some((above, birth, true)) => return (above, birth),
+                Some((above, birth, false)) => (above.slot, birth),
+                // Relations changed meanwhile: from the beginning.
+                None => proc.tenant(),
+            };
         }
-        self.slab.get(self.init)
+    }
+
+    fn may_inherit(&self, reaper: &Proc) -> bool {
+        let is_subreaper = || {
+            let state = reaper.lock(&self.locks);
+            state.subreaper && state.phase == Phase::Live
+        };
+        self.is_init(reaper) || is_subreaper()
     }
 
     /// The first process, which waits for whoever it inherits.

@@ -9,9 +9,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use super::Kernel;
 use super::proc::Proc;
+use crate::executor;
 use crate::lock::lock_order::{PFamilyLock, ProcRelationLock};
 use crate::lock::{BlockingLock, ReadGuard, WriteGuard, write_both};
 use crate::mode::Mode;
+use crate::mutation::Mutation;
+use crate::process::Pid;
 
 /// The relation pointers of a process.
 #[derive(Debug)]
@@ -165,6 +168,17 @@ impl Kernel {
                 return (guard, now.map(|slot| self.slab.get(slot)));
             }
         }
+    }
+
+    /// The handle of `child`'s parent, which stays where it is while its family is locked (§5.4).
+    pub(super) fn parent_of(&self, child: &Proc) -> Pid {
+        let coarse = self.coarse();
+        let (reading, parent) = self.read_parent(child);
+        if self.mutates(Mutation::ParentUnlocked) {
+            drop((reading, coarse));
+            executor::yield_now();
+        }
+        parent.map_or(Pid::number_only(0), Proc::pid)
     }
 
     /// The parent as it was a moment ago; it may be another by now.

@@ -6,13 +6,15 @@ use std::sync::atomic::Ordering;
 
 use super::Kernel;
 use super::call::{Call, Stop};
-use super::proc::{Phase, Proc};
+use super::proc::{Phase, Proc, ProcState};
 use super::thread::{Attention, Thread};
 use super::threads::First;
+use super::users::User;
 use crate::errno::{Errno, Result};
 use crate::limit::Resource;
 use crate::mutation::Mutation;
 use crate::process::{Pid, Program};
+use crate::signal::SigSet;
 
 impl Call<'_> {
     pub(super) fn fork(&self, program: Program) -> Result<Pid> {
@@ -58,7 +60,7 @@ impl Call<'_> {
         };
         let child = kernel.slab.get(slot);
         let thread = Arc::new(Thread::new(kernel.handle(), slot, number, self.thread.mask()));
-        if !self.join_group(child, &thread) {
+        if !self.join_group(child, &thread, &user) {
             // The group was signalled first: the signal is delivered, then the fork begins again.
             user.tasks.give_back(1);
             kernel.pids.give_back(&kernel.locks, number, slot);
@@ -90,26 +92,48 @@ impl Call<'_> {
 
     /// Copies the caller's state to the child and makes it a member of the caller's group, between
     /// two walks of the group; false if one came that the child should have had.
-    fn join_group(&self, child: &Proc, thread: &Arc<Thread>) -> bool {
+    /// `charged` is whose process it was counted as before its credentials were copied.
+    fn join_group(&self, child: &Proc, thread: &Arc<Thread>, charged: &User) -> bool {
         let kernel = self.kernel;
+        let mut nobody_walks = None;
         loop {
             let Some(group) = self.state().pgrp.clone() else { return false };
             let mut members = group.members.write(&kernel.locks);
-            let signalled = self.thread.attention().contains(Attention::SIGNAL);
-            if signalled && !kernel.mutates(Mutation::ForkAfterWalk) {
+            let (mut parent, mut state) = self.proc.lock_both(child, &kernel.locks);
+            if self.is_signalled(&mut parent) {
                 return false;
             }
-            let (parent, mut state) = self.proc.lock_both(child, &kernel.locks);
+            if nobody_walks.is_none() && kernel.everyone_walked() {
+                // The walk may have passed the child's slot, and not come to the parent's.
+                drop((parent, state, members));
+                nobody_walks = Some(kernel.pgrphash.read(&kernel.locks));
+                continue;
+            }
             if !parent.pgrp.as_ref().is_some_and(|now| Arc::ptr_eq(now, &group)) {
                 // Another thread moved the process meanwhile.
                 continue;
             }
             *state = parent.forked(thread.clone());
+            kernel.charge(&state.credentials, charged);
             child.set_users(&state.credentials);
             child.set_session(group.session.id.number());
             members.add(child);
             return true;
         }
+    }
+
+    /// Whether there is a signal to be delivered before the process may fork: another thread may
+    /// have been chosen for it, and have taken it. Under `p_lock`, and that of the group.
+    fn is_signalled(&self, state: &mut ProcState) -> bool {
+        let kernel = self.kernel;
+        if state.threads.len() > 1 && !kernel.mutates(Mutation::ForkLooksAtItself) {
+            if state.dying || state.stopping {
+                return true;
+            }
+            self.look_again(state);
+        }
+        let signalled = self.thread.attention().contains(Attention::SIGNAL);
+        signalled && !kernel.mutates(Mutation::ForkAfterWalk)
     }
 }
 
@@ -120,7 +144,10 @@ impl Kernel {
         self.leave_group(proc);
         {
             let mut state = proc.lock(&self.locks);
-            debug_assert_eq!(state.phase, Phase::Zombie);
+            debug_assert!(
+                state.phase == Phase::Zombie || self.mutates(Mutation::TraceeLetGoFirst),
+                "a process is waited for once"
+            );
             state.phase = Phase::Free;
             state.credentials.user.tasks.give_back(1);
             proc.move_out();
@@ -131,12 +158,18 @@ impl Kernel {
 
     /// Takes a child back that could not begin, once whoever found it meanwhile has let go of it.
     fn undo_fork(&self, parent: &Proc, child: &Proc) {
+        self.close_all(child);
         self.await_unreferenced(child);
         let _coarse = self.coarse();
         {
             let _writing = self.write_family(parent);
-            let group = child.lock(&self.locks).pgrp.clone();
-            child.lock(&self.locks).phase = Phase::Zombie;
+            let group = {
+                let mut state = child.lock(&self.locks);
+                self.discard(&mut state, SigSet::ALL);
+                state.threads.clear();
+                state.phase = Phase::Zombie;
+                state.pgrp.clone()
+            };
             self.recount(child, group.as_ref(), &mut Vec::new());
             self.unlink(parent, child);
         }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use super::Kernel;
 use super::pgrp::Pgrp;
-use super::proc::{News, Phase, Proc, ProcState};
+use super::proc::{News, Phase, Proc, ProcRef, ProcState};
 use super::thread::Attention;
 use crate::action::{Code, Disposition, SignalInfo};
 use crate::errno::{Errno, Result};
@@ -52,6 +52,15 @@ impl Kernel {
         let mut state = target.lock(&self.locks);
         // Nothing that the system sends is refused.
         let _ = self.post(&mut state, info, To::Process);
+    }
+
+    /// Signals a process that was looked up, unless it is gone: what is ending already is kept by no
+    /// reference, and its slot may be another's.
+    pub(super) fn psignal_found(&self, target: &ProcRef<'_>, info: SignalInfo) {
+        if let Some(mut state) = target.state() {
+            // Nothing that the system sends is refused.
+            let _ = self.post(&mut state, info, To::Process);
+        }
     }
 
     /// Signals each member of a group, from any context.

@@ -94,6 +94,8 @@ pub(crate) struct Kernel {
     population: AtomicUsize,
     /// The program has ended, and everybody else is to end.
     closing: AtomicBool,
+    /// Everybody is being signalled: `kill(-1)`. Changes under `pgrphash_lock` for writing.
+    walking: AtomicBool,
     /// The slot of the first process, which inherits orphans.
     init: u32,
     notes: Mutex<Notes>,
@@ -171,6 +173,7 @@ impl Kernel {
             alarms: AtomicU64::new(0),
             population: AtomicUsize::new(0),
             closing: AtomicBool::new(false),
+            walking: AtomicBool::new(false),
             init: 0,
             notes: Mutex::default(),
             config,

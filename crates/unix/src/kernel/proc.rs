@@ -100,6 +100,8 @@ pub(super) struct ProcState {
     pub(super) stopped: Option<Signal>,
     /// A thread has taken a stop and will stop the process, unless that is cancelled before.
     pub(super) stopping: bool,
+    /// A thread has taken what ends the process, and is about to halt the others.
+    pub(super) dying: bool,
     /// What the parent has not been told by `wait` yet.
     pub(super) news: Option<News>,
     /// How it ended, once it has.
@@ -347,16 +349,11 @@ impl<'k> ProcRef<'k> {
         Self { kernel, proc, birth: proc.birth(), counted }
     }
 
-    /// Keeps the reference where no lifetime can be.
-    pub(super) fn hold(self) -> HeldProc {
-        let held = HeldProc { slot: self.proc.slot, birth: self.birth, counted: self.counted };
+    /// Keeps the reference where no lifetime can be; `None` if the process was ending already.
+    pub(super) fn hold(self) -> Option<HeldProc> {
+        let Self { proc, birth, counted, .. } = self;
         std::mem::forget(self);
-        held
-    }
-
-    /// Who it was, for a later look; nothing keeps it.
-    pub(super) fn claim(self) -> HeldProc {
-        HeldProc { slot: self.proc.slot, birth: self.birth, counted: false }
+        counted.then_some(HeldProc { slot: proc.slot, birth, counted })
     }
 
     /// Its state, unless it has been waited for in the meantime.
@@ -376,6 +373,11 @@ pub(super) struct HeldProc {
 }
 
 impl HeldProc {
+    /// Who is in the slot now; nothing keeps it.
+    pub(super) fn claim(proc: &Proc) -> Self {
+        Self { slot: proc.slot, birth: proc.birth(), counted: false }
+    }
+
     /// The reference again.
     pub(super) fn refer(self, kernel: &Kernel) -> ProcRef<'_> {
         let Self { slot, birth, counted } = self;
@@ -441,6 +443,7 @@ impl ProcState {
             ender: None,
             stopped: None,
             stopping: false,
+            dying: false,
             news: None,
             end: None,
             executed: false,

@@ -1,11 +1,13 @@
 //! `kill` and its kin: whom a program signals, and whether it may.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
+use super::Kernel;
 use super::call::Call;
 use super::generate::To;
 use super::pgrp::Pgrp;
-use super::proc::{Phase, ProcRef, ProcState};
+use super::proc::{Phase, ProcState};
 use super::users::Ids;
 use crate::action::{Code, SignalInfo};
 use crate::errno::{Errno, Result};
@@ -110,16 +112,22 @@ impl Call<'_> {
         result
     }
 
+    /// Everybody but the caller and the first process. The table of groups is locked, so that no
+    /// group changes and whoever is about to fork can wait for the end of the walk.
     fn send_to_everyone(&self, info: Option<SignalInfo>) -> Result<()> {
+        let kernel = self.kernel;
         let mine = self.proc.ids();
+        let _coarse = kernel.coarse();
+        let _groups = kernel.pgrphash.write(&kernel.locks);
+        // Whoever joins in a slot that this walk has passed locks it later, and sees this.
+        kernel.walking.store(true, Ordering::Relaxed);
         let mut result = Err(Errno::ESRCH);
-        for proc in self.kernel.slab.iter() {
-            if proc.slot == self.proc.slot || self.kernel.is_init(proc) {
+        for proc in kernel.slab.iter() {
+            if proc.slot == self.proc.slot || kernel.is_init(proc) {
                 continue;
             }
-            let found = ProcRef::new(self.kernel, proc);
-            let Some(mut state) = found.state() else { continue };
-            if matches!(state.phase, Phase::Live | Phase::Exiting | Phase::Zombie) {
+            let mut state = proc.lock(&kernel.locks);
+            if state.phase != Phase::Free {
                 // As Linux has it, those that may not be signalled are no failure.
                 result = match self.send_if_permitted(mine, &mut state, info) {
                     Err(Errno::EPERM) => result.or(Ok(())),
@@ -127,6 +135,7 @@ impl Call<'_> {
                 };
             }
         }
+        kernel.walking.store(false, Ordering::Relaxed);
         result
     }
 
@@ -140,6 +149,13 @@ impl Call<'_> {
             return Err(Errno::EPERM);
         }
         info.map_or(Ok(()), |info| self.kernel.post(state, info, To::Process))
+    }
+}
+
+impl Kernel {
+    /// Whether everybody is being signalled. Under the `p_lock` of a slot.
+    pub(super) fn everyone_walked(&self) -> bool {
+        self.walking.load(Ordering::Relaxed) && !self.mutates(Mutation::EveryoneUnlocked)
     }
 }
 

@@ -9,6 +9,7 @@ use super::generate::To;
 use super::proc::ProcState;
 use crate::action::{ActionFlags, Code, Disposition, How, SigAction, SignalInfo};
 use crate::errno::{Errno, Result};
+use crate::mutation::Mutation;
 use crate::process::{FAULTS, SigStack, SigVec};
 use crate::signal::{SigSet, Signal};
 
@@ -97,11 +98,22 @@ impl Call<'_> {
                 }
                 taken
             });
-            let _state = self.state();
-            self.thread.set_awaited(SigSet::EMPTY);
+            self.pass_on();
             taken
         })?;
         taken.ok_or(Errno::EAGAIN)
+    }
+
+    /// Waits for no signal any more. What else came meanwhile found this thread waiting, and may be
+    /// what another one waits for.
+    fn pass_on(&self) {
+        let state = self.state();
+        self.thread.set_awaited(SigSet::EMPTY);
+        if state.threads.len() > 1 && !self.kernel.mutates(Mutation::WakeUpKept) {
+            for signal in state.pending.set().iter() {
+                self.kernel.wake_for(&state, signal, To::Process);
+            }
+        }
     }
 
     fn take_of(&self, state: &mut ProcState, set: SigSet) -> Option<SignalInfo> {

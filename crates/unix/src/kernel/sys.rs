@@ -28,10 +28,7 @@ impl Sys for Call<'_> {
     }
 
     fn getppid(&self) -> Pid {
-        self.plain(Pid::number_only(0), || {
-            let parent = self.kernel.parent_hint(self.proc);
-            parent.map_or(Pid::number_only(0), super::proc::Proc::pid)
-        })
+        self.plain(Pid::number_only(0), || self.kernel.parent_of(self.proc))
     }
 
     fn gettid(&self) -> Tid {

@@ -68,6 +68,8 @@ pub(super) struct Thread {
     object: AtomicU64,
     /// The profiling flag's own word (§6.1): ticks since the last look, by the clock only.
     pub(super) ticks: AtomicU32,
+    /// It has left its process, whose slot may be another's.
+    left: AtomicBool,
     /// Bytes of the alternate stack that it begins with; written before it does.
     alternate: AtomicUsize,
 }
@@ -85,6 +87,7 @@ impl Thread {
             call: AtomicPtr::new(ptr::null_mut()),
             object: AtomicU64::new(0),
             ticks: AtomicU32::new(0),
+            left: AtomicBool::new(false),
             alternate: AtomicUsize::new(0),
         }
     }
@@ -97,6 +100,16 @@ impl Thread {
     /// Gives it another one. Under `p_lock`, by itself.
     pub(super) fn set_tid(&self, tid: i32) {
         self.tid.store(tid, Ordering::Relaxed);
+    }
+
+    /// Says that its process is no longer its own. By itself, or for it while it sleeps.
+    pub(super) fn leaves(&self) {
+        self.left.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it has left its process; true for ever then.
+    pub(super) fn has_left(&self) -> bool {
+        self.left.load(Ordering::Relaxed)
     }
 
     /// Says which call the thread is in.

@@ -209,6 +209,7 @@ impl Call<'_> {
             other.wake();
         }
         let is_process = self.is_process();
+        self.thread.leaves();
         drop(state);
         // From now on the process may end, and the slot be another's.
         user.tasks.give_back(1);
@@ -251,6 +252,7 @@ impl Call<'_> {
             let thread =
                 Arc::new(Thread::new(kernel.handle(), self.proc.slot, tid, self.thread.mask()));
             let mut state = self.state();
+            kernel.charge(&state.credentials, &user);
             state.ended.remove(&tid);
             state.threads.push(Member::new(thread.clone()));
             drop(state);
@@ -261,9 +263,14 @@ impl Call<'_> {
             let body = body.take().expect("a thread is made once");
             let begun = kernel.begin(self.proc, Arc::clone(&thread), place, First::Body(body));
             if begun.is_err() {
-                self.state().threads.retain(|member| member.thread.tid() != tid);
+                let mut state = self.state();
+                let at = state.threads.iter().position(|member| member.thread.tid() == tid);
+                let member = at.map(|at| state.threads.remove(at));
+                let queued = member.map_or(0, |member| member.pending.len());
+                state.credentials.user.signals.give_back(queued);
+                state.credentials.user.tasks.give_back(1);
+                drop(state);
                 kernel.pids.drop_keeper(&kernel.locks, tid, Keeper::Thread);
-                user.tasks.give_back(1);
             }
             begun.map(|()| Tid(tid))
         })

@@ -6,16 +6,20 @@
 //! tracees beside its children, and a tracee that has ended is its parent's to wait for when the
 //! tracer has.
 
+use std::sync::atomic::Ordering;
+
 use super::Kernel;
 use super::call::Call;
 use super::exit::wake_waiters;
+use super::family::Writing;
 use super::generate::To;
-use super::proc::{Phase, Proc, ProcRef, ProcState};
+use super::proc::{Phase, Proc, ProcState};
 use super::siglock::Waiting;
 use super::thread::Attention;
 use crate::action::{ActionFlags, Code, SignalInfo};
 use crate::errno::{Errno, Result};
 use crate::executor;
+use crate::mutation::Mutation;
 use crate::process::Pid;
 use crate::ptrace::Ptrace;
 use crate::signal::Signal;
@@ -43,8 +47,13 @@ impl Call<'_> {
     fn let_parent_trace(&self) -> Result<()> {
         let kernel = self.kernel;
         let _coarse = kernel.coarse();
-        let (_reading, parent) = kernel.read_parent(self.proc);
+        // Locked as for writing: a parent that ends looks once more who is to be let go after it
+        // has said so.
+        let (_writing, parent) = kernel.write_parent(self.proc);
         let parent = parent.filter(|parent| !kernel.is_init(parent)).ok_or(Errno::EPERM)?;
+        if parent.lock(&kernel.locks).phase != Phase::Live {
+            return Ok(());
+        }
         let mut state = self.state();
         if state.tracer.is_some() {
             return Err(Errno::EPERM);
@@ -73,7 +82,7 @@ impl Call<'_> {
         self.state().tracees.push(target.slot);
         let (pid, uid) = (self.proc.number(), mine.real);
         let stop = SignalInfo { pid, uid, code: Code::User, ..SignalInfo::kernel(Signal::STOP) };
-        kernel.psignal_inthread(&target, stop);
+        kernel.psignal_found(&target, stop);
         Ok(())
     }
 
@@ -127,7 +136,7 @@ impl Call<'_> {
             state.resumed = None;
             (state.trapped, state.untold) = (Some(info.signal), Some(info.signal));
         }
-        self.kernel.tell_tracer(self.proc, Code::Trapped, info.signal.number());
+        self.kernel.tell_of_trap(self.proc, info.signal);
         let resumed = loop {
             {
                 let mut state = self.state();
@@ -168,31 +177,35 @@ impl Call<'_> {
 
 impl Kernel {
     /// Who traces a process and is not its parent. Under its family's lock and `p_lock`.
-    pub(super) fn other_tracer(&self, proc: &Proc, state: &ProcState) -> Option<&Proc> {
-        let (slot, _) = state.tracer?;
+    pub(super) fn other_tracer(&self, proc: &Proc, state: &ProcState) -> Option<(u32, u32)> {
         let parent = self.parent_hint(proc).map(|parent| parent.slot);
-        (parent != Some(slot)).then(|| self.slab.get(slot))
+        state.tracer.filter(|(slot, _)| parent != Some(*slot))
     }
 
-    /// Tells a process's tracer what became of it: SIGCHLD, and those that wait.
-    pub(super) fn tell_tracer(&self, proc: &Proc, code: Code, status: i32) {
+    /// Tells the tracer of a process that has stopped for it: SIGCHLD, and those that wait.
+    fn tell_of_trap(&self, proc: &Proc, signal: Signal) {
         let (uid, tracer) = {
             let state = proc.lock(&self.locks);
             (state.credentials.real, state.tracer)
         };
-        let Some((slot, birth)) = tracer else { return };
-        if self.parent_hint(proc).is_some_and(|parent| parent.slot == slot) {
+        let Some(tracer) = tracer else { return };
+        let (code, status, pid) = (Code::Trapped, signal.number(), proc.number());
+        if self.parent_hint(proc).is_some_and(|parent| parent.slot == tracer.0) {
             return self.tell_parent(proc, code, status);
         }
-        let pid = proc.number();
         let info = SignalInfo { signal: Signal::CHLD, code, pid, uid, value: 0, status };
+        self.tell_tracer(tracer, info);
+    }
+
+    /// Tells a tracer that is not the parent what became of a process, if the tracer is still there.
+    pub(super) fn tell_tracer(&self, (slot, birth): (u32, u32), info: SignalInfo) {
         let tracer = self.slab.get(slot);
         let mut state = tracer.lock(&self.locks);
         if tracer.birth() != birth {
             return;
         }
         let flags = state.actions.of(Signal::CHLD).flags;
-        if code != Code::Trapped || !flags.contains(ActionFlags::NOCLDSTOP) {
+        if info.code != Code::Trapped || !flags.contains(ActionFlags::NOCLDSTOP) {
             // Nothing that the system sends is refused.
             let _ = self.post(&mut state, info, To::Process);
         }
@@ -207,28 +220,50 @@ impl Kernel {
             self.children(tracer).map(|child| child.slot).collect()
         };
         for slot in others.into_iter().chain(children) {
-            let tracee = ProcRef::new(self, self.slab.get(slot));
-            self.release_tracee(&tracee, tracer.tenant());
+            self.release_tracee(self.slab.get(slot), tracer.tenant());
         }
     }
 
     /// Ends the tracing of one process by this tracer, if it does. One that has ended is its
     /// parent's from now on.
-    pub(super) fn release_tracee(&self, tracee: &Proc, tracer: (u32, u32)) {
+    fn release_tracee(&self, tracee: &Proc, tracer: (u32, u32)) {
+        let traces = {
+            let mut state = tracee.lock(&self.locks);
+            let traces = state.tracer == Some(tracer);
+            if traces && self.mutates(Mutation::TraceeLetGoFirst) {
+                state.tracer = None;
+            }
+            traces
+        };
+        if traces {
+            let (writing, parent) = self.write_parent(tracee);
+            self.let_go(writing, parent, tracee, tracer);
+        }
+    }
+
+    /// The same, with the tracee's family locked: a process that ends looks under that lock whether
+    /// it is traced, so that either it or the tracer sees to its end.
+    pub(super) fn let_go(
+        &self,
+        writing: Writing<'_>,
+        parent: Option<&Proc>,
+        tracee: &Proc,
+        tracer: (u32, u32),
+    ) {
         let ended = {
             let mut state = tracee.lock(&self.locks);
-            if state.tracer != Some(tracer) {
+            if state.tracer != Some(tracer) && !self.mutates(Mutation::TraceeLetGoFirst) {
                 return;
             }
             state.tracer = None;
+            tracee.owner.store(0, Ordering::Relaxed);
             for member in &state.threads {
                 member.unpark();
             }
             (state.phase == Phase::Zombie).then(|| state.end.unwrap_or(Status::Exited(0)))
         };
-        let is_child = self.parent_hint(tracee).is_some_and(|parent| parent.slot == tracer.0);
+        let is_child = parent.is_some_and(|parent| parent.slot == tracer.0);
         if let Some(status) = ended.filter(|_| !is_child) {
-            let (writing, parent) = self.write_parent(tracee);
             self.end_for(writing, parent, tracee, status, None);
         }
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Kernel;
+use crate::mutation::Mutation;
 
 /// The process uid hash table, guarded by `uidhash_lock` (table 1).
 pub(super) type Users = BTreeMap<u32, Arc<User>>;
@@ -81,6 +82,15 @@ impl Ids {
 }
 
 impl Kernel {
+    /// Counts a new task as its user's that was counted as another's: `setuid` came between. Under
+    /// the `p_lock` of its process, as `setuid`.
+    pub(super) fn charge(&self, owner: &Credentials, charged: &User) {
+        if !std::ptr::eq(&raw const *owner.user, charged) && !self.mutates(Mutation::ChargeKept) {
+            charged.tasks.give_back(1);
+            owner.user.tasks.take_all(1);
+        }
+    }
+
     /// The user with this number, made if it has never been here.
     pub(super) fn user(&self, uid: u32) -> Arc<User> {
         self.users.lock(&self.locks).entry(uid).or_default().clone()

@@ -200,14 +200,12 @@ impl Call<'_> {
         let kernel = self.kernel;
         let _coarse = kernel.coarse();
         self.state().tracees.retain(|slot| *slot != child.slot);
-        if !kernel.is_child(self.proc, child) {
-            child.owner.store(0, Ordering::Relaxed);
-            return kernel.release_tracee(child, self.proc.tenant());
+        let (writing, parent) = kernel.write_parent(child);
+        if parent.is_none_or(|parent| parent.slot != self.proc.slot) {
+            return kernel.let_go(writing, parent, child, self.proc.tenant());
         }
-        {
-            let _writing = kernel.write_family(self.proc);
-            kernel.unlink(self.proc, child);
-        }
+        kernel.unlink(self.proc, child);
+        drop(writing);
         let used = {
             let state = child.lock(&kernel.locks);
             kernel.usage(child, &state)

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 #[cfg(any(debug_assertions, feature = "mutations"))]
 use tontine_unix::Mutation;
-use tontine_unix::{Errno, How, Mode, Pid, SigSet, Signal, Sys, Target};
+use tontine_unix::{Delivery, Errno, How, Mode, Pid, SigSet, Signal, Sys, Target};
 
-use crate::explore::{CONCURRENT, PARALLEL, Race};
+use crate::explore::{CONCURRENT, PARALLEL, Race, Scene};
 
 const OWN: Pid = Pid::number_only(0);
 
@@ -35,19 +35,88 @@ const KILLPG_AGAINST_FORK: Race = Race {
             while sys.kill(Target::Group(forker), Some(Signal::TERM)) == Err(Errno::ESRCH) {
                 sys.sched_yield();
             }
-            loop {
-                match sys.wait() {
-                    Ok(waited) if waited.status.signaled() == Some(Signal::TERM) => {}
-                    Ok(_) => return 1,
-                    Err(errno) => return i32::from(errno != Errno::ECHILD),
-                }
-            }
+            all_end_of(sys, Signal::TERM)
         })
     },
     with: |builder| builder,
     modes: &Mode::ALL,
     parallel: PARALLEL,
 };
+
+/// The same of a program whose first thread sleeps while a second one forks: the signal finds the
+/// one that sleeps, and the one that forks has to know of it.
+fn killpg_against_a_second_thread(signal: Signal) -> Scene {
+    Arc::new(move |sys| {
+        sys.set_subreaper(true).expect("it may");
+        let forker = sys
+            .fork(|sys| {
+                sys.setpgid(OWN, OWN).expect("it may");
+                sys.thread(|sys| while sys.fork(pauses).is_ok() {}).expect("there is room");
+                pauses(sys)
+            })
+            .expect("there is room");
+        while sys.kill(Target::Group(forker), Some(signal)) == Err(Errno::ESRCH) {
+            sys.sched_yield();
+        }
+        all_end_of(sys, signal)
+    })
+}
+
+const KILLPG_AGAINST_FORK_OF_A_THREAD: Race = Race {
+    scene: || killpg_against_a_second_thread(Signal::TERM),
+    with: |builder| builder,
+    modes: &Mode::ALL,
+    parallel: PARALLEL,
+};
+
+/// What no thread can handle ends the program also where the oldest thread delivers all else.
+const KILLPG_AGAINST_FORK_BESIDE_THE_OLDEST: Race = Race {
+    scene: || killpg_against_a_second_thread(Signal::KILL),
+    with: |builder| builder.delivery(Delivery::Oldest),
+    modes: &Mode::ALL,
+    parallel: PARALLEL,
+};
+
+/// A program forks into slots below its own while everybody is killed: its children are in the
+/// walk, or are never made.
+const KILL_EVERYONE_AGAINST_FORK: Race = Race {
+    scene: || {
+        Arc::new(|sys| {
+            sys.set_subreaper(true).expect("it may");
+            let below: Vec<_> = (0..4).map(|_| sys.fork(|_| 0)).collect();
+            let forks = |sys: &dyn Sys| {
+                while sys.fork(pauses).is_ok() {}
+                pauses(sys)
+            };
+            sys.fork(forks).expect("there is room");
+            for child in below {
+                let child = child.expect("there is room");
+                sys.waitpid(child.into(), Default::default()).expect("it is my child");
+            }
+            sys.kill(Target::Everyone, Some(Signal::KILL)).expect("they are there");
+            all_end_of(sys, Signal::KILL)
+        })
+    },
+    with: |builder| builder,
+    modes: CONCURRENT,
+    parallel: PARALLEL,
+};
+
+fn pauses(sys: &dyn Sys) -> i32 {
+    sys.pause();
+    0
+}
+
+/// Waits for all children; 0 if this signal ended each.
+fn all_end_of(sys: &dyn Sys, signal: Signal) -> i32 {
+    loop {
+        match sys.wait() {
+            Ok(waited) if waited.status.signaled() == Some(signal) => {}
+            Ok(_) => return 1,
+            Err(errno) => return i32::from(errno != Errno::ECHILD),
+        }
+    }
+}
 
 /// What is sent to the old group does not come any more once `setpgid` has returned.
 const KILLPG_AGAINST_SETPGID: Race = Race {
@@ -115,6 +184,17 @@ fn a_forked_child_is_in_the_walk_or_comes_after_the_signal() {
 }
 
 #[test]
+fn a_child_of_a_second_thread_is_in_the_walk_or_comes_after_the_signal() {
+    KILLPG_AGAINST_FORK_OF_A_THREAD.holds();
+    KILLPG_AGAINST_FORK_BESIDE_THE_OLDEST.holds();
+}
+
+#[test]
+fn whoever_forks_while_everybody_is_killed_leaves_no_child() {
+    KILL_EVERYONE_AGAINST_FORK.holds();
+}
+
+#[test]
 fn nothing_comes_from_a_group_that_was_left() {
     KILLPG_AGAINST_SETPGID.holds();
 }
@@ -128,6 +208,19 @@ fn parent_and_child_make_one_group() {
 #[test]
 fn a_fork_that_does_not_look_again_saves_a_child_from_killpg() {
     KILLPG_AGAINST_FORK.fails_with(Mutation::ForkAfterWalk);
+}
+
+#[cfg(any(debug_assertions, feature = "mutations"))]
+#[test]
+fn a_thread_that_looks_at_itself_alone_saves_a_child_from_killpg() {
+    KILLPG_AGAINST_FORK_OF_A_THREAD.fails_with(Mutation::ForkLooksAtItself);
+    KILLPG_AGAINST_FORK_BESIDE_THE_OLDEST.fails_with(Mutation::ForkLooksAtItself);
+}
+
+#[cfg(any(debug_assertions, feature = "mutations"))]
+#[test]
+fn a_fork_that_does_not_wait_for_the_walk_saves_a_child_from_it() {
+    KILL_EVERYONE_AGAINST_FORK.fails_with(Mutation::EveryoneUnlocked);
 }
 
 #[cfg(any(debug_assertions, feature = "mutations"))]

@@ -179,6 +179,28 @@ fn a_stack_that_cannot_be_had_is_refused_and_everything_is_given_back() {
     }
 }
 
+/// A child that could not begin kept its copies of the descriptors until another process had its
+/// slot: the reader of a pipe whose writers were gone waited for ever.
+#[test]
+fn a_child_that_cannot_begin_keeps_no_descriptor() {
+    for (on, system) in everywhere() {
+        let report = run(system.stacks(64).pids(3000), |sys| {
+            let (reader, writer) = sys.pipe().expect("there is room");
+            let mut children = Vec::new();
+            while let Ok(child) = sys.fork(pauses) {
+                children.push(child);
+            }
+            for child in children {
+                sys.kill(child.into(), Some(Signal::KILL)).expect("it is there");
+            }
+            reap_all(sys);
+            sys.close(writer).expect("it is open");
+            i32::from(sys.read(reader, &mut [0]) != Ok(0))
+        });
+        assert_success(&on, &report);
+    }
+}
+
 #[test]
 fn threads_give_their_numbers_back_however_they_end() {
     for (on, system) in everywhere() {

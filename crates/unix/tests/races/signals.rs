@@ -6,7 +6,7 @@ use std::time::Duration;
 
 #[cfg(any(debug_assertions, feature = "mutations"))]
 use tontine_unix::Mutation;
-use tontine_unix::{How, SigAction, SigSet, Signal, Target};
+use tontine_unix::{How, Mode, SigAction, SigSet, Signal, Sys, Target};
 
 use crate::explore::{CONCURRENT, PARALLEL, PREEMPTED, Race};
 
@@ -143,6 +143,48 @@ const ALARM_AGAINST_EXIT: Race = Race {
     modes: PREEMPTED,
     parallel: 0,
 };
+
+/// Two threads wait for one signal, and two come before the first of them runs.
+const TWO_SIGNALS_AGAINST_TWO_WAITERS: Race = Race {
+    scene: || {
+        Arc::new(|sys| {
+            let queued = SigSet::of(&[Signal::RTMIN]);
+            sys.sigprocmask(Some((How::Block, queued))).expect("it is allowed");
+            let taken = Arc::new(AtomicI32::new(0));
+            let threads = [taken.clone(), taken].map(|taken| {
+                let waits = move |sys: &dyn Sys| {
+                    sys.sigtimedwait(queued, None).expect("it comes");
+                    taken.fetch_add(1, Ordering::Relaxed);
+                    // A thread that ends tells the others what it leaves.
+                    while taken.load(Ordering::Relaxed) < 2 {
+                        sys.sched_yield();
+                    }
+                };
+                sys.thread(waits).expect("there is room")
+            });
+            (0..3).for_each(|_| sys.sched_yield());
+            for value in 0..2 {
+                sys.sigqueue(sys.getpid(), Some(Signal::RTMIN), value).expect("I am there");
+            }
+            threads.into_iter().for_each(|thread| sys.join(thread).expect("it is mine"));
+            0
+        })
+    },
+    with: |builder| builder,
+    modes: &Mode::ALL,
+    parallel: PARALLEL,
+};
+
+#[test]
+fn of_two_signals_that_come_together_each_waiter_takes_one() {
+    TWO_SIGNALS_AGAINST_TWO_WAITERS.holds();
+}
+
+#[cfg(any(debug_assertions, feature = "mutations"))]
+#[test]
+fn a_waiter_that_keeps_the_wake_up_leaves_another_asleep() {
+    TWO_SIGNALS_AGAINST_TWO_WAITERS.fails_with(Mutation::WakeUpKept);
+}
 
 #[test]
 fn an_alarm_never_rings_who_has_the_slot_afterwards() {

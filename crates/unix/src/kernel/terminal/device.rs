@@ -161,8 +161,8 @@ impl Terminal {
             own.left = foreground;
         }
         if let Some(leader) = kernel.find(session.id) {
-            kernel.psignal(&leader, SignalInfo::kernel(Signal::HUP));
-            kernel.psignal(&leader, SignalInfo::kernel(Signal::CONT));
+            kernel.psignal_found(&leader, SignalInfo::kernel(Signal::HUP));
+            kernel.psignal_found(&leader, SignalInfo::kernel(Signal::CONT));
         }
     }
 
