@@ -231,8 +231,9 @@ impl Kernel {
             let writing = self.write_families(proc, reaper);
             // Before a process ends it takes that lock, and gives away what it has.
             let stays = reaper.birth() == birth && self.may_inherit(reaper);
-            let unchecked = || self.mutates(Mutation::ReaperUnchecked);
-            if !stays && !(unchecked() && reaper.lock(&self.locks).phase == Phase::Live) {
+            let mutated = self.mutates(Mutation::ReaperUnchecked);
+            let lives = stays || (mutated && reaper.lock(&self.locks).phase == Phase::Live);
+            if !lives {
                 continue;
             }
             let children: Vec<&Proc> = self.children(proc).collect();

@@ -54,8 +54,8 @@ impl Kernel {
         let _ = self.post(&mut state, info, To::Process);
     }
 
-    /// Signals a process that was looked up, unless it is gone: what is ending already is kept by no
-    /// reference, and its slot may be another's.
+    /// Signals a process that was looked up, unless it is gone: one that was ending already is kept
+    /// by no reference, and its slot may be another's.
     pub(super) fn psignal_found(&self, target: &ProcRef<'_>, info: SignalInfo) {
         if let Some(mut state) = target.state() {
             // Nothing that the system sends is refused.

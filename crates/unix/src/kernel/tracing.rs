@@ -197,7 +197,7 @@ impl Kernel {
         self.tell_tracer(tracer, info);
     }
 
-    /// Tells a tracer that is not the parent what became of a process, if the tracer is still there.
+    /// Tells a tracer that is not the parent what became of a process, if it is still there.
     pub(super) fn tell_tracer(&self, (slot, birth): (u32, u32), info: SignalInfo) {
         let tracer = self.slab.get(slot);
         let mut state = tracer.lock(&self.locks);
