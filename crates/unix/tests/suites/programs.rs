@@ -1,4 +1,5 @@
-//! Executing: what a program keeps of the one before it, what cannot be executed, and groups.
+//! Executing: what a program keeps of the one before it, what cannot be executed; groups and
+//! subreapers.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -135,6 +136,34 @@ fn a_program_without_arguments_has_a_name() {
             assert_eq!(end_of(sys, child), Status::Exited(1));
         },
     );
+}
+
+#[test]
+fn a_process_is_a_subreaper_whichever_thread_said_so() {
+    everywhere(|sys| {
+        let thread = sys.thread(|sys| sys.set_subreaper(true).unwrap()).unwrap();
+        sys.join(thread).unwrap();
+        block(sys, &[Signal::CHLD]);
+        let bell = Bell::new(sys);
+        let end = end_as(sys, move |sys| {
+            sys.fork(move |sys| {
+                bell.heard(sys);
+                9
+            })
+            .unwrap();
+            0
+        });
+        assert_eq!(end, Status::Exited(0));
+        let chld = SigSet::of(&[Signal::CHLD]);
+        assert_eq!(sys.sigtimedwait(chld, None).unwrap().status, 0, "its own child");
+        bell.ring(sys);
+        let info = sys.sigtimedwait(chld, None).unwrap();
+        assert_eq!((info.code, info.status), (Code::Exited, 9), "the orphan");
+        let waited = sys.wait().unwrap();
+        assert_eq!((waited.pid.number(), waited.status), (info.pid, Status::Exited(9)));
+        sys.set_subreaper(false).unwrap();
+    })
+    .and_on_linux();
 }
 
 #[test]
