@@ -193,7 +193,8 @@ fn a_shell_that_stops_itself_goes_on_or_ends_as_the_user_wants() {
 #[test]
 fn who_types_ahead_too_much_can_still_interrupt() {
     let mut user = User::sits_down(&[]);
-    user.enters("sleep 1000");
+    user.enters("catch USR1");
+    user.sees("catches {SIGUSR1}\r\n");
     let paste = "echo of a line that is pasted\r".repeat(40);
     for _ in 0..10 {
         user.types(&paste);
