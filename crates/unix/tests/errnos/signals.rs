@@ -93,12 +93,7 @@ pub(crate) const ROWS: &[Row] = &[
     }),
     allowed("kill(target)", "a thread's number", |sys| {
         sys.kill(thread_as_process(sys).into(), None)
-    })
-    .on_linux(THREADS_NUMBER),
-    refused("kill(target)", "a thread's number", Errno::ESRCH, |sys| {
-        sys.kill(thread_as_process(sys).into(), None)
-    })
-    .on_virtual(THREADS_NUMBER),
+    }),
     allowed("kill(target)", "everyone, none of whom one may signal", |sys| {
         demote(sys);
         sys.kill(Target::Everyone, TERM)
