@@ -77,8 +77,8 @@ impl Console {
         Self::default()
     }
 
-    /// One at which nobody types: that everybody sleeps is a stall, once all that was shown has been
-    /// taken.
+    /// One at which nobody types: that everybody sleeps is a stall, once all that was shown has
+    /// been taken.
     pub fn unattended() -> Self {
         Self(Arc::new(Shared { unattended: true, ..Shared::default() }))
     }

@@ -72,8 +72,8 @@ pub trait Sys {
     /// thread names its process.
     ///
     /// # Errors
-    /// `ESRCH`: nobody there. `EPERM`: nobody of those may be signalled. `EINVAL`: a negative group,
-    /// but `ESRCH` for the lowest number.
+    /// `ESRCH`: nobody there. `EPERM`: nobody of those may be signalled. `EINVAL`: a negative
+    /// group, but `ESRCH` for the lowest number.
     fn kill(&self, target: Target, signal: Option<Signal>) -> Result<()>;
     /// Sends a signal to one thread.
     ///

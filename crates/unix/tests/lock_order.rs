@@ -1,7 +1,7 @@
 //! Which nestings of locks compile: programs in pairs that differ in one line. Of each pair the one
 //! that keeps the order compiles, and the other is refused with the names of both locks.
 //!
-//! The programs are built with the crate's own `lock` module (`lock_order/world.rs`), which no
+//! The programs are built with the crate's own `lock` module (`lock_order/world.inc`), which no
 //! program outside can name. `TRYBUILD=overwrite cargo test -p tontine-unix --test lock_order`
 //! writes the messages anew.
 

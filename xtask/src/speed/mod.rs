@@ -1,9 +1,9 @@
 //! `cargo xtask speed`: what the virtual Unix and its Linux backend promise of their speed, each
 //! figure as a ratio to its rival in one run, or with its own unit where it has no rival.
 //!
-//! Both sides of a pair are measured in fresh processes right after one another, the first one first
-//! every second time. The table has the median of the pairs' ratios and its interval; a target holds
-//! where the whole interval keeps it. What a side does is in [`side`].
+//! Both sides of a pair are measured in fresh processes right after one another, the first one
+//! first every second time. The table has the median of the pairs' ratios and its interval; a
+//! target holds where the whole interval keeps it. What a side does is in [`side`].
 //!
 //! What it does not do: fail where a target is missed. Machines with two shared processors are no
 //! judges; the table is for those who read it.
@@ -239,7 +239,8 @@ mod tests {
 
     #[test]
     fn a_missed_target_is_called_failed_and_an_interval_around_it_unresolved() {
-        let interval = |low, high| Interval { low, middle: (low + high) / 2.0, high };
+        let interval =
+            |low, high| Interval { estimate: (low + high) / 2.0, low, high, achieved: 0.95 };
         assert_eq!(judge(Target::AtLeast(20.0), interval(21.0, 22.0)).1, "met");
         assert_eq!(judge(Target::AtLeast(20.0), interval(18.0, 19.0)).1, "failed");
         assert_eq!(judge(Target::AtMost(2.0), interval(1.9, 2.1)).1, "unresolved");

@@ -29,9 +29,10 @@ const TOUCHED_BYTES: usize = 1 << 30;
 const NOTHING: &str = "/bin/true";
 
 type Measured = io::Result<f64>;
+type Side = fn() -> Measured;
 
 /// Each side's name, and what measures it: seconds, unless the name says otherwise.
-pub(super) const ALL: &[(&str, fn() -> Measured)] = &[
+pub(super) const ALL: &[(&str, Side)] = &[
     ("tokio", tokio_tasks),
     ("fork-exit-wait", forks),
     ("many-memory", || many().map(|many| many.gibibytes)),

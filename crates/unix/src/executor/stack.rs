@@ -182,9 +182,9 @@ impl StackPool {
             if let (Some(first), Some(last)) = (neighbours.first(), neighbours.last()) {
                 let start = first.limit.get() + GUARD;
                 let length = last.base.get() - start;
-                // SAFETY: all bytes from the first stack's to the last one's belong to these stacks,
-                // which are owned here and on which nothing lives any more. That the kernel may
-                // refuse costs memory only.
+                // SAFETY: all bytes from the first stack's to the last one's belong to these
+                // stacks, which are owned here and on which nothing lives any more. That the kernel
+                // may refuse costs memory only.
                 let _ = unsafe {
                     let start = ptr::with_exposed_provenance_mut(start);
                     rustix::mm::madvise(start, length, Advice::LinuxDontNeed)

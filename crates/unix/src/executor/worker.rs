@@ -149,8 +149,8 @@ impl Worker {
         self.fresh_count.load(Ordering::Relaxed)
     }
 
-    /// Notes that the fiber `name` is resumed, which is to make way soon if it overtakes others. For
-    /// the owner.
+    /// Notes that the fiber `name` is resumed, which is to make way soon if it overtakes others.
+    /// For the owner.
     pub(super) fn begin_run(&self, name: usize, overtakes: bool) {
         self.runs.store(self.runs.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         self.running.store(name, Ordering::Relaxed);

@@ -33,7 +33,8 @@ impl Kernel {
     /// The clock ticks on a processor that runs the thread of this context, or nobody.
     pub(crate) fn on_tick(context: usize) {
         let Some(thread) = NonNull::new(context as *mut Thread) else { return };
-        // SAFETY: the context of a fiber that runs is its thread, which it keeps until `forget_context`.
+        // SAFETY: the context of a fiber that runs is its thread, which it keeps until
+        // `forget_context`.
         let thread = unsafe { thread.as_ref() };
         // Between its last steps and its end nobody is charged.
         if !thread.has_left() {

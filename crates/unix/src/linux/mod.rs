@@ -49,11 +49,11 @@ use crate::wait::{Children, Usage, WaitOptions, Waited};
 ///
 /// - **Children** that [`Sys::fork_boxed`] and [`Sys::spawn`] make are held by pidfds. A handle of
 ///   one that was reaped is `ESRCH` (`ECHILD` to wait for), whoever has its number by now. A handle
-///   as a *group* goes on to mean the group that the process led while that has members (Linux
-///   6.9; before, it is stale with the process). Calls for which the kernel wants a number, as
-///   [`Sys::setpgid`], [`Sys::tgkill`] and [`Sys::ptrace`], look first whether the child has it yet,
-///   as it does until it is waited for; only where SIGCHLD is ignored may it vanish, and the number
-///   be another's, in between.
+///   as a *group* goes on to mean the group that the process led while that has members (Linux 6.9;
+///   before, it is stale with the process). Calls for which the kernel wants a number, as
+///   [`Sys::setpgid`], [`Sys::tgkill`] and [`Sys::ptrace`], look first whether the child has it
+///   yet, as it does until it is waited for; only where SIGCHLD is ignored may it vanish, and the
+///   number be another's, in between.
 /// - [`Children::Any`] and groups find **children that were made here** only; those of
 ///   [`std::process::Command`] stay `Command`'s, unless [`Sys::set_subreaper`] is on or the process
 ///   is number 1: then whoever comes is reaped. By bare number any child can be waited for. If

@@ -1,6 +1,8 @@
+//! Half of a pair that differs in one line: see `tests/lock_order.rs`.
+
 #![allow(warnings)]
 
-include!("world.rs");
+include!("world.inc");
 
 fn taken<'a>(one: &'a SimpleLock<PLock, ()>, other: &'a SimpleLock<PLock, ()>, locks: &'a Locks) {
     drop(lock_both(one, other, locks));

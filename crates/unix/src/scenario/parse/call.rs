@@ -36,8 +36,8 @@ pub(super) fn call(cursor: &mut Cursor<'_>) -> Result<Call, SyntaxError> {
     };
     if cursor.in_handler && !call.is_for_handlers() {
         let message = format!(
-            "a handler cannot `{word}`: it makes only calls that need no memory, as it may interrupt \
-             anything; let it set a variable at which the process looks"
+            "a handler cannot `{word}`: it makes only calls that need no memory, as it may \
+             interrupt anything; let it set a variable at which the process looks"
         );
         return Err(SyntaxError { message, ..start });
     }

@@ -1,0 +1,178 @@
+//! The arguments of `tontine unix`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+#[derive(Debug, Args)]
+pub(crate) struct Unix {
+    #[command(subcommand)]
+    pub(crate) command: UnixCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum UnixCommand {
+    /// Run a scenario, print what happened, and say whether what it expects holds.
+    Run(RunScenario),
+    /// Sit at the terminal of a Unix in user space, at a shell with job control.
+    Shell(UnixShell),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A scenario is a text: processes, what each does, and what must be observed.
+docs/scenarios.md describes the language; examples are in examples/unix.
+
+Examples:
+  tontine unix run examples/unix/setsid.unix
+  tontine unix run --runs 1000 examples/unix/sigchld-once-or-twice.unix
+                                             a thousand schedules
+  tontine unix run --seed 17 FILE            one of them again, to the byte
+  tontine unix run --mode master --processors 4 FILE
+  tontine unix run --format columns FILE     processes side by side
+  tontine unix run --delivery oldest --masks per-process FILE
+                                             signals as OSF/1 has them
+  tontine unix run --statistics FILE         which locks were taken, how often
+
+A run is stopped after --limit seconds, after 200,000 events, and by ^C; what had
+happened is printed all the same. 4,096 threads may live at once; fork says EAGAIN
+to the next one.
+
+Exit status: 0 all expectations held, or there was none; 1 one failed, or the run
+came to no end; 2 wrong usage, a file that cannot be read, or a text that is no
+scenario; 128 + N stopped by signal N.")]
+pub(crate) struct RunScenario {
+    /// The scenario.
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+
+    /// Decides who runs when: the same seed gives the same run.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// Run it so often, with the seeds from --seed on, until an expectation fails.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub(crate) runs: u64,
+
+    /// Which locks the system has, and where its calls run.
+    #[arg(long, value_enum, default_value_t = ModeName::Parallel)]
+    pub(crate) mode: ModeName,
+
+    /// How many processors it has; 2, or 1 with --mode uniprocessor, where nothing is said.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) processors: Option<u16>,
+
+    /// What its threads run on.
+    #[arg(long, value_enum, default_value_t = ExecutorName::Simulated)]
+    pub(crate) executor: ExecutorName,
+
+    /// Which thread delivers what was sent to a process.
+    #[arg(long, value_enum, default_value_t = DeliveryName::AnyUnblocked)]
+    pub(crate) delivery: DeliveryName,
+
+    /// Whose the signal mask is.
+    #[arg(long, value_enum, default_value_t = MasksName::PerThread)]
+    pub(crate) masks: MasksName,
+
+    /// Stop all runs after so many seconds of your clock, and say what happened so far; 0: never.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub(crate) limit: u64,
+
+    /// Count how often each lock was taken, and print the table.
+    #[arg(long)]
+    pub(crate) statistics: bool,
+
+    /// What to print.
+    #[arg(long, value_enum, default_value_t = Shown::Text)]
+    pub(crate) format: Shown,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Your terminal becomes that of the system: ^C and ^Z make signals there, and ^D or
+`exit` leaves it. `help` lists what the shell knows and the programs there are;
+`ps` shows the processes and what they wait for. No file is read or written.
+
+Examples:
+  tontine unix shell
+  tontine unix shell --seed 1                a virtual clock: `sleep 100` is soon over
+  tontine unix shell --mode master --processors 4
+  tontine unix shell -c 'seq 3 | wc'         without a terminal, too; input is empty then
+
+Both its output and its errors go to standard output. Should the command be killed
+by SIGKILL, your terminal stays raw: type `reset`, though you do not see it, and
+^J.
+
+Exit status: that of the shell, 128 + N if signal N ended it; 2 wrong usage, or no
+terminal to type at; 1 the terminal failed, or everybody waits for ever.")]
+pub(crate) struct UnixShell {
+    /// Do these commands, and leave.
+    #[arg(short, value_name = "COMMANDS")]
+    pub(crate) commands: Option<String>,
+
+    /// Run it simulated, and let this decide, beside what you type, who runs when.
+    #[arg(long, value_name = "N", conflicts_with = "executor")]
+    pub(crate) seed: Option<u64>,
+
+    /// Which locks the system has, and where its calls run.
+    #[arg(long, value_enum, default_value_t = ModeName::Parallel)]
+    pub(crate) mode: ModeName,
+
+    /// How many processors it has.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) processors: u16,
+
+    /// What its threads run on.
+    #[arg(long, value_enum, default_value_t = ExecutorName::Parallel)]
+    pub(crate) executor: ExecutorName,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ModeName {
+    /// One processor, and the locks that are held across a sleep.
+    Uniprocessor,
+    /// All calls but exec on processor 0, as in OSF/1.0.
+    Master,
+    /// One lock around every call.
+    Coarse,
+    /// The paper's locks, as in OSF/1.1.
+    Parallel,
+    /// Locks of each process in place of the one for relations.
+    PerProcess,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExecutorName {
+    /// One thread, a scheduler with a seed, and a virtual clock.
+    Simulated,
+    /// A thread for each processor, and the real clock.
+    Parallel,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DeliveryName {
+    /// The oldest, as in OSF/1.
+    Oldest,
+    /// Any that does not block it, as POSIX and Linux have it.
+    AnyUnblocked,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum MasksName {
+    /// The process's, as in OSF/1: what one thread blocks all block.
+    PerProcess,
+    /// Each thread's own, as POSIX and Linux have it.
+    PerThread,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Shown {
+    /// A line for each event.
+    Text,
+    /// The same with a column for each process.
+    Columns,
+    /// For programs.
+    Json,
+}
