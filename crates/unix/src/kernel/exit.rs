@@ -245,8 +245,7 @@ impl Kernel {
             let children: Vec<&Proc> = self.children(proc).collect();
             for child in children {
                 let group = child.lock(&self.locks).pgrp.clone();
-                self.unlink(proc, child);
-                self.link(reaper, child);
+                self.adopt(proc, reaper, child);
                 self.recount(child, group.as_ref(), orphaned);
                 let (ended, tracer, owned) = {
                     let mut state = child.lock(&self.locks);

@@ -201,8 +201,24 @@ impl Kernel {
         parent.links.changed_children.fetch_add(changed, Ordering::Relaxed);
     }
 
-    /// Takes `child` from the children of `parent`. Under the family's lock.
+    /// Takes `child` from the children of `parent`: it is nobody's. Under the family's lock.
     pub(super) fn unlink(&self, parent: &Proc, child: &Proc) {
+        self.detach(parent, child);
+        for link in [&child.links.p_pptr, &child.links.p_osptr, &child.links.p_ysptr] {
+            link.set(None);
+        }
+    }
+
+    /// Makes a child of `parent` one of `reaper`'s. Under the locks of both families; whoever looks
+    /// without them who the parent is finds one at each moment, for who has none ends as nobody's
+    /// child.
+    pub(super) fn adopt(&self, parent: &Proc, reaper: &Proc, child: &Proc) {
+        self.detach(parent, child);
+        self.link(reaper, child);
+    }
+
+    /// Takes `child` from among its siblings.
+    fn detach(&self, parent: &Proc, child: &Proc) {
         let (older, younger) = (child.links.p_osptr.get(), child.links.p_ysptr.get());
         match younger {
             Some(slot) => self.slab.get(slot).links.p_osptr.set(older),
@@ -211,9 +227,6 @@ impl Kernel {
         match older {
             Some(slot) => self.slab.get(slot).links.p_ysptr.set(younger),
             None => parent.links.p_eldest.set(younger),
-        }
-        for link in [&child.links.p_pptr, &child.links.p_osptr, &child.links.p_ysptr] {
-            link.set(None);
         }
         let changed = u32::from(child.links.changed.load(Ordering::Relaxed));
         parent.links.changed_children.fetch_sub(changed, Ordering::Relaxed);

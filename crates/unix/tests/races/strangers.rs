@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 #[cfg(any(debug_assertions, feature = "mutations"))]
 use tontine_unix::Mutation;
-use tontine_unix::{Children, Errno, Pid, SigAction, Signal, Sys, WaitOptions};
+use tontine_unix::{Children, Errno, Pid, SigAction, Signal, Sys, Virtual, WaitOptions};
 
 use crate::explore::{CONCURRENT, PARALLEL, PREEMPTED, Race};
+use crate::systems::assert_success;
 
 fn yields(sys: &dyn Sys, times: u32) {
     (0..times).for_each(|_| sys.sched_yield());
@@ -169,4 +170,50 @@ fn a_reaper_that_is_not_looked_at_again_may_be_a_stranger() {
 #[test]
 fn without_a_lock_a_parent_may_be_a_stranger() {
     GETPPID_AGAINST_EXIT.fails_with(Mutation::ParentUnlocked);
+}
+
+/// Parent and child end together: whoever inherits the child finds both, each once.
+const CHAIN: Race = Race {
+    scene: || {
+        Arc::new(|sys| {
+            sys.set_subreaper(true).expect("it may");
+            let parent = sys.fork(|sys| {
+                let child = sys.fork(|sys| i32::from(sys.fork(|_| 0).is_err()));
+                i32::from(child.is_err())
+            });
+            parent.expect("there is room");
+            let ended = (0..3).filter(|_| sys.wait().is_ok()).count();
+            i32::from(ended != 3 || sys.wait() != Err(Errno::ECHILD))
+        })
+    },
+    with: |builder| builder,
+    modes: CONCURRENT,
+    parallel: PARALLEL,
+};
+
+#[test]
+fn a_process_that_ends_with_its_parent_is_inherited() {
+    CHAIN.holds();
+}
+
+/// The same on real processors, where what is between two steps is not only where a simulation
+/// switches: a long chain, each of which ends as soon as it has made the next.
+#[test]
+fn of_a_long_chain_everybody_is_inherited() {
+    const LINKS: u32 = 1000;
+    fn link(sys: &dyn Sys, left: u32) -> i32 {
+        i32::from(left > 0 && sys.fork(move |sys| link(sys, left - 1)).is_err())
+    }
+    for mode in CONCURRENT {
+        for _ in 0..10 {
+            let unix = Virtual::builder().mode(*mode).processors(2).build().expect("it goes");
+            let report = unix.run(|sys| {
+                sys.set_subreaper(true).expect("it may");
+                sys.fork(|sys| link(sys, LINKS - 1)).expect("there is room");
+                let ended = (0..LINKS).filter(|_| sys.wait().is_ok()).count();
+                i32::from(ended != LINKS as usize || sys.wait() != Err(Errno::ECHILD))
+            });
+            assert_success(&mode.to_string(), &report);
+        }
+    }
 }
