@@ -18,6 +18,8 @@ const WORTH_A_SECOND_CURVE: usize = 3;
 const PLACEMENT: &str = "placement";
 /// Both ends on one processor: no level of a curve whose other ends lie apart.
 const ASIDE: &str = "same-core";
+/// Placements for comparing two cells with each other: they are in the table, on no curve.
+const BESIDE: [&str; 2] = ["off-master", "apart"];
 
 /// Cells over one parameter.
 pub(super) struct Curve<'a> {
@@ -101,6 +103,7 @@ fn levels(cells: &[&Cell], name: &str) -> Option<usize> {
 fn over<'a>(cells: &[&'a Cell], name: &str) -> Vec<Curve<'a>> {
     let points: Vec<(f64, &Cell)> = cells
         .iter()
+        .filter(|cell| !cell.params.get(PLACEMENT).is_some_and(|p| BESIDE.contains(&p.as_str())))
         .filter_map(|cell| Some((number(name, cell.params.get(name)?)?, *cell)))
         .collect();
     let rest = |cell: &Cell, left_out: &str| {
@@ -242,6 +245,22 @@ mod tests {
             [("linux".into(), 0, vec![1.0, 2.0, 4.0]), ("linux, same-core".into(), 1, vec![1.0])];
         assert_eq!(lines, expected);
         assert_eq!(found[0].lines[0].points[0].1.params["placement"], "cross-core");
+    }
+
+    #[test]
+    fn a_pair_off_the_master_and_pairs_apart_are_on_no_curve() {
+        let cells = [
+            with("master", &[("pairs", "1"), ("placement", "cross-core")]),
+            with("master", &[("pairs", "1"), ("placement", "off-master")]),
+            with("master", &[("pairs", "1"), ("placement", "same-core")]),
+            with("master", &[("pairs", "2"), ("placement", "apart")]),
+            with("master", &[("pairs", "2"), ("placement", "spread")]),
+        ];
+        let found = curves(&cells.iter().collect::<Vec<_>>());
+        assert_eq!((found.len(), found[0].common.as_str()), (1, ""));
+        let labels: Vec<(String, usize)> =
+            found[0].lines.iter().map(|line| (line.label(), line.points.len())).collect();
+        assert_eq!(labels, [("master".into(), 2), ("master, same-core".into(), 1)]);
     }
 
     #[test]
