@@ -34,13 +34,13 @@ Examples:
                                              signals as OSF/1 has them
   tontine unix run --statistics FILE         which locks were taken, how often
 
-A run is stopped after --limit seconds, after 200,000 events, and by ^C; what had
-happened is printed all the same. 4,096 threads may live at once; fork says EAGAIN
-to the next one.
+A run is stopped after --limit seconds, after 200,000 events, and by ^C; what
+had happened is printed all the same. 4,096 threads may live at once; fork
+says EAGAIN to the next one.
 
-Exit status: 0 all expectations held, or there was none; 1 one failed, or the run
-came to no end; 2 wrong usage, a file that cannot be read, or a text that is no
-scenario; 128 + N stopped by signal N.")]
+Exit status: 0 all expectations held, or there was none; 1 one failed, or the
+run came to no end; 2 wrong usage, a file that cannot be read, or a text that
+is no scenario; 128 + N stopped by signal N.")]
 pub(crate) struct RunScenario {
     /// The scenario.
     #[arg(value_name = "FILE")]
@@ -90,22 +90,23 @@ pub(crate) struct RunScenario {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Your terminal becomes that of the system: ^C and ^Z make signals there, and ^D or
-`exit` leaves it. `help` lists what the shell knows and the programs there are;
-`ps` shows the processes and what they wait for. No file is read or written.
+Your terminal becomes that of the system: ^C and ^Z make signals there, and ^D
+or `exit` leaves it. `help` lists what the shell knows and the programs there
+are; `ps` shows the processes and what they wait for. No file is read or
+written.
 
 Examples:
   tontine unix shell
-  tontine unix shell --seed 1                a virtual clock: `sleep 100` is soon over
+  tontine unix shell --seed 1          a virtual clock: `sleep 100` is soon over
   tontine unix shell --mode master --processors 4
-  tontine unix shell -c 'seq 3 | wc'         without a terminal, too; input is empty then
+  tontine unix shell -c 'seq 3 | wc'   without a terminal, too; input is empty
 
-Both its output and its errors go to standard output. Should the command be killed
-by SIGKILL, your terminal stays raw: type `reset`, though you do not see it, and
-^J.
+Both its output and its errors go to standard output. Should the command be
+killed by SIGKILL, your terminal stays raw: type `reset`, though you do not
+see it, and ^J.
 
-Exit status: that of the shell, 128 + N if signal N ended it; 2 wrong usage, or no
-terminal to type at; 1 the terminal failed, or everybody waits for ever.")]
+Exit status: that of the shell, 128 + N if signal N ended it; 2 wrong usage,
+or no terminal to type at; 1 the terminal failed, or everybody waits for ever.")]
 pub(crate) struct UnixShell {
     /// Do these commands, and leave.
     #[arg(short, value_name = "COMMANDS")]
