@@ -9,24 +9,27 @@ use super::say::say;
 use crate::process::{Pid, Target};
 use crate::signal::{SigSet, Signal};
 
-/// What `help` says.
+/// What `help` says, the programs behind it.
 const HELP: &str = "\
-A line is a pipeline `program | program`, or several with ; & && || between them.
-Words are quoted with ' and \", and $? $! $$ are known. There are no files.
+A line is a pipeline `program | program`, or several with ; & && || between
+them. Words are quoted with ' and \", and $? $! $$ are known. There are no files.
 
   jobs                   what runs and what is stopped
   fg [%n]                brings a job to the foreground
   bg [%n]                sends a stopped job on in the background
-  kill [-SIG] %n|pid…    sends a signal, SIGTERM without one; -pid is a group, -l lists signals
+  kill [-SIG] %n|pid…    sends a signal, SIGTERM without one; -pid is a group
+  kill -l                lists the signals
   wait [%n|pid…]         waits until jobs end or stop
-  trap 'commands' SIG…   runs commands when a signal comes; '' ignores it, - forgets it
+  trap 'commands' SIG…   runs commands when a signal comes; '' ignores it,
+                         - forgets it
+  help                   says this
   exit [n]               ends the shell
 
-A job is meant by its number %1, the current one by %% or %+, the one before by %-, and the one
-whose line begins so by %name. ^C interrupts the job in the foreground, ^Z stops it, ^\\ ends it
-with a core, ^D ends its input.
+A job is meant by its number %1, the current one by %% or %+, the one before by
+%-, and the one whose line begins so by %name. ^C interrupts the job in the
+foreground, ^Z stops it, ^\\ ends it with a core, ^D ends its input.
 
-Programs that are made for this shell:
+Programs that are made for this shell, beside `ps`:
 
 ";
 
@@ -232,6 +235,19 @@ impl Shell<'_> {
             if job.state().is_stopped() {
                 let _ = self.sys.killpg(group, Some(Signal::CONT));
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{HELP, programs};
+
+    #[test]
+    fn help_fits_80_columns() {
+        let text = HELP.to_owned() + &programs::help();
+        for line in text.lines() {
+            assert!(line.chars().count() <= 80, "{line}");
         }
     }
 }
