@@ -3,19 +3,16 @@
 //! Where one needs what a process of this test cannot have (a registered program, the first user),
 //! the test says so and passes it over.
 
+mod keeper;
+
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
 
+use keeper::keep;
 use tontine_unix::scenario::{
     Call, PipeLog, Scenario, Statement, Step, Timeline, Verdict, read_log, root,
 };
-use tontine_unix::{Children, Linux, Signal, Sys, Target, WaitOptions};
-
-/// How long a scenario may take; those here take less than two seconds alone.
-const LIMIT: Duration = Duration::from_secs(60);
 
 fn examples() -> Vec<(String, Scenario)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/unix");
@@ -55,30 +52,10 @@ fn becomes_another(call: &Call) -> bool {
 /// Runs a scenario on real processes; an error if it did not come to an end.
 fn run(scenario: &Scenario) -> io::Result<Timeline> {
     let (log, reader) = PipeLog::new()?;
-    let linux = Linux::new()?;
-    let sys: &dyn Sys = &linux;
-    let root = sys.fork_boxed(root(scenario, log))?;
-    let (done, records) = mpsc::channel();
-    thread::spawn(move || done.send(read_log(reader)));
-    let records = records.recv_timeout(LIMIT);
-    if records.is_err() {
-        end_descendants(root.number());
-    }
-    // It has ended by itself, unless the scenario hung.
-    let _ = sys.kill(Target::Process(root), Some(Signal::KILL));
-    sys.waitid(Children::One(root), WaitOptions::EXITED)?;
-    let records = records.map_err(|_| io::Error::other("it did not come to an end"))??;
-    Ok(Timeline { records })
-}
-
-/// Ends what a scenario that hangs has left; its root adopts orphans, so all are below it.
-fn end_descendants(of: i32) {
-    let children = std::fs::read_to_string(format!("/proc/{of}/task/{of}/children"));
-    for child in children.unwrap_or_default().split_whitespace().filter_map(|n| n.parse().ok()) {
-        end_descendants(child);
-        let target = Target::of(child);
-        let _ = Linux::new().and_then(|linux| linux.kill(target, Some(Signal::KILL)));
-    }
+    let records = thread::spawn(move || read_log(reader));
+    let ended = keep(root(scenario, log));
+    let records = records.join().expect("it does not panic")?;
+    ended.map(|_| Timeline { records }).ok_or(io::Error::other("it did not come to an end"))
 }
 
 #[test]

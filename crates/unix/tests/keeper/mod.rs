@@ -6,7 +6,7 @@ use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use tontine_unix::{Children, Errno, Linux, Pid, Signal, Status, Sys, WaitOptions};
+use tontine_unix::{Children, Errno, Linux, Pid, SigAction, Signal, Status, Sys, WaitOptions};
 
 /// A player that takes longer than this will not end.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -24,6 +24,7 @@ pub(crate) fn keep(player: impl FnOnce(&dyn Sys) -> i32 + Send + 'static) -> Opt
     let keeper = linux.fork(move |linux| {
         linux.setsid().expect("it leads no group");
         linux.set_subreaper(true).expect("nothing is refused");
+        forget_ignored(linux);
         let player = linux.fork(|sys| loudly(|| player(sys))).expect("a process more");
         let end = await_end(linux, player);
         reap_all(linux);
@@ -32,6 +33,14 @@ pub(crate) fn keep(player: impl FnOnce(&dyn Sys) -> i32 + Send + 'static) -> Opt
     let waited = linux.waitpid(keeper.expect("a process more").into(), WaitOptions::empty());
     let end = waited.expect("it is a child").expect("it slept").status;
     end.exited().filter(|status| *status != NO_STATUS)
+}
+
+/// Sets every signal to its default: nohup(1) leaves SIGHUP ignored, which would hang nobody up.
+fn forget_ignored(linux: &dyn Sys) {
+    for signal in Signal::all() {
+        // SIGKILL and SIGSTOP refuse; nobody can have changed them.
+        let _ = linux.sigaction(signal, Some(SigAction::DEFAULT));
+    }
 }
 
 /// Runs a player, and says why it panicked past the capture of the test's output, which ends with
