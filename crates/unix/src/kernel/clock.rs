@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use super::Kernel;
 use super::call::Call;
-use super::proc::{Proc, ProcState, Times};
+use super::limits::Times;
+use super::proc::{Proc, ProcState};
 use super::thread::{Attention, Thread};
 use crate::action::SignalInfo;
 use crate::executor;
