@@ -3,8 +3,9 @@
 //! Where one needs what a process of this test cannot have (a registered program, the first user),
 //! the test says so and passes it over.
 
+mod examples;
+
 use std::io;
-use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -14,21 +15,10 @@ use tontine_unix::scenario::{
 };
 use tontine_unix::{Children, Linux, Signal, Sys, Target, WaitOptions};
 
+use examples::examples;
+
 /// How long a scenario may take; those here take less than two seconds alone.
 const LIMIT: Duration = Duration::from_secs(60);
-
-fn examples() -> Vec<(String, Scenario)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/unix");
-    let entries = std::fs::read_dir(folder).expect("the examples");
-    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
-    paths.sort();
-    let parsed = paths.iter().map(|path| {
-        let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
-        let text = std::fs::read_to_string(path).expect("an example");
-        (name, text.parse().unwrap_or_else(|error| panic!("{}:{error}", path.display())))
-    });
-    parsed.collect()
-}
 
 /// Whether some statement makes a call that `is` describes.
 fn has(body: &[Statement], is: fn(&Call) -> bool) -> bool {
