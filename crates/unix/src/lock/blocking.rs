@@ -80,17 +80,6 @@ impl<C: Class, T> BlockingLock<C, T> {
     pub(super) fn write_as<'a>(&'a self, locks: &'a Locks, manner: Manner) -> WriteGuard<'a, C, T> {
         WriteGuard { hold: Hold::take(self, locks, Want::Write, manner) }
     }
-
-    #[cold]
-    #[track_caller]
-    fn held_twice(&self, locks: &Locks) -> ! {
-        panic!(
-            "{} {} is held, and taken again: mode {} leaves it out because that cannot be",
-            C::NAME,
-            self.instance,
-            locks.mode()
-        )
-    }
 }
 
 impl<C: Class, T> fmt::Debug for BlockingLock<C, T> {
@@ -125,7 +114,7 @@ impl<'a, C: Class, T> Hold<'a, C, T> {
         if presence == Presence::Absent {
             locks.assert_alone_here(C::NAME);
             if !lock.turns.try_take_alone(want) {
-                lock.held_twice(locks);
+                locks.held_twice::<C>(lock.instance);
             }
         } else {
             let noted = if presence == Presence::Counted {
