@@ -22,7 +22,7 @@
 //! ```
 //!
 //! Source: D. Bolinger and S. Mangalat, *Parallelizing Signal Handling and Process Management in
-//! OSF/1*; POSIX.1-2024; the manual pages of Linux.
+//! OSF/1*; POSIX.1-2024; the manual pages of Linux. A number after § is a section of the first.
 
 #[cfg(not(all(
     target_os = "linux",

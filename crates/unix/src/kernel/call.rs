@@ -1,5 +1,5 @@
 //! A thread in the kernel: [`Call`], the handle through which its program makes system calls, and
-//! the way into each call and out of it.
+//! the way into each call (`sig_lock_or_return`, §4.1) and out of it.
 
 use std::cell::Cell;
 use std::panic;

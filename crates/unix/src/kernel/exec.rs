@@ -1,4 +1,5 @@
-//! `exec` and `spawn`: registered programs ([`Image`]).
+//! `exec`, which halts all other threads (§4.1) and waits for their forks (§6.2), and `spawn`:
+//! registered programs ([`Image`]).
 //!
 //! Between the fork and the program a spawned child blocks all signals and has no handlers: what
 //! comes then meets the program, and nothing of the parent's runs in the child. The parent sleeps

@@ -1,4 +1,4 @@
-//! Groups and sessions: `setpgid`, `setsid`, and which groups are orphaned.
+//! Groups (§2.1.2) and sessions (§2.1.4): `setpgid`, `setsid`, and which groups are orphaned.
 //!
 //! A group is orphaned when no member's parent is in another group of the same session. Each group
 //! counts such members; a member's share changes where the member, its parent's group or its parent

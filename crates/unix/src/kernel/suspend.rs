@@ -1,5 +1,5 @@
-//! Calls about signals that the caller makes for itself: dispositions, masks, `sigsuspend`,
-//! `sigtimedwait`.
+//! Calls about signals that the caller makes for itself: dispositions, masks (§2.1.1), `sigsuspend`
+//! (§4.2), `sigtimedwait`.
 
 use std::sync::Arc;
 use std::time::Duration;

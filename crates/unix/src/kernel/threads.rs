@@ -1,4 +1,5 @@
-//! Threads: how one begins and ends ([`Kernel::begin`]), and joining.
+//! Threads, of which a process has several (§3.2): how one begins ([`Kernel::begin`]), ends and is
+//! joined.
 
 use std::any::Any;
 use std::panic::{self, AssertUnwindSafe};

@@ -1,4 +1,4 @@
-//! `ptrace`: one process in another's hands.
+//! `ptrace` (§3.2): one process in another's hands.
 //!
 //! A tracee stops whenever a signal is delivered to it, in the state *waiting*
 //! (`sig_lock_to_wait`), so that none of its threads delivers another one; its tracer says with

@@ -1,4 +1,5 @@
-//! A terminal among processes: [`Terminal`], its session and its foreground group, and job control.
+//! A terminal among processes: [`Terminal`], its session (§2.1.4) and its foreground group, and job
+//! control (§2.1.3).
 
 use std::sync::Arc;
 
