@@ -62,13 +62,15 @@ impl Call<'_> {
         let kernel = self.kernel;
         let target = kernel.find(process).ok_or(Errno::ESRCH)?;
         let group = if group.number() == 0 { target.pid() } else { group };
+        // A look that comes too early: a test takes the table's lock away from it.
         let early = kernel.mutates(Mutation::GroupLookedUpEarly).then(|| {
             let found = kernel.pgrphash.read(&kernel.locks).get(&group.number()).cloned();
             executor::yield_now();
             found
         });
         let mut groups = kernel.pgrphash.write(&kernel.locks);
-        let (from, to) = self.check_move(&mut groups, &target, group, early)?;
+        let found = early.unwrap_or_else(|| groups.get(&group.number()).cloned());
+        let (from, to) = self.check_move(&mut groups, &target, group, found)?;
         let moved = Arc::ptr_eq(&from, &to) || kernel.requalify(&target, &from, &to);
         drop(groups);
         kernel.forget_if_empty(&from);
@@ -76,14 +78,14 @@ impl Call<'_> {
         if moved { Ok(()) } else { Err(Errno::ESRCH) }
     }
 
-    /// From which group to which a process is to be moved, if the caller may. `early` is what a
-    /// look without the table's lock found, where a test takes that away.
+    /// From which group to which a process is to be moved, if the caller may; `found` has the number
+    /// of `group`. One that nobody has is made if it is the process's own.
     fn check_move(
         &self,
         groups: &mut super::Groups,
         target: &ProcRef<'_>,
         group: Pid,
-        early: Option<Option<Arc<Pgrp>>>,
+        found: Option<Arc<Pgrp>>,
     ) -> Result<(Arc<Pgrp>, Arc<Pgrp>)> {
         let kernel = self.kernel;
         let (_reading, parent) = kernel.read_parent(target);
@@ -106,11 +108,10 @@ impl Call<'_> {
         if from.session.id.number() == target.number() {
             return Err(Errno::EPERM);
         }
-        let to = match early.unwrap_or_else(|| groups.get(&group.number()).cloned()) {
+        let to = match found {
             // Its number is another group's now.
             Some(found) if !found.is_named(group) => return Err(Errno::EPERM),
             Some(found) if !Arc::ptr_eq(&found.session, &own_session) => return Err(Errno::EPERM),
-            Some(found) if !found.is_named(group) => return Err(Errno::EPERM),
             Some(found) => found,
             None if target.is_named(group) => kernel.make_group(groups, target.pid(), own_session),
             None => return Err(Errno::EPERM),
