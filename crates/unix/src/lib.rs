@@ -56,7 +56,7 @@ mod wait;
 pub use action::{ActionFlags, Code, Disposition, Handler, How, SigAction, SignalInfo};
 pub use console::Console;
 pub use errno::{Errno, Result};
-pub use kernel::{ProcessState, State, ThreadState};
+pub use kernel::{Awaits, ProcessState, State, ThreadState};
 pub use limit::{Limit, Resource};
 pub use linux::Linux;
 pub use lock::{LockRow, LockStatistics, lock_order_page};

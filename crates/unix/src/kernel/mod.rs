@@ -56,7 +56,7 @@ use pgrp::{Pgrp, Session};
 use pid_table::{Keeper, PidTable};
 use proc::{Phase, Proc, ProcState};
 use slab::Slab;
-pub use state::{ProcessState, State, ThreadState};
+pub use state::{Awaits, ProcessState, State, ThreadState};
 use thread::Thread;
 use threads::First;
 pub(crate) use threads::named_by;
