@@ -15,6 +15,7 @@ use super::Kernel;
 use super::call::Call;
 use super::limits::Times;
 use super::proc::{Proc, ProcState};
+use super::reference::Tenant;
 use super::thread::{Attention, Thread};
 use crate::action::SignalInfo;
 use crate::executor;
@@ -138,14 +139,14 @@ impl Call<'_> {
 
 impl Kernel {
     /// Sets an alarm.
-    fn ring_at(&self, when: Duration, tenant: (u32, u32), number: u64) {
+    fn ring_at(&self, when: Duration, tenant: Tenant, number: u64) {
         let handle = self.handle();
         self.executor.at(when, Box::new(move || handle.get().ring(tenant, number)));
     }
 
     /// An alarm is due: the signal thread looks whether it still stands.
-    fn ring(&self, tenant: (u32, u32), number: u64) {
-        let proc = self.slab.get(tenant.0);
+    fn ring(&self, tenant: Tenant, number: u64) {
+        let proc = self.slab.get(tenant.slot);
         if proc.tenant() == tenant && !self.alarm_indirect(proc, number) {
             self.ring_at(self.executor.now() + TICK, tenant, number);
         }

@@ -9,6 +9,7 @@ use super::call::{Call, Leave};
 use super::family::Writing;
 use super::pgrp::Pgrp;
 use super::proc::{Member, Phase, Proc};
+use super::reference::Tenant;
 use super::thread::Attention;
 use crate::action::{ActionFlags, Code, SignalInfo};
 use crate::executor;
@@ -283,7 +284,7 @@ impl Kernel {
     fn reaper_for(&self, proc: &Proc) -> (&Proc, u32) {
         let mut below = proc.tenant();
         loop {
-            let child = self.slab.get(below.0);
+            let child = self.slab.get(below.slot);
             let step = self.parent_hint(child).and_then(|above| {
                 let (birth, inherits) = (above.birth(), self.may_inherit(above));
                 // It was the parent all the time: nobody is younger than a child of theirs.
@@ -292,7 +293,7 @@ impl Kernel {
             });
             below = match step {
                 Some((above, birth, true)) => return (above, birth),
-                Some((above, birth, false)) => (above.slot, birth),
+                Some((above, birth, false)) => Tenant { slot: above.slot, birth },
                 // Relations changed meanwhile: from the beginning.
                 None => proc.tenant(),
             };

@@ -224,9 +224,9 @@ impl Call<'_> {
     fn says_what_for(&self, end: &End) {
         match end {
             End::Reader(channel) | End::Writer(channel) => {
-                self.thread.waits_for(For::Pipe, channel.state.instance() as i32);
+                self.thread.waits_for(For::Pipe(channel.state.instance()));
             }
-            End::Terminal(_) | End::Controlling(_) => self.thread.waits_for(For::Terminal, 0),
+            End::Terminal(_) | End::Controlling(_) => self.thread.waits_for(For::Terminal),
         }
     }
 

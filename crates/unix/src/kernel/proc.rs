@@ -19,6 +19,7 @@ use super::files::Files;
 use super::limits::{Limits, Times};
 use super::pending::Pending;
 use super::pgrp::Pgrp;
+use super::reference::Tenant;
 use super::siglock::SigLock;
 use super::thread::{Attention, Thread};
 use super::tracing::Resumed;
@@ -113,8 +114,8 @@ pub(super) struct ProcState {
     /// What its program calls itself, where that is not its registered name.
     pub(super) called: Option<Arc<str>>,
     pub(super) subreaper: bool,
-    /// Whoever traces it: slot and birth.
-    pub(super) tracer: Option<(u32, u32)>,
+    /// Whoever traces it.
+    pub(super) tracer: Option<Tenant>,
     /// Those that it traces and is not the parent of, by their slots.
     pub(super) tracees: Vec<u32>,
     /// The signal with which it stopped for its tracer, until that resumes it.
@@ -156,7 +157,7 @@ pub(super) struct Member {
     /// A child has changed since it looked.
     pub(super) changed: bool,
     /// Who joins it, once somebody does.
-    pub(super) joiner: Option<Option<Fiber>>,
+    pub(super) joiner: Option<Fiber>,
 }
 
 impl Proc {
@@ -199,8 +200,8 @@ impl Proc {
     }
 
     /// Who is in the slot, for those that keep no reference.
-    pub(super) fn tenant(&self) -> (u32, u32) {
-        (self.slot, self.birth())
+    pub(super) fn tenant(&self) -> Tenant {
+        Tenant { slot: self.slot, birth: self.birth() }
     }
 
     /// Who it is to those that it signals.

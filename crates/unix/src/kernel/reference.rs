@@ -1,7 +1,8 @@
 //! References to processes (§5.2): [`ProcRef`], what looking one up gives, and [`HeldProc`], the
 //! same where no lifetime can be.
 //!
-//! A process completes no exit while somebody refers to it. [`Proc`] keeps the count.
+//! A process completes no exit while somebody refers to it. [`Proc`] keeps the count. [`Tenant`] is
+//! not counted: it is a claim that whoever has it compares with who is there.
 
 use std::ops::Deref;
 
@@ -10,6 +11,13 @@ use super::proc::{Proc, ProcState};
 use crate::lock::SimpleGuard;
 use crate::lock::lock_order::PLock;
 use crate::process::Pid;
+
+/// Who is in a slot, for those that keep no reference: the slot's next tenant is another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Tenant {
+    pub(super) slot: u32,
+    pub(super) birth: u32,
+}
 
 /// A process that was looked up: it completes no exit while this lives, unless it was ending
 /// already.

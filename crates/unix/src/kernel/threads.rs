@@ -224,8 +224,8 @@ impl Call<'_> {
         }
         user.signals.give_back(member.pending.len());
         match member.joiner {
-            Some(Some(joiner)) => joiner.unpark(),
-            _ => drop(state.ended.insert(self.thread.tid())),
+            Some(joiner) => joiner.unpark(),
+            None => drop(state.ended.insert(self.thread.tid())),
         }
         // What only this thread would have delivered is the next one's.
         let unhalted = self.kernel.mutates(Mutation::MadeUnhalted);
@@ -306,7 +306,7 @@ impl Call<'_> {
         if thread.0 == self.thread.tid() {
             return Err(Errno::EDEADLK);
         }
-        self.thread.waits_for(For::Thread, thread.0);
+        self.thread.waits_for(For::Thread(thread.0));
         let mut claimed = false;
         self.interruptible(After::Always, || {
             let fiber = executor::current();
@@ -318,7 +318,7 @@ impl Call<'_> {
                     Some(member) if !claimed && member.joiner.is_some() => Some(Err(Errno::EINVAL)),
                     Some(member) => {
                         claimed = true;
-                        member.joiner = Some(Some(fiber.clone()));
+                        member.joiner = Some(fiber.clone());
                         None
                     }
                 }

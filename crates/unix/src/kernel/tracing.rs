@@ -14,6 +14,7 @@ use super::exit::wake_waiters;
 use super::family::Writing;
 use super::generate::To;
 use super::proc::{Phase, Proc, ProcState};
+use super::reference::Tenant;
 use super::siglock::Waiting;
 use super::thread::Attention;
 use crate::action::{ActionFlags, Code, SignalInfo};
@@ -191,9 +192,9 @@ impl Call<'_> {
 
 impl Kernel {
     /// Who traces a process and is not its parent. Under its family's lock and `p_lock`.
-    pub(super) fn other_tracer(&self, proc: &Proc, state: &ProcState) -> Option<(u32, u32)> {
+    pub(super) fn other_tracer(&self, proc: &Proc, state: &ProcState) -> Option<Tenant> {
         let parent = self.parent_hint(proc).map(|parent| parent.slot);
-        state.tracer.filter(|(slot, _)| parent != Some(*slot))
+        state.tracer.filter(|tracer| parent != Some(tracer.slot))
     }
 
     /// Tells the tracer of a process that has stopped for it: SIGCHLD, and those that wait.
@@ -204,7 +205,7 @@ impl Kernel {
         };
         let Some(tracer) = tracer else { return };
         let (code, status, pid) = (Code::Trapped, signal.number(), proc.number());
-        if self.parent_hint(proc).is_some_and(|parent| parent.slot == tracer.0) {
+        if self.parent_hint(proc).is_some_and(|parent| parent.slot == tracer.slot) {
             return self.tell_parent(proc, code, status);
         }
         let info = SignalInfo { signal: Signal::CHLD, code, pid, uid, value: 0, status };
@@ -212,10 +213,10 @@ impl Kernel {
     }
 
     /// Tells a tracer that is not the parent what became of a process, if it is still there.
-    pub(super) fn tell_tracer(&self, (slot, birth): (u32, u32), info: SignalInfo) {
-        let tracer = self.slab.get(slot);
+    pub(super) fn tell_tracer(&self, tenant: Tenant, info: SignalInfo) {
+        let tracer = self.slab.get(tenant.slot);
         let mut state = tracer.lock(&self.locks);
-        if tracer.birth() != birth {
+        if tracer.tenant() != tenant {
             return;
         }
         let flags = state.actions.of(Signal::CHLD).flags;
@@ -240,7 +241,7 @@ impl Kernel {
 
     /// Ends the tracing of one process by this tracer, if it does. One that has ended is its
     /// parent's from now on.
-    fn release_tracee(&self, tracee: &Proc, tracer: (u32, u32)) {
+    fn release_tracee(&self, tracee: &Proc, tracer: Tenant) {
         let traces = {
             let mut state = tracee.lock(&self.locks);
             let traces = state.tracer == Some(tracer);
@@ -262,7 +263,7 @@ impl Kernel {
         writing: Writing<'_>,
         parent: Option<&Proc>,
         tracee: &Proc,
-        tracer: (u32, u32),
+        tracer: Tenant,
     ) {
         let ended = {
             let mut state = tracee.lock(&self.locks);
@@ -276,7 +277,7 @@ impl Kernel {
             }
             (state.phase == Phase::Zombie).then(|| state.end.unwrap_or(Status::Exited(0)))
         };
-        let is_child = parent.is_some_and(|parent| parent.slot == tracer.0);
+        let is_child = parent.is_some_and(|parent| parent.slot == tracer.slot);
         if let Some(status) = ended.filter(|_| !is_child) {
             self.end_for(writing, parent, tracee, status, None);
         }
