@@ -64,7 +64,9 @@ pub use machine::{BuildError, Builder, Busy, Delivery, Ending, Executor, Masks, 
 pub use mode::Mode;
 #[doc(hidden)]
 pub use mutation::Mutation;
-pub use process::{Body, FAULTS, Pid, Program, SigStack, SigVec, Spawn, Target, Tid, Whose};
+pub use process::{
+    Body, FAULTS, Pid, Program, SigStack, SigVec, Spawn, SpawnGroup, Target, Tid, Whose,
+};
 pub use ptrace::Ptrace;
 pub use signal::{DefaultAction, NoSignal, SigSet, Signal};
 pub use stopper::Stopper;

@@ -19,7 +19,7 @@ use crate::action::{How, SigAction};
 use crate::errno::{Errno, Result};
 use crate::executor::{self, Fiber};
 use crate::machine::Registered;
-use crate::process::{Pid, Spawn};
+use crate::process::{Pid, Spawn, SpawnGroup};
 use crate::signal::{SigSet, Signal};
 use crate::sys::Sys;
 use crate::wait::{Children, WaitOptions};
@@ -259,8 +259,10 @@ fn prepare(kernel: &Kernel, sys: &dyn Sys, spawn: &Spawn, mask: SigSet) -> Resul
     if spawn.session {
         sys.setsid()?;
     }
-    if let Some(group) = spawn.group {
-        sys.setpgid(Pid::number_only(0), group.unwrap_or(Pid::number_only(0)))?;
+    match spawn.group {
+        SpawnGroup::Parents => {}
+        SpawnGroup::Own => sys.setpgid(Pid::number_only(0), Pid::number_only(0))?,
+        SpawnGroup::Of(group) => sys.setpgid(Pid::number_only(0), group)?,
     }
     for signal in spawn.defaults.difference(SigSet::UNBLOCKABLE).iter() {
         sys.sigaction(signal, Some(SigAction::DEFAULT))?;
