@@ -114,6 +114,8 @@ impl Builder {
 
     /// Ends a simulated run after exactly so many steps; [`Report::state`] is the system at that
     /// moment.
+    ///
+    /// [`Report::state`]: super::Report::state
     pub fn stop_at(mut self, step: u64) -> Self {
         self.0.stop_at = Some(step);
         self
@@ -165,6 +167,8 @@ impl Builder {
     /// assert!(relations.held_mean_ns() > Some(0.0));
     /// # Ok::<(), tontine_unix::BuildError>(())
     /// ```
+    ///
+    /// [`Report::locks`]: super::Report::locks
     pub fn statistics(mut self, on: bool) -> Self {
         self.0.statistics = on;
         self
