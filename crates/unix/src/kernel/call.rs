@@ -290,6 +290,19 @@ impl<'k> Call<'k> {
         Ok(())
     }
 
+    /// Naps until there may be room for what is left to write. False where a signal comes and a part
+    /// was `written` before: the call returns that.
+    ///
+    /// # Errors
+    /// There is something to see to first, and nothing was written.
+    pub(super) fn nap_for_room(&self, written: usize) -> std::result::Result<bool, Stop> {
+        match self.nap() {
+            Ok(()) => Ok(true),
+            Err(_) if written > 0 => Ok(false),
+            Err(stop) => Err(stop),
+        }
+    }
+
     /// Sleeps until there is something to see to. `prepare` is done under the process's `p_lock`,
     /// so that nothing comes between it and the sleep.
     pub(super) fn sleep_for_handler(

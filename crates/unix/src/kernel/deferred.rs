@@ -195,8 +195,7 @@ impl Kernel {
                 let stands = state.alarm.is_some_and(|(_, set)| set == number);
                 if stands || self.mutates(Mutation::EventUnreferenced) {
                     state.alarm = None;
-                    // Nothing that the system sends is refused.
-                    let _ = self.post(&mut state, SignalInfo::kernel(Signal::ALRM), To::Process);
+                    self.post_own(&mut state, SignalInfo::kernel(Signal::ALRM), To::Process);
                 }
             }
         }

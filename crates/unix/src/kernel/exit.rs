@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use super::Kernel;
 use super::call::{Call, Leave};
 use super::family::Writing;
+use super::generate::To;
 use super::pgrp::Pgrp;
 use super::proc::{Member, Phase, Proc};
 use super::reference::Tenant;
@@ -159,8 +160,7 @@ impl Kernel {
             // Its parent learns of it when the tracer has waited for it, which may be at once.
             drop(writing);
             let (code, status) = end_of(status);
-            let info = SignalInfo { signal: Signal::CHLD, code, pid, uid, value: 0, status };
-            self.tell_tracer(tracer, info);
+            self.tell_tracer(tracer, SignalInfo::child(pid, uid, code, status));
         } else {
             self.end_for(writing, parent, proc, status, told);
         }
@@ -204,10 +204,7 @@ impl Kernel {
         // Who traces its child wants to know how it ends, whatever it does about SIGCHLD.
         let vanishes = !traced && (self.is_init(parent) || state.actions.children_vanish());
         if !Self::ignores(&state, Signal::CHLD) {
-            let info =
-                SignalInfo { signal: Signal::CHLD, code, pid, uid, value: 0, status: number };
-            // Nothing that the system sends is refused.
-            let _ = self.post(&mut state, info, super::generate::To::Process);
+            self.post_own(&mut state, SignalInfo::child(pid, uid, code, number), To::Process);
         }
         self.set_changed(parent, child, true);
         wake_waiters(&mut state);
@@ -223,8 +220,7 @@ impl Kernel {
         let mut state = parent.lock(&self.locks);
         let quiet = state.actions.of(Signal::CHLD).flags.contains(ActionFlags::NOCLDSTOP);
         if !quiet && !Self::ignores(&state, Signal::CHLD) {
-            let info = SignalInfo { signal: Signal::CHLD, code, pid, uid, value: 0, status };
-            let _ = self.post(&mut state, info, super::generate::To::Process);
+            self.post_own(&mut state, SignalInfo::child(pid, uid, code, status), To::Process);
         }
         self.set_changed(parent, proc, true);
         wake_waiters(&mut state);

@@ -134,8 +134,7 @@ impl Call<'_> {
     pub(super) fn trap_if_traced(&self, state: &mut ProcState) {
         if state.tracer.is_some() {
             let trap = SignalInfo::kernel(Signal::TRAP);
-            // Nothing that the system sends is refused.
-            let _ = self.kernel.post(state, trap, To::Thread(self.thread.tid()));
+            self.kernel.post_own(state, trap, To::Thread(self.thread.tid()));
         }
     }
 
@@ -185,6 +184,7 @@ impl Call<'_> {
             return Some(chosen);
         }
         let mut state = self.state();
+        // A real-time signal for which the queue has no room is lost.
         let _ = self.kernel.post(&mut state, chosen, To::Thread(self.thread.tid()));
         None
     }
@@ -204,12 +204,11 @@ impl Kernel {
             (state.credentials.real, state.tracer)
         };
         let Some(tracer) = tracer else { return };
-        let (code, status, pid) = (Code::Trapped, signal.number(), proc.number());
+        let (code, status) = (Code::Trapped, signal.number());
         if self.parent_hint(proc).is_some_and(|parent| parent.slot == tracer.slot) {
             return self.tell_parent(proc, code, status);
         }
-        let info = SignalInfo { signal: Signal::CHLD, code, pid, uid, value: 0, status };
-        self.tell_tracer(tracer, info);
+        self.tell_tracer(tracer, SignalInfo::child(proc.number(), uid, code, status));
     }
 
     /// Tells a tracer that is not the parent what became of a process, if it is still there.
@@ -221,8 +220,7 @@ impl Kernel {
         }
         let flags = state.actions.of(Signal::CHLD).flags;
         if info.code != Code::Trapped || !flags.contains(ActionFlags::NOCLDSTOP) {
-            // Nothing that the system sends is refused.
-            let _ = self.post(&mut state, info, To::Process);
+            self.post_own(&mut state, info, To::Process);
         }
         wake_waiters(&mut state);
     }

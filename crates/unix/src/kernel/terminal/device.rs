@@ -333,13 +333,8 @@ impl Call<'_> {
                 wrote
             };
             *written += wrote;
-            if wrote == 0
-                && let Err(stop) = self.nap()
-            {
-                if *written > 0 {
-                    break;
-                }
-                return Err(stop);
+            if wrote == 0 && !self.nap_for_room(*written)? {
+                break;
             }
         }
         Ok(*written)
@@ -355,13 +350,8 @@ impl Call<'_> {
         while *written < bytes.len() {
             let taken = terminal.input(self.kernel, &bytes[*written..], executor::current())?;
             *written += taken;
-            if taken == 0
-                && let Err(stop) = self.nap()
-            {
-                if *written > 0 {
-                    break;
-                }
-                return Err(stop);
+            if taken == 0 && !self.nap_for_room(*written)? {
+                break;
             }
         }
         Ok(*written)
