@@ -50,8 +50,8 @@ pub struct Virtual {
 }
 
 impl Virtual {
-    /// Begins with mode [`Mode::Parallel`](crate::Mode::Parallel), one processor, the parallel executor, and POSIX
-    /// delivery.
+    /// Begins with mode [`Parallel`](crate::Mode::Parallel), one processor, the parallel executor,
+    /// and POSIX delivery.
     pub fn builder() -> Builder {
         Builder::new()
     }

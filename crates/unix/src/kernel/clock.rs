@@ -38,7 +38,7 @@ impl Kernel {
         // SAFETY: the context of a fiber that runs is its thread, which it keeps until
         // `forget_context`.
         let thread = unsafe { thread.as_ref() };
-        // Between its last steps and its end nobody is charged.
+        // A thread that has left its process runs a few steps more, and they are charged to nobody.
         if !thread.has_left() {
             thread.kernel.get().tick(thread);
         }
@@ -60,7 +60,7 @@ impl Kernel {
             if total >= *hard {
                 Some(Signal::KILL)
             } else if total >= *soft {
-                // The process gets time to see to the signal.
+                // The process gets one second more, to see to the signal in.
                 *soft += 1;
                 Some(Signal::XCPU)
             } else {

@@ -184,7 +184,7 @@ impl Kernel {
         if let Some(parent) = parent {
             self.unlink(parent, proc);
         }
-        // Whoever sees that the parent has no such child finds nobody either.
+        // From now on the parent has no such child; so its number must not be found any more.
         if !self.mutates(Mutation::NumberUnhidden) {
             self.pids.hide(proc.number());
         }
@@ -201,7 +201,7 @@ impl Kernel {
             (child.number(), state.credentials.real, state.tracer.is_some())
         };
         let mut state = parent.lock(&self.locks);
-        // Who traces its child wants to know how it ends, whatever it does about SIGCHLD.
+        // A parent that traces its child is told how that ends, even if it ignores SIGCHLD.
         let vanishes = !traced && (self.is_init(parent) || state.actions.children_vanish());
         if !Self::ignores(&state, Signal::CHLD) {
             self.post_own(&mut state, SignalInfo::child(pid, uid, code, number), To::Process);
@@ -232,7 +232,8 @@ impl Kernel {
         loop {
             let (reaper, birth) = self.reaper_for(proc);
             let writing = self.write_families(proc, reaper);
-            // Before a process ends it takes that lock, and gives away what it has.
+            // The reaper takes this lock too before it ends, and gives its children away under it.
+            // So one that lives now will see to these.
             let stays = reaper.birth() == birth && self.may_inherit(reaper);
             let mutated = self.mutates(Mutation::ReaperUnchecked);
             let lives = stays || (mutated && reaper.lock(&self.locks).phase == Phase::Live);
@@ -247,16 +248,16 @@ impl Kernel {
                 let (ended, tracer, owned) = {
                     let mut state = child.lock(&self.locks);
                     if state.tracer == Some(proc.tenant()) {
-                        // It asked to be traced when all others had been let go.
+                        // The child asked to be traced after the other tracees had been let go.
                         state.tracer = None;
                         state.threads.iter().for_each(Member::unpark);
                     }
-                    // A thread of its tracer that owns it has waited for it.
+                    // An owned child has been waited for by a thread of its tracer.
                     let owned = child.owner.load(Ordering::Relaxed) != 0;
                     (state.phase == Phase::Zombie, state.tracer, owned)
                 };
                 if ended && tracer == Some(reaper.tenant()) {
-                    // It was told as its tracer, and finds it among its children now.
+                    // The reaper was told of the end as the child's tracer, and is its parent now.
                     self.set_changed(reaper, child, true);
                 } else if ended && tracer.is_none() && !owned {
                     let status = child.lock(&self.locks).end.unwrap_or(Status::Exited(0));
@@ -283,7 +284,8 @@ impl Kernel {
             let child = self.slab.get(below.slot);
             let step = self.parent_hint(child).and_then(|above| {
                 let (birth, inherits) = (above.birth(), self.may_inherit(above));
-                // It was the parent all the time: nobody is younger than a child of theirs.
+                // A parent is older than its children: whoever is the child's parent now had the
+                // slot already when its birth was read.
                 let is_parent = self.is_child(above, child) && child.tenant() == below;
                 is_parent.then_some((above, birth, inherits))
             });

@@ -78,8 +78,8 @@ impl Call<'_> {
         if moved { Ok(()) } else { Err(Errno::ESRCH) }
     }
 
-    /// From which group to which a process is to be moved, if the caller may; `found` has the number
-    /// of `group`. One that nobody has is made if it is the process's own.
+    /// From which group to which a process is to be moved, if the caller may; `found` has the
+    /// number of `group`. Where none has it, and it is the process's own, the group is made.
     fn check_move(
         &self,
         groups: &mut super::Groups,
@@ -169,8 +169,8 @@ impl Kernel {
         if !proc.lock(&self.locks).pgrp.as_ref().is_some_and(|now| Arc::ptr_eq(now, from)) {
             return false;
         }
-        // Counted where it comes before it comes, and where it goes after it has gone: at no moment
-        // does a group look orphaned that is not.
+        // The process counts for its new group before it joins that, and for its old one until it
+        // has left: at no moment does a group look orphaned that is not.
         let counted = proc.qualifies.swap(false, Ordering::Relaxed);
         let lost = &mut Vec::new();
         self.recount(proc, Some(to), lost);

@@ -175,8 +175,8 @@ impl Call<'_> {
             Ok(status) => Ended::Returned(status),
             Err(payload) if is_unwind(&*payload) => self.left(),
             Err(_) => match self.leaving.get() {
-                // A destructor or a program that was being unwound panicked: it leaves all the
-                // same.
+                // The program panicked in a destructor, while its stack was unwound: the thread
+                // leaves all the same.
                 Some(_) => self.left(),
                 None => Ended::Panicked,
             },
@@ -227,7 +227,7 @@ impl Call<'_> {
             Some(joiner) => joiner.unpark(),
             None => drop(state.ended.insert(self.thread.tid())),
         }
-        // What only this thread would have delivered is the next one's.
+        // A signal that was this thread's to deliver is another one's now.
         let unhalted = self.kernel.mutates(Mutation::MadeUnhalted);
         for other in state.threads.iter().filter(|_| !unhalted) {
             other.thread.demand(Attention::SIGNAL);
@@ -283,7 +283,8 @@ impl Call<'_> {
             drop(state);
             let unhalted = kernel.mutates(Mutation::MadeUnhalted);
             if self.proc.siglock.ending(&kernel.locks).is_some() && !unhalted {
-                // Whoever exits or executes may not have met it.
+                // The thread that exits or executes may have halted the others before this one was
+                // among them.
                 thread.demand(Attention::HALT);
             }
             let body = body.take().expect("a thread is made once");

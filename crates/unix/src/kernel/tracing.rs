@@ -37,7 +37,7 @@ impl Call<'_> {
             Ptrace::Attach(pid) => self.attach(pid),
             Ptrace::Continue(pid, signal) => self.resume_tracee(pid, signal, false),
             Ptrace::Kill(pid) => match self.resume_tracee(pid, Some(Signal::KILL), false) {
-                // It is told where it stops, and does not.
+                // A tracee that runs does not hear of it, and its tracer is not told, as on Linux.
                 Err(Errno::ESRCH) if self.traces(pid) => Ok(()),
                 resumed => resumed,
             },
@@ -48,8 +48,8 @@ impl Call<'_> {
     fn let_parent_trace(&self) -> Result<()> {
         let kernel = self.kernel;
         let _coarse = kernel.coarse();
-        // Locked as for writing: a parent that ends looks once more who is to be let go after it
-        // has said so.
+        // The lock is a writer's. A parent that ends says so before it locks its family and looks
+        // whom it traces: either it finds this process there, or this process finds it ending here.
         let (_writing, parent) = kernel.write_parent(self.proc);
         let parent = parent.filter(|parent| !kernel.is_init(parent)).ok_or(Errno::EPERM)?;
         if parent.lock(&kernel.locks).phase != Phase::Live {
@@ -79,7 +79,7 @@ impl Call<'_> {
                 return Err(Errno::EPERM);
             }
             state.tracer = Some(self.proc.tenant());
-            // Who is stopped already is the tracer's as it is.
+            // A process that is stopped already counts as one that has stopped for the tracer.
             let stopped = state.stopped;
             (state.trapped, state.untold) = (stopped, stopped);
             stopped
@@ -161,7 +161,8 @@ impl Call<'_> {
                 let halted = self.thread.attention().contains(Attention::HALT);
                 if killed || halted || state.tracer.is_none() {
                     state.trapped = None;
-                    // A tracer that has gone took the signal with it if it knew of it.
+                    // Of a tracer that has gone: a signal that it was told of went with it, and one
+                    // that it was not told of is delivered.
                     let kept = state.untold.take().filter(|_| !killed && !halted);
                     break Resumed(kept);
                 }

@@ -216,7 +216,7 @@ impl Call<'_> {
 
     pub(in crate::kernel) fn set_foreground(&self, descriptor: Fd, group: Pid) -> Result<()> {
         self.guarded_stops(|| {
-            // From where it can do nothing the terminal is as good as none.
+            // Where the caller is refused with EIO, the terminal is as good as none for this call.
             let not_here = |stop| match stop {
                 Stop::Errno(Errno::EIO) => Stop::Errno(Errno::ENOTTY),
                 stop => stop,
@@ -235,7 +235,7 @@ impl Call<'_> {
             if !own.is_some_and(|own| Arc::ptr_eq(&own, &terminal)) {
                 return Err(Errno::ENOTTY.into());
             }
-            // Let go after the lock.
+            // Declared before the lock, and so let go after it: that may take the lock again.
             let found;
             let coarse = self.kernel.coarse();
             found = self.kernel.find_group(group);
@@ -401,7 +401,8 @@ impl Call<'_> {
             (true, Signal::TTIN) => Err(Errno::EIO.into()),
             (true, _) => Ok(Background::Allowed),
             (false, _) => {
-                // A group that another thread has left for this process looks orphaned.
+                // Another thread may have moved the process since its group was looked up. The
+                // group that it left may be orphaned by that, and then the new one counts.
                 while group.is_orphaned() {
                     let now = self.own_group()?;
                     if Arc::ptr_eq(&now, &group) {
