@@ -10,7 +10,6 @@ use super::family::Writing;
 use super::generate::To;
 use super::pgrp::Pgrp;
 use super::proc::{Member, Phase, Proc};
-use super::reference::Tenant;
 use super::thread::Attention;
 use crate::action::{ActionFlags, Code, SignalInfo};
 use crate::executor;
@@ -160,7 +159,8 @@ impl Kernel {
             // Its parent learns of it when the tracer has waited for it, which may be at once.
             drop(writing);
             let (code, status) = end_of(status);
-            self.tell_tracer(tracer, SignalInfo::child(pid, uid, code, status));
+            let info = SignalInfo { signal: Signal::CHLD, code, pid, uid, value: 0, status };
+            self.tell_tracer(tracer, info);
         } else {
             self.end_for(writing, parent, proc, status, told);
         }
@@ -201,10 +201,13 @@ impl Kernel {
             (child.number(), state.credentials.real, state.tracer.is_some())
         };
         let mut state = parent.lock(&self.locks);
-        // A parent that traces its child is told how that ends, even if it ignores SIGCHLD.
+        // Who traces its child wants to know how it ends, whatever it does about SIGCHLD.
         let vanishes = !traced && (self.is_init(parent) || state.actions.children_vanish());
         if !Self::ignores(&state, Signal::CHLD) {
-            self.post_own(&mut state, SignalInfo::child(pid, uid, code, number), To::Process);
+            let info =
+                SignalInfo { signal: Signal::CHLD, code, pid, uid, value: 0, status: number };
+            // Nothing that the system sends is refused.
+            let _ = self.post(&mut state, info, super::generate::To::Process);
         }
         self.set_changed(parent, child, true);
         wake_waiters(&mut state);
@@ -257,7 +260,7 @@ impl Kernel {
                     (state.phase == Phase::Zombie, state.tracer, owned)
                 };
                 if ended && tracer == Some(reaper.tenant()) {
-                    // The reaper was told of the end as the child's tracer, and is its parent now.
+                    // It was told as its tracer, and finds it among its children now.
                     self.set_changed(reaper, child, true);
                 } else if ended && tracer.is_none() && !owned {
                     let status = child.lock(&self.locks).end.unwrap_or(Status::Exited(0));
@@ -291,7 +294,7 @@ impl Kernel {
             });
             below = match step {
                 Some((above, birth, true)) => return (above, birth),
-                Some((above, birth, false)) => Tenant { slot: above.slot, birth },
+                Some((above, birth, false)) => super::reference::Tenant { slot: above.slot, birth },
                 // Relations changed meanwhile: from the beginning.
                 None => proc.tenant(),
             };

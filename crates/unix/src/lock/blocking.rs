@@ -80,6 +80,12 @@ impl<C: Class, T> BlockingLock<C, T> {
     pub(super) fn write_as<'a>(&'a self, locks: &'a Locks, manner: Manner) -> WriteGuard<'a, C, T> {
         WriteGuard { hold: Hold::take(self, locks, Want::Write, manner) }
     }
+
+    #[cold]
+    #[track_caller]
+    fn held_twice(&self, locks: &Locks) -> ! {
+        locks.held_twice::<C>(self.instance)
+    }
 }
 
 impl<C: Class, T> fmt::Debug for BlockingLock<C, T> {
@@ -114,7 +120,7 @@ impl<'a, C: Class, T> Hold<'a, C, T> {
         if presence == Presence::Absent {
             locks.assert_alone_here(C::NAME);
             if !lock.turns.try_take_alone(want) {
-                locks.held_twice::<C>(lock.instance);
+                lock.held_twice(locks);
             }
         } else {
             let noted = if presence == Presence::Counted {

@@ -121,7 +121,7 @@ impl<C: Class, T> SimpleLock<C, T> {
         } else if presence == Presence::Absent {
             locks.assert_alone_here(C::NAME);
             if self.word.load(Ordering::Relaxed) == TAKEN {
-                locks.held_twice::<C>(self.instance);
+                self.held_twice(locks);
             }
             self.word.store(TAKEN, Ordering::Relaxed);
         } else {
@@ -167,6 +167,12 @@ impl<C: Class, T> SimpleLock<C, T> {
         };
         held::have_counted(noted);
         locks.acquired::<C>(came)
+    }
+
+    #[cold]
+    #[track_caller]
+    fn held_twice(&self, locks: &Locks) -> ! {
+        locks.held_twice::<C>(self.instance)
     }
 }
 
