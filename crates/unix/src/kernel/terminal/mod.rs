@@ -6,6 +6,7 @@
 //! which read and write.
 
 mod attached;
+mod calls;
 mod device;
 mod input;
 mod line;
