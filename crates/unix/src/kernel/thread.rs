@@ -193,8 +193,8 @@ impl Thread {
         Attention::from_bits_retain(self.attention.load(Ordering::Acquire))
     }
 
-    /// Makes the thread look before it goes back to user mode. Under its `p_lock`, or by itself, or
-    /// by the clock.
+    /// Makes the thread look before it goes back to user mode. Under its `p_lock`, or by itself, by
+    /// the thread that made it, or by the clock.
     pub(super) fn demand(&self, what: Attention) {
         // SYNC attention: pairs with `Thread::attention`.
         self.attention.fetch_or(what.bits(), Ordering::Release);
