@@ -138,6 +138,11 @@ impl SignalInfo {
     pub const fn kernel(signal: Signal) -> Self {
         Self { signal, code: Code::Kernel, pid: 0, uid: 0, value: 0, status: 0 }
     }
+
+    /// SIGCHLD, about this child of this user.
+    pub(crate) const fn child(pid: i32, uid: u32, code: Code, status: i32) -> Self {
+        Self { signal: Signal::CHLD, code, pid, uid, value: 0, status }
+    }
 }
 
 /// Why a signal was sent, as `si_code` has it.

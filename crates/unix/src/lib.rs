@@ -22,7 +22,7 @@
 //! ```
 //!
 //! Source: D. Bolinger and S. Mangalat, *Parallelizing Signal Handling and Process Management in
-//! OSF/1*; POSIX.1-2024; the manual pages of Linux.
+//! OSF/1*; POSIX.1-2024; the manual pages of Linux. A number after § is a section of the first.
 
 #[cfg(not(all(
     target_os = "linux",
@@ -56,7 +56,7 @@ mod wait;
 pub use action::{ActionFlags, Code, Disposition, Handler, How, SigAction, SignalInfo};
 pub use console::Console;
 pub use errno::{Errno, Result};
-pub use kernel::{ProcessState, State, ThreadState};
+pub use kernel::{Awaits, ProcessState, State, ThreadState};
 pub use limit::{Limit, Resource};
 pub use linux::Linux;
 pub use lock::{LockRow, LockStatistics, lock_order_page};
@@ -64,7 +64,9 @@ pub use machine::{BuildError, Builder, Busy, Delivery, Ending, Executor, Masks, 
 pub use mode::Mode;
 #[doc(hidden)]
 pub use mutation::Mutation;
-pub use process::{Body, FAULTS, Pid, Program, SigStack, SigVec, Spawn, Target, Tid, Whose};
+pub use process::{
+    Body, FAULTS, Pid, Program, SigStack, SigVec, Spawn, SpawnGroup, Target, Tid, Whose,
+};
 pub use ptrace::Ptrace;
 pub use signal::{DefaultAction, NoSignal, SigSet, Signal};
 pub use stopper::Stopper;

@@ -103,8 +103,8 @@ pub struct Spawn {
     pub path: String,
     /// Its arguments; the first is by custom its name.
     pub arguments: Vec<String>,
-    /// Into which group: `None` the parent's, `Some(None)` a new one of its own, else this one.
-    pub group: Option<Option<Pid>>,
+    /// Into which group.
+    pub group: SpawnGroup,
     /// Whether it leads a session of its own.
     pub session: bool,
     /// The mask it begins with; `None` the parent's.
@@ -113,6 +113,18 @@ pub struct Spawn {
     pub defaults: SigSet,
     /// Descriptors of the parent and the numbers under which the child has them.
     pub descriptors: Vec<(Fd, Fd)>,
+}
+
+/// The group that a spawned process is in; `G` names one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SpawnGroup<G = Pid> {
+    /// Its parent's.
+    #[default]
+    Parents,
+    /// A new one, which it leads.
+    Own,
+    /// This one, of the same session.
+    Of(G),
 }
 
 impl Spawn {

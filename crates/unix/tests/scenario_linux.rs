@@ -3,29 +3,17 @@
 //! Where one needs what a process of this test cannot have (a registered program, the first user),
 //! the test says so and passes it over.
 
+mod examples;
 mod keeper;
 
 use std::io;
-use std::path::{Path, PathBuf};
 use std::thread;
 
+use examples::examples;
 use keeper::keep;
 use tontine_unix::scenario::{
     Call, PipeLog, Scenario, Statement, Step, Timeline, Verdict, read_log, root,
 };
-
-fn examples() -> Vec<(String, Scenario)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/unix");
-    let entries = std::fs::read_dir(folder).expect("the examples");
-    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
-    paths.sort();
-    let parsed = paths.iter().map(|path| {
-        let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
-        let text = std::fs::read_to_string(path).expect("an example");
-        (name, text.parse().unwrap_or_else(|error| panic!("{}:{error}", path.display())))
-    });
-    parsed.collect()
-}
 
 /// Whether some statement makes a call that `is` describes.
 fn has(body: &[Statement], is: fn(&Call) -> bool) -> bool {

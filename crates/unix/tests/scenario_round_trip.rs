@@ -10,7 +10,7 @@ use tontine_unix::scenario::{
     Owner, Part, Path, Pattern, Place, Plain, Relation, Scenario, Simple, Spawning, Statement,
     StatusPattern, Step, TakenPattern, Term, Tracing, WaitCall, Whole, Whom,
 };
-use tontine_unix::{ActionFlags, Errno, Modes, SigSet, Signal, WaitOptions};
+use tontine_unix::{ActionFlags, Errno, Modes, SigSet, Signal, SpawnGroup, WaitOptions};
 
 const VARIABLES: &[&str] = &["a", "child-2", "got_it"];
 const PROCESSES: &[&str] = &["main", "parent", "worker-1"];
@@ -96,7 +96,11 @@ fn path() -> impl Strategy<Value = Path> {
 }
 
 fn spawning(h: bool) -> impl Strategy<Value = Spawning> {
-    let group = proptest::option::of(proptest::option::of(term(h)));
+    let group = prop_oneof![
+        Just(SpawnGroup::Parents),
+        Just(SpawnGroup::Own),
+        term(h).prop_map(SpawnGroup::Of),
+    ];
     let descriptors = proptest::collection::vec((term(h), term(h)), 0..3);
     let mask = proptest::option::of(set());
     (path(), group, any::<bool>(), mask, set(), descriptors).prop_map(

@@ -1,29 +1,18 @@
 //! The examples run on a virtual system: under many schedules of the simulated executor, and in all
 //! modes.
 
-use std::path::{Path, PathBuf};
+mod examples;
 
-use tontine_unix::scenario::{Scenario, run};
+use tontine_unix::scenario::run;
 use tontine_unix::{Executor, Mode, Virtual};
+
+use examples::examples;
 
 /// Schedules for each example and mode.
 const SEEDS: u64 = 20;
 
 /// Uses seconds of processor time: too many ticks to try every schedule of.
 const COMPUTES: &str = "processor-limit";
-
-fn examples() -> Vec<(String, Scenario)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/unix");
-    let entries = std::fs::read_dir(folder).expect("the examples");
-    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
-    paths.sort();
-    let parsed = paths.iter().map(|path| {
-        let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
-        let text = std::fs::read_to_string(path).expect("an example");
-        (name, text.parse().unwrap_or_else(|error| panic!("{}:{error}", path.display())))
-    });
-    parsed.collect()
-}
 
 #[test]
 fn every_example_holds_under_every_schedule_in_every_mode() {

@@ -53,6 +53,13 @@ const fn figure(what: &'static str, above: Of, below: Of, target: Target) -> Fig
     Figure { what, above, below, factor: 1.0, target }
 }
 
+impl Figure {
+    /// The same where `above` is measured of one among so many that work at once.
+    const fn times(self, factor: f64) -> Self {
+        Self { factor, ..self }
+    }
+}
+
 const FIGURES: &[Figure] = &[
     figure(
         "signals/s, one pair, one processor: virtual (calls) ÷ Linux (traps)",
@@ -72,20 +79,20 @@ const FIGURES: &[Figure] = &[
         Of::Signals("master", 1, "off-master"),
         Target::AtLeast(2.0),
     ),
-    Figure {
-        what: "signals/s, independent pairs: parallel, two processors ÷ one",
-        above: Of::Signals("parallel", 2, "apart"),
-        below: Of::Signals("parallel", 1, "same-core"),
-        factor: 2.0,
-        target: Target::AtLeast(1.6),
-    },
-    Figure {
-        what: "the same: per-process",
-        above: Of::Signals("per-process", 2, "apart"),
-        below: Of::Signals("per-process", 1, "same-core"),
-        factor: 2.0,
-        target: Target::AtLeast(1.8),
-    },
+    figure(
+        "signals/s, independent pairs: parallel, two processors ÷ one",
+        Of::Signals("parallel", 2, "apart"),
+        Of::Signals("parallel", 1, "same-core"),
+        Target::AtLeast(1.6),
+    )
+    .times(2.0),
+    figure(
+        "the same: per-process",
+        Of::Signals("per-process", 2, "apart"),
+        Of::Signals("per-process", 1, "same-core"),
+        Target::AtLeast(1.8),
+    )
+    .times(2.0),
     figure(
         "signals/s on one processor: parallel ÷ uniprocessor",
         Of::Signals("parallel", 1, "same-core"),

@@ -2,7 +2,8 @@
 
 use super::call::Call;
 use super::files::MOST;
-use super::proc::{Phase, ProcRef, ProcState};
+use super::proc::{Phase, ProcState};
+use super::reference::ProcRef;
 use crate::errno::{Errno, Result};
 use crate::limit::{Limit, Resource};
 use crate::process::Whose;
@@ -10,7 +11,7 @@ use crate::process::Whose;
 impl Call<'_> {
     pub(super) fn set_user(&self, uid: u32) -> Result<()> {
         if uid == u32::MAX {
-            // To setuid(2) and its kin it is nobody.
+            // To setuid(2) and its kin this number stands for no user.
             return Err(Errno::EINVAL);
         }
         self.guarded(|| {
@@ -89,7 +90,7 @@ impl Call<'_> {
                     state.nice = nice;
                     Ok(())
                 };
-                // A refusal is told whoever else was set.
+                // One refusal is what the call answers, though others were set.
                 result = match (result, one) {
                     (_, Err(errno)) => Err(errno),
                     (Err(Errno::ESRCH), Ok(())) => Ok(()),
@@ -115,7 +116,7 @@ impl Call<'_> {
                 each(&mut state)
             }
             Whose::Group(id) => {
-                // Let go after the lock.
+                // Declared before the lock, and so let go after it: that may take the lock again.
                 let group;
                 let _coarse = kernel.coarse();
                 let found = if id.number() == 0 {

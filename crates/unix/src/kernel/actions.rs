@@ -1,4 +1,5 @@
-//! The dispositions of a process, shared by those that it forks until one changes: [`Actions`].
+//! The dispositions of a process (§2.1.1), shared by those that it forks until one changes:
+//! [`Actions`].
 
 use crate::action::{ActionFlags, Disposition, SigAction};
 use crate::signal::{DefaultAction, SigSet, Signal};

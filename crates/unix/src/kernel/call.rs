@@ -1,5 +1,5 @@
 //! A thread in the kernel: [`Call`], the handle through which its program makes system calls, and
-//! the way into each call and out of it.
+//! the way into each call (`sig_lock_or_return`, §4.1) and out of it.
 
 use std::cell::Cell;
 use std::panic;
@@ -217,7 +217,7 @@ impl<'k> Call<'k> {
         if std::thread::panicking() {
             return Err(Errno::EINTR);
         }
-        // The program caught what unwinds it, and goes on as if nothing were.
+        // The program caught the panic that unwinds its stack, and made another call.
         let swallowed = self.swallowed.get() + 1;
         self.swallowed.set(swallowed);
         if swallowed > MOST_SWALLOWED {
@@ -230,8 +230,8 @@ impl<'k> Call<'k> {
     /// Ends the process.
     pub(super) fn leave_with(&self, status: Status) -> ! {
         if std::thread::panicking() {
-            // A destructor. What unwinds is not unwound out of it, and a fiber that is given up
-            // within would leave its processor's thread panicking for all others.
+            // A destructor calls. A second unwinding cannot leave it, and a fiber that is given up
+            // here would leave the thread of its processor panicking, for all other fibers too.
             eprintln!(
                 "tontine-unix: process {}: exit in a destructor while the stack is unwound",
                 self.proc.number()
@@ -290,6 +290,19 @@ impl<'k> Call<'k> {
         Ok(())
     }
 
+    /// Naps until there may be room for what is left to write. False where a signal comes and a
+    /// part was `written` before: the call returns that.
+    ///
+    /// # Errors
+    /// There is something to see to first, and nothing was written.
+    pub(super) fn nap_for_room(&self, written: usize) -> std::result::Result<bool, Stop> {
+        match self.nap() {
+            Ok(()) => Ok(true),
+            Err(_) if written > 0 => Ok(false),
+            Err(stop) => Err(stop),
+        }
+    }
+
     /// Sleeps until there is something to see to. `prepare` is done under the process's `p_lock`,
     /// so that nothing comes between it and the sleep.
     pub(super) fn sleep_for_handler(
@@ -314,7 +327,8 @@ impl<'k> Call<'k> {
                 break;
             }
         }
-        // Whoever still believes that it sleeps wakes it for nothing.
+        // Done without `p_lock`: a poster that reads the old value unparks this thread once more,
+        // and every sleep looks again.
         self.thread.set_sleeping(false);
         Err(Stop::Interrupted)
     }

@@ -13,7 +13,9 @@ use std::time::Duration;
 
 use super::Kernel;
 use super::call::Call;
-use super::proc::{Proc, ProcState, Times};
+use super::limits::Times;
+use super::proc::{Proc, ProcState};
+use super::reference::Tenant;
 use super::thread::{Attention, Thread};
 use crate::action::SignalInfo;
 use crate::executor;
@@ -36,7 +38,7 @@ impl Kernel {
         // SAFETY: the context of a fiber that runs is its thread, which it keeps until
         // `forget_context`.
         let thread = unsafe { thread.as_ref() };
-        // Between its last steps and its end nobody is charged.
+        // A thread that has left its process runs a few steps more, and they are charged to nobody.
         if !thread.has_left() {
             thread.kernel.get().tick(thread);
         }
@@ -58,7 +60,7 @@ impl Kernel {
             if total >= *hard {
                 Some(Signal::KILL)
             } else if total >= *soft {
-                // The process gets time to see to the signal.
+                // The process gets one second more, to see to the signal in.
                 *soft += 1;
                 Some(Signal::XCPU)
             } else {
@@ -137,14 +139,14 @@ impl Call<'_> {
 
 impl Kernel {
     /// Sets an alarm.
-    fn ring_at(&self, when: Duration, tenant: (u32, u32), number: u64) {
+    fn ring_at(&self, when: Duration, tenant: Tenant, number: u64) {
         let handle = self.handle();
         self.executor.at(when, Box::new(move || handle.get().ring(tenant, number)));
     }
 
     /// An alarm is due: the signal thread looks whether it still stands.
-    fn ring(&self, tenant: (u32, u32), number: u64) {
-        let proc = self.slab.get(tenant.0);
+    fn ring(&self, tenant: Tenant, number: u64) {
+        let proc = self.slab.get(tenant.slot);
         if proc.tenant() == tenant && !self.alarm_indirect(proc, number) {
             self.ring_at(self.executor.now() + TICK, tenant, number);
         }

@@ -14,7 +14,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::Kernel;
 use super::generate::To;
 use super::pgrp::Pgrp;
-use super::proc::{HeldProc, Proc, ProcRef};
+use super::proc::Proc;
+use super::reference::{HeldProc, ProcRef};
 use crate::action::SignalInfo;
 use crate::executor::{self, Fiber};
 use crate::lock::lock_order::EventLock;
@@ -194,8 +195,7 @@ impl Kernel {
                 let stands = state.alarm.is_some_and(|(_, set)| set == number);
                 if stands || self.mutates(Mutation::EventUnreferenced) {
                     state.alarm = None;
-                    // Nothing that the system sends is refused.
-                    let _ = self.post(&mut state, SignalInfo::kernel(Signal::ALRM), To::Process);
+                    self.post_own(&mut state, SignalInfo::kernel(Signal::ALRM), To::Process);
                 }
             }
         }

@@ -126,8 +126,9 @@ impl Call<'_> {
     fn deliver_one(&self) -> Option<(Frame, ActionFlags)> {
         let locks = &self.kernel.locks;
         let sig_wait_lock = || self.proc.siglock.sig_wait_lock(locks, &self.thread).ok();
-        // Whoever finds another thread delivering carries a mark now, and comes again. On the
-        // master nobody does: to wait for it blocks already (§4.1).
+        // A thread that finds another one delivering has been marked by `sig_wait_lock`: it blocks
+        // by that mark, and then comes here again. In mode `Master` a thread that waits for the
+        // master is blocked already, so that none finds another one delivering (§4.1).
         let waiting = if self.kernel.config.mode == Mode::Master {
             self.sig_lock_or_return().ok()?.unlock();
             None
@@ -139,7 +140,7 @@ impl Call<'_> {
             None => (waiting, Act::Nothing),
             Some(info) if state.tracer.is_some() && info.signal != Signal::KILL => {
                 drop(state);
-                // The others wait while the process is stopped, on the master as well.
+                // While this thread is stopped the other threads wait, in mode `Master` too.
                 let waiting = waiting.or_else(sig_wait_lock)?;
                 let (waiting, info) = self.stop_for_tracer(waiting, info);
                 state = self.state();
@@ -246,7 +247,7 @@ impl Call<'_> {
                 DefaultAction::Terminate => Act::End(info.signal, false),
                 DefaultAction::Core => Act::End(info.signal, true),
                 DefaultAction::Stop if info.signal == Signal::STOP => Act::Stop(info.signal),
-                // Nobody would continue the members of an orphaned group.
+                // Nobody outside of an orphaned group would continue its members.
                 DefaultAction::Stop => match &state.pgrp {
                     Some(group) if group.is_orphaned() => Act::Nothing,
                     _ => Act::Stop(info.signal),
@@ -290,7 +291,7 @@ impl Call<'_> {
         let kernel = self.kernel;
         let (traced, by_another) = {
             let mut state = self.state();
-            // What came meanwhile has already cancelled it.
+            // A SIGCONT or a SIGKILL that came after the stop was taken has cancelled it.
             let stopping = std::mem::take(&mut state.stopping);
             let stands = stopping || self.kernel.mutates(Mutation::StopUncancelled);
             if state.phase != Phase::Live || !stands {

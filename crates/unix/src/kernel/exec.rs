@@ -1,4 +1,5 @@
-//! `exec` and `spawn`: registered programs ([`Image`]).
+//! `exec`, which halts all other threads (§4.1) and waits for their forks (§6.2), and `spawn`:
+//! registered programs ([`Image`]).
 //!
 //! Between the fork and the program a spawned child blocks all signals and has no handlers: what
 //! comes then meets the program, and nothing of the parent's runs in the child. The parent sleeps
@@ -18,7 +19,7 @@ use crate::action::{How, SigAction};
 use crate::errno::{Errno, Result};
 use crate::executor::{self, Fiber};
 use crate::machine::Registered;
-use crate::process::{Pid, Spawn};
+use crate::process::{Pid, Spawn, SpawnGroup};
 use crate::signal::{SigSet, Signal};
 use crate::sys::Sys;
 use crate::wait::{Children, WaitOptions};
@@ -258,8 +259,10 @@ fn prepare(kernel: &Kernel, sys: &dyn Sys, spawn: &Spawn, mask: SigSet) -> Resul
     if spawn.session {
         sys.setsid()?;
     }
-    if let Some(group) = spawn.group {
-        sys.setpgid(Pid::number_only(0), group.unwrap_or(Pid::number_only(0)))?;
+    match spawn.group {
+        SpawnGroup::Parents => {}
+        SpawnGroup::Own => sys.setpgid(Pid::number_only(0), Pid::number_only(0))?,
+        SpawnGroup::Of(group) => sys.setpgid(Pid::number_only(0), group)?,
     }
     for signal in spawn.defaults.difference(SigSet::UNBLOCKABLE).iter() {
         sys.sigaction(signal, Some(SigAction::DEFAULT))?;

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use super::Kernel;
 use super::call::{Call, Leave};
 use super::family::Writing;
+use super::generate::To;
 use super::pgrp::Pgrp;
 use super::proc::{Member, Phase, Proc};
 use super::thread::Attention;
@@ -183,7 +184,7 @@ impl Kernel {
         if let Some(parent) = parent {
             self.unlink(parent, proc);
         }
-        // Whoever sees that the parent has no such child finds nobody either.
+        // From now on the parent has no such child; so its number must not be found any more.
         if !self.mutates(Mutation::NumberUnhidden) {
             self.pids.hide(proc.number());
         }
@@ -222,8 +223,7 @@ impl Kernel {
         let mut state = parent.lock(&self.locks);
         let quiet = state.actions.of(Signal::CHLD).flags.contains(ActionFlags::NOCLDSTOP);
         if !quiet && !Self::ignores(&state, Signal::CHLD) {
-            let info = SignalInfo { signal: Signal::CHLD, code, pid, uid, value: 0, status };
-            let _ = self.post(&mut state, info, super::generate::To::Process);
+            self.post_own(&mut state, SignalInfo::child(pid, uid, code, status), To::Process);
         }
         self.set_changed(parent, proc, true);
         wake_waiters(&mut state);
@@ -235,7 +235,8 @@ impl Kernel {
         loop {
             let (reaper, birth) = self.reaper_for(proc);
             let writing = self.write_families(proc, reaper);
-            // Before a process ends it takes that lock, and gives away what it has.
+            // The reaper takes this lock too before it ends, and gives its children away under it.
+            // So one that lives now will see to these.
             let stays = reaper.birth() == birth && self.may_inherit(reaper);
             let mutated = self.mutates(Mutation::ReaperUnchecked);
             let lives = stays || (mutated && reaper.lock(&self.locks).phase == Phase::Live);
@@ -250,11 +251,11 @@ impl Kernel {
                 let (ended, tracer, owned) = {
                     let mut state = child.lock(&self.locks);
                     if state.tracer == Some(proc.tenant()) {
-                        // It asked to be traced when all others had been let go.
+                        // The child asked to be traced after the other tracees had been let go.
                         state.tracer = None;
                         state.threads.iter().for_each(Member::unpark);
                     }
-                    // A thread of its tracer that owns it has waited for it.
+                    // An owned child has been waited for by a thread of its tracer.
                     let owned = child.owner.load(Ordering::Relaxed) != 0;
                     (state.phase == Phase::Zombie, state.tracer, owned)
                 };
@@ -283,16 +284,17 @@ impl Kernel {
     fn reaper_for(&self, proc: &Proc) -> (&Proc, u32) {
         let mut below = proc.tenant();
         loop {
-            let child = self.slab.get(below.0);
+            let child = self.slab.get(below.slot);
             let step = self.parent_hint(child).and_then(|above| {
                 let (birth, inherits) = (above.birth(), self.may_inherit(above));
-                // It was the parent all the time: nobody is younger than a child of theirs.
+                // A parent is older than its children: whoever is the child's parent now had the
+                // slot already when its birth was read.
                 let is_parent = self.is_child(above, child) && child.tenant() == below;
                 is_parent.then_some((above, birth, inherits))
             });
             below = match step {
                 Some((above, birth, true)) => return (above, birth),
-                Some((above, birth, false)) => (above.slot, birth),
+                Some((above, birth, false)) => super::reference::Tenant { slot: above.slot, birth },
                 // Relations changed meanwhile: from the beginning.
                 None => proc.tenant(),
             };

@@ -224,9 +224,9 @@ impl Call<'_> {
     fn says_what_for(&self, end: &End) {
         match end {
             End::Reader(channel) | End::Writer(channel) => {
-                self.thread.waits_for(For::Pipe, channel.state.instance() as i32);
+                self.thread.waits_for(For::Pipe(channel.state.instance()));
             }
-            End::Terminal(_) | End::Controlling(_) => self.thread.waits_for(For::Terminal, 0),
+            End::Terminal(_) | End::Controlling(_) => self.thread.waits_for(For::Terminal),
         }
     }
 
@@ -273,11 +273,8 @@ impl Call<'_> {
                     }
                     return Err(Errno::EPIPE.into());
                 }
-                // What was written before a signal came is what the call returns.
-                PipeWrite::WouldWait => match self.nap() {
-                    Err(_) if *written > 0 => break,
-                    napped => napped?,
-                },
+                PipeWrite::WouldWait if self.nap_for_room(*written)? => {}
+                PipeWrite::WouldWait => break,
             }
         }
         Ok(*written)
@@ -287,8 +284,7 @@ impl Call<'_> {
     fn signal_broken_pipe(&self) {
         let (pid, uid) = (self.proc.number(), self.proc.ids().real);
         let info = SignalInfo { code: Code::User, pid, uid, ..SignalInfo::kernel(Signal::PIPE) };
-        // Nothing that the system sends is refused.
-        let _ = self.kernel.post(&mut self.state(), info, To::Thread(self.thread.tid()));
+        self.kernel.post_own(&mut self.state(), info, To::Thread(self.thread.tid()));
     }
 
     pub(super) fn close_one(&self, descriptor: Fd) -> Result<()> {

@@ -22,7 +22,8 @@ use std::sync::Arc;
 
 use super::Kernel;
 use super::pgrp::Pgrp;
-use super::proc::{News, Phase, Proc, ProcRef, ProcState};
+use super::proc::{News, Phase, Proc, ProcState};
+use super::reference::ProcRef;
 use super::thread::Attention;
 use crate::action::{Code, Disposition, SignalInfo};
 use crate::errno::{Errno, Result};
@@ -64,17 +65,14 @@ impl Kernel {
 
     /// Signals a process at once.
     pub(super) fn psignal_inthread(&self, target: &Proc, info: SignalInfo) {
-        let mut state = target.lock(&self.locks);
-        // Nothing that the system sends is refused.
-        let _ = self.post(&mut state, info, To::Process);
+        self.post_own(&mut target.lock(&self.locks), info, To::Process);
     }
 
     /// Signals a process that was looked up, unless it is gone: one that was ending already is kept
     /// by no reference, and its slot may be another's.
     pub(super) fn psignal_found(&self, target: &ProcRef<'_>, info: SignalInfo) {
         if let Some(mut state) = target.state() {
-            // Nothing that the system sends is refused.
-            let _ = self.post(&mut state, info, To::Process);
+            self.post_own(&mut state, info, To::Process);
         }
     }
 
@@ -152,6 +150,13 @@ impl Kernel {
         }
         self.wake_for(state, info.signal, to);
         Ok(())
+    }
+
+    /// As [`Kernel::post`], of what the system itself sends: a standard signal, which no full queue
+    /// refuses.
+    pub(super) fn post_own(&self, state: &mut ProcState, info: SignalInfo, to: To) {
+        let posted = self.post(state, info, to);
+        debug_assert_eq!(posted, Ok(()), "{info:?}");
     }
 
     /// SIGCONT takes pending stops back and continues; a stop takes a pending SIGCONT back.

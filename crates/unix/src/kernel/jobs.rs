@@ -1,4 +1,4 @@
-//! Groups and sessions: `setpgid`, `setsid`, and which groups are orphaned.
+//! Groups (§2.1.2) and sessions (§2.1.4): `setpgid`, `setsid`, and which groups are orphaned.
 //!
 //! A group is orphaned when no member's parent is in another group of the same session. Each group
 //! counts such members; a member's share changes where the member, its parent's group or its parent
@@ -11,7 +11,8 @@ use super::Kernel;
 use super::call::Call;
 use super::pgrp::{Pgrp, Session};
 use super::pid_table::Keeper;
-use super::proc::{Phase, Proc, ProcRef};
+use super::proc::{Phase, Proc};
+use super::reference::ProcRef;
 use crate::action::SignalInfo;
 use crate::errno::{Errno, Result};
 use crate::executor;
@@ -61,13 +62,15 @@ impl Call<'_> {
         let kernel = self.kernel;
         let target = kernel.find(process).ok_or(Errno::ESRCH)?;
         let group = if group.number() == 0 { target.pid() } else { group };
+        // A look that comes too early: a test takes the table's lock away from it.
         let early = kernel.mutates(Mutation::GroupLookedUpEarly).then(|| {
             let found = kernel.pgrphash.read(&kernel.locks).get(&group.number()).cloned();
             executor::yield_now();
             found
         });
         let mut groups = kernel.pgrphash.write(&kernel.locks);
-        let (from, to) = self.check_move(&mut groups, &target, group, early)?;
+        let found = early.unwrap_or_else(|| groups.get(&group.number()).cloned());
+        let (from, to) = self.check_move(&mut groups, &target, group, found)?;
         let moved = Arc::ptr_eq(&from, &to) || kernel.requalify(&target, &from, &to);
         drop(groups);
         kernel.forget_if_empty(&from);
@@ -75,14 +78,14 @@ impl Call<'_> {
         if moved { Ok(()) } else { Err(Errno::ESRCH) }
     }
 
-    /// From which group to which a process is to be moved, if the caller may. `early` is what a
-    /// look without the table's lock found, where a test takes that away.
+    /// From which group to which a process is to be moved, if the caller may; `found` has the
+    /// number of `group`. Where none has it, and it is the process's own, the group is made.
     fn check_move(
         &self,
         groups: &mut super::Groups,
         target: &ProcRef<'_>,
         group: Pid,
-        early: Option<Option<Arc<Pgrp>>>,
+        found: Option<Arc<Pgrp>>,
     ) -> Result<(Arc<Pgrp>, Arc<Pgrp>)> {
         let kernel = self.kernel;
         let (_reading, parent) = kernel.read_parent(target);
@@ -105,11 +108,10 @@ impl Call<'_> {
         if from.session.id.number() == target.number() {
             return Err(Errno::EPERM);
         }
-        let to = match early.unwrap_or_else(|| groups.get(&group.number()).cloned()) {
+        let to = match found {
             // Its number is another group's now.
             Some(found) if !found.is_named(group) => return Err(Errno::EPERM),
             Some(found) if !Arc::ptr_eq(&found.session, &own_session) => return Err(Errno::EPERM),
-            Some(found) if !found.is_named(group) => return Err(Errno::EPERM),
             Some(found) => found,
             None if target.is_named(group) => kernel.make_group(groups, target.pid(), own_session),
             None => return Err(Errno::EPERM),
@@ -167,8 +169,8 @@ impl Kernel {
         if !proc.lock(&self.locks).pgrp.as_ref().is_some_and(|now| Arc::ptr_eq(now, from)) {
             return false;
         }
-        // Counted where it comes before it comes, and where it goes after it has gone: at no moment
-        // does a group look orphaned that is not.
+        // The process counts for its new group before it joins that, and for its old one until it
+        // has left: at no moment does a group look orphaned that is not.
         let counted = proc.qualifies.swap(false, Ordering::Relaxed);
         let lost = &mut Vec::new();
         self.recount(proc, Some(to), lost);

@@ -86,7 +86,8 @@ impl Kernel {
             if desk.coming >= desk.calls.len() {
                 return;
             }
-            // Where nobody is idle, one is about to look for a call: there is one for each thread.
+            // There are as many service fibers as threads, and each thread waits for one call. So
+            // where no fiber is idle, one of them has not come to its next look at the calls yet.
             let idle = desk.idle.pop();
             desk.coming += usize::from(idle.is_some());
             idle
@@ -148,7 +149,8 @@ impl Kernel {
                 let mut desk = self.desk();
                 let (idle, me) = (desk.idle.len(), executor::current_id());
                 desk.idle.retain(|fiber| fiber.id() != me);
-                // Whoever was not idle any more was woken for a call, or for the end.
+                // `submit` takes the fiber that it wakes out of the idle ones and counts it as
+                // coming: this one has come. `end_master` takes all of them out and counts none.
                 if desk.idle.len() == idle && !desk.ending {
                     desk.coming -= 1;
                 }

@@ -1,4 +1,5 @@
-//! Signals that were generated and not yet delivered (§3.1): [`Pending`], of a process or a thread.
+//! Signals that were generated and not yet delivered (§2.1.1): [`Pending`], of a process or of a
+//! thread (§3.1).
 //!
 //! A standard signal that is pending already is merged with what comes; a real-time one queues.
 //! What is queued beyond the limit of the user is the caller's to refuse.

@@ -54,7 +54,8 @@ impl PidTable {
     pub(super) fn new(most: usize) -> Self {
         let words = Box::into_raw(vec![0_u32; most + 1].into_boxed_slice());
         // SAFETY: an atomic word has the size, the alignment and the values of a plain one, and the
-        // box was just let go of. Made so, pages of numbers that nobody takes are never touched.
+        // box was just let go of. Memory that is zero from the start is mapped and not written, so
+        // that the pages of numbers that nobody takes are never touched.
         let words = unsafe { Box::from_raw(words as *mut [AtomicU32]) };
         let allocation = Allocation { next: 1, used: 0, free: Vec::new(), slots: 0 };
         Self { words, allocation: SimpleLock::new(0, allocation) }

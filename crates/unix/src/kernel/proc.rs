@@ -1,10 +1,12 @@
-//! A process (§5.2): [`Proc`], what its `p_lock` guards ([`ProcState`]), and references to it
-//! ([`ProcRef`]).
+//! A process (§5.2): [`Proc`], and what its `p_lock` guards ([`ProcState`]).
+//!
+//! Whoever looks a process up holds it by a [`ProcRef`](super::reference::ProcRef), which this
+//! module counts. How a process comes and goes is [`fork`](super::fork)'s, [`exit`](super::exit)'s
+//! and [`wait`](super::wait)'s.
 
 #![allow(unsafe_code, reason = "a system that has ended is looked at through its locks")]
 
 use std::collections::BTreeSet;
-use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::time::Duration;
@@ -14,14 +16,15 @@ use super::actions::Actions;
 use super::exec::Image;
 use super::family::Links;
 use super::files::Files;
+use super::limits::{Limits, Times};
 use super::pending::Pending;
 use super::pgrp::Pgrp;
+use super::reference::Tenant;
 use super::siglock::SigLock;
 use super::thread::{Attention, Thread};
 use super::tracing::Resumed;
 use super::users::{Credentials, Ids};
 use crate::executor::Fiber;
-use crate::limit::{Limit, Resource};
 use crate::lock::lock_order::{Before, PLock, UTimeLock};
 use crate::lock::{Holding, Locks, SimpleGuard, SimpleLock, lock_both};
 use crate::process::Pid;
@@ -111,8 +114,8 @@ pub(super) struct ProcState {
     /// What its program calls itself, where that is not its registered name.
     pub(super) called: Option<Arc<str>>,
     pub(super) subreaper: bool,
-    /// Whoever traces it: slot and birth.
-    pub(super) tracer: Option<(u32, u32)>,
+    /// Whoever traces it.
+    pub(super) tracer: Option<Tenant>,
     /// Those that it traces and is not the parent of, by their slots.
     pub(super) tracees: Vec<u32>,
     /// The signal with which it stopped for its tracer, until that resumes it.
@@ -154,48 +157,7 @@ pub(super) struct Member {
     /// A child has changed since it looked.
     pub(super) changed: bool,
     /// Who joins it, once somebody does.
-    pub(super) joiner: Option<Option<Fiber>>,
-}
-
-/// The limits, by [`Resource::ALL`].
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Limits(pub(super) [Limit; Resource::ALL.len()]);
-
-impl Default for Limits {
-    fn default() -> Self {
-        let mut all = Self([Limit::INFINITY; Resource::ALL.len()]);
-        all.0[Resource::Descriptors as usize] = Limit::of(super::files::MOST);
-        all
-    }
-}
-
-impl Limits {
-    /// The limits that a system begins with.
-    pub(super) fn of_config(limits: &[(Resource, Limit)]) -> Self {
-        let mut all = Self::default();
-        for (resource, limit) in limits {
-            all.0[*resource as usize] = *limit;
-        }
-        all
-    }
-
-    pub(super) fn of(&self, resource: Resource) -> Limit {
-        self.0[resource as usize]
-    }
-}
-
-/// What `u_time_lock` guards: written by the clock tick, at high spl (§6.1).
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Times {
-    pub(super) used: Usage,
-    /// In seconds; the soft one goes up when it is exceeded.
-    pub(super) cpu_limit: Limit,
-}
-
-impl Default for Times {
-    fn default() -> Self {
-        Self { used: Usage::default(), cpu_limit: Limit::INFINITY }
-    }
+    pub(super) joiner: Option<Fiber>,
 }
 
 impl Proc {
@@ -238,8 +200,8 @@ impl Proc {
     }
 
     /// Who is in the slot, for those that keep no reference.
-    pub(super) fn tenant(&self) -> (u32, u32) {
-        (self.slot, self.birth())
+    pub(super) fn tenant(&self) -> Tenant {
+        Tenant { slot: self.slot, birth: self.birth() }
     }
 
     /// Who it is to those that it signals.
@@ -321,11 +283,12 @@ impl Proc {
 
     /// From now on there is no new reference; returns whether there is one still.
     pub(super) fn end_references(&self) -> bool {
-        // SYNC references: pairs with the release in `ProcRef::drop`.
+        // SYNC references: pairs with `Proc::uncount`.
         self.refs.fetch_or(ENDING, Ordering::Acquire) & !ENDING != 0
     }
 
-    fn count(&self) -> bool {
+    /// Counts a reference, unless the process is ending.
+    pub(super) fn count(&self) -> bool {
         let mut refs = self.refs.load(Ordering::Relaxed);
         while refs & ENDING == 0 {
             match self.refs.compare_exchange_weak(
@@ -341,91 +304,11 @@ impl Proc {
         }
         false
     }
-}
 
-/// A process that was looked up: it completes no exit while this lives, unless it was ending
-/// already.
-#[derive(Debug)]
-pub(super) struct ProcRef<'k> {
-    kernel: &'k Kernel,
-    proc: &'k Proc,
-    birth: u32,
-    counted: bool,
-}
-
-impl<'k> ProcRef<'k> {
-    /// Refers to who is in the slot now.
-    pub(super) fn new(kernel: &'k Kernel, proc: &'k Proc) -> Self {
-        let counted = proc.count();
-        Self { kernel, proc, birth: proc.birth(), counted }
-    }
-
-    /// Keeps the reference where no lifetime can be; `None` if the process was ending already.
-    pub(super) fn hold(self) -> Option<HeldProc> {
-        let Self { proc, birth, counted, .. } = self;
-        std::mem::forget(self);
-        counted.then_some(HeldProc { slot: proc.slot, birth, counted })
-    }
-
-    /// Its state, unless it has been waited for in the meantime.
-    pub(super) fn state(&self) -> Option<SimpleGuard<'k, PLock, ProcState>> {
-        let state = self.proc.lock(&self.kernel.locks);
-        (self.counted || (self.proc.birth() == self.birth && self.birth != 0)).then_some(state)
-    }
-}
-
-/// A reference that is kept in the system's own structures.
-#[derive(Debug)]
-#[must_use = "a counted reference that is lost keeps an exit waiting for ever"]
-pub(super) struct HeldProc {
-    slot: u32,
-    birth: u32,
-    counted: bool,
-}
-
-impl HeldProc {
-    /// Who is in the slot now; nothing keeps it.
-    pub(super) fn claim(proc: &Proc) -> Self {
-        Self { slot: proc.slot, birth: proc.birth(), counted: false }
-    }
-
-    /// The reference again.
-    pub(super) fn refer(self, kernel: &Kernel) -> ProcRef<'_> {
-        let Self { slot, birth, counted } = self;
-        ProcRef { kernel, proc: kernel.slab.get(slot), birth, counted }
-    }
-}
-
-impl Deref for ProcRef<'_> {
-    type Target = Proc;
-
-    fn deref(&self) -> &Proc {
-        self.proc
-    }
-}
-
-impl Drop for ProcRef<'_> {
-    fn drop(&mut self) {
-        if !self.counted {
-            return;
-        }
+    /// Takes a reference back; true if it was the last one of a process that is ending.
+    pub(super) fn uncount(&self) -> bool {
         // SYNC references: pairs with `Proc::end_references`.
-        let before = self.proc.refs.fetch_sub(1, Ordering::Release);
-        if before == ENDING | 1
-            && let Some(ender) = &self.proc.lock(&self.kernel.locks).ender
-        {
-            ender.unpark();
-        }
-    }
-}
-
-impl Kernel {
-    /// Who has this number, and was born then if `pid` says when.
-    pub(super) fn find(&self, pid: Pid) -> Option<ProcRef<'_>> {
-        let slot = self.pids.slot(pid.number())?;
-        let found = ProcRef::new(self, self.slab.get(slot));
-        let same = found.number() == pid.number() && found.birth == found.birth();
-        (same && pid.birth().is_none_or(|birth| birth == found.birth)).then_some(found)
+        self.refs.fetch_sub(1, Ordering::Release) == ENDING | 1
     }
 }
 

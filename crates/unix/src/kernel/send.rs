@@ -9,7 +9,8 @@ use super::call::Call;
 use super::generate::To;
 use super::pgrp::Pgrp;
 use super::pid_table::Keeper;
-use super::proc::{Phase, ProcRef, ProcState};
+use super::proc::{Phase, ProcState};
+use super::reference::ProcRef;
 use super::users::Ids;
 use crate::action::{Code, SignalInfo};
 use crate::errno::{Errno, Result};
@@ -30,14 +31,14 @@ impl Call<'_> {
         self.guarded(|| match target {
             Target::Process(pid) => self.send_to_one(pid, None, self.info(signal, Code::User, 0)),
             Target::Group(id) => {
-                // Let go after the lock.
+                // Declared before the lock, and so let go after it: that may take the lock again.
                 let group;
                 let _coarse = self.kernel.coarse();
                 group = self.kernel.find_group(id).ok_or(Errno::ESRCH)?;
                 self.send_to_group(&group, self.info(signal, Code::User, 0))
             }
             Target::OwnGroup => {
-                // Let go after the lock.
+                // Declared before the lock, and so let go after it: that may take the lock again.
                 let group;
                 let _coarse = self.kernel.coarse();
                 group = self.kernel.refer_to_group(&self.state()).ok_or(Errno::ESRCH)?;
@@ -130,7 +131,8 @@ impl Call<'_> {
         let mine = self.proc.ids();
         let _coarse = kernel.coarse();
         let _groups = kernel.pgrphash.write(&kernel.locks);
-        // Whoever joins in a slot that this walk has passed locks it later, and sees this.
+        // A fork whose child gets a slot that this walk has passed locks that slot after the walk
+        // did, and so sees this.
         kernel.walking.store(true, Ordering::Relaxed);
         let mut result = Err(Errno::ESRCH);
         for proc in kernel.slab.iter() {

@@ -1,6 +1,6 @@
-//! Where processes live: [`Slab`]. A slot, once made, stays where it is and is a process or waits
-//! to be one again until the system ends; so a reference to it is never wild, only perhaps to
-//! another tenant.
+//! Where processes live: [`Slab`], which makes slots on demand (§5). A slot, once made, stays where
+//! it is and is a process or waits to be one again until the system ends; so a reference to it is
+//! never wild, only perhaps to another tenant.
 
 use std::sync::OnceLock;
 

@@ -46,9 +46,17 @@ pub struct ProcessState {
     pub threads: Vec<ThreadState>,
     /// Signals pending for the process.
     pub pending: SigSet,
-    /// Of one that exits or executes: the forks and the references that it waits for, beside its
-    /// other threads.
-    pub awaits: Option<(u32, u32)>,
+    /// Of one that exits or executes: what it waits for, beside the end of its other threads.
+    pub awaits: Option<Awaits>,
+}
+
+/// What must end before a process can.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Awaits {
+    /// Forks of other threads that are under way.
+    pub forks: u32,
+    /// Those that have looked the process up and not let it go.
+    pub references: u32,
 }
 
 /// One thread.
@@ -214,7 +222,10 @@ impl Kernel {
             },
             threads: state.threads.iter().map(thread).collect(),
             pending: state.pending.set(),
-            awaits: state.ender.as_ref().map(|_| (state.p_forkcnt, proc.references())),
+            awaits: state
+                .ender
+                .as_ref()
+                .map(|_| Awaits { forks: state.p_forkcnt, references: proc.references() }),
         }
     }
 }
@@ -239,7 +250,7 @@ impl fmt::Display for ProcessState {
         if !self.pending.is_empty() {
             write!(f, " pending {}", self.pending)?;
         }
-        if let Some((forks, references)) = self.awaits {
+        if let Some(Awaits { forks, references }) = self.awaits {
             let others = self.threads.len().saturating_sub(1);
             write!(f, " waits for {others} threads, {forks} forks, {references} references")?;
         }

@@ -1,5 +1,5 @@
-//! Calls about signals that the caller makes for itself: dispositions, masks, `sigsuspend`,
-//! `sigtimedwait`.
+//! Calls about signals that the caller makes for itself: dispositions, masks (§2.1.1), `sigsuspend`
+//! (§4.2), `sigtimedwait`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -89,14 +89,14 @@ impl Call<'_> {
         let taken = self.interruptible(After::Interrupt, || {
             self.sig_lock_or_return()?.unlock();
             if self.stops.get() != stops {
-                // As Linux has it; of the calls that sleep this one alone.
+                // On Linux a stop ends this call, and no other one that sleeps.
                 return Err(Errno::EINTR.into());
             }
             let taken = self.sleep(deadline, |state| {
                 let taken = self.take_of(state, set);
                 self.thread.set_awaited(if taken.is_some() { SigSet::EMPTY } else { set });
                 if taken.is_none() && !self.awaits_more(state, set) {
-                    // What woke it was taken by another; nothing else is due.
+                    // Another thread took the signal that woke this one, and none is left for it.
                     self.look_again(state);
                 }
                 taken

@@ -2,10 +2,10 @@
 
 #![allow(unsafe_code, reason = "a name behind one atomic word")]
 
-use std::ptr;
 use std::sync::atomic::{
     AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering,
 };
+use std::{fmt, ptr};
 
 use bitflags::bitflags;
 
@@ -33,17 +33,70 @@ bitflags! {
 
 /// What a thread sleeps for, beside what its call says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
 pub(super) enum For {
     Nothing,
-    /// A child: its number, 0 for any, of a group the negative number, [`i32::MIN`] for its own.
-    Child,
-    /// The end of a thread.
-    Thread,
-    /// What comes out of a pipe, by the number of its lock, or room in it.
-    Pipe,
+    /// Any child.
+    Any,
+    /// The child with this number.
+    Child(i32),
+    /// A child of the group with this number.
+    Group(i32),
+    /// A child of the caller's own group.
+    OwnGroup,
+    /// The end of the thread with this number.
+    Thread(i32),
+    /// What comes out of a pipe, by the instance of its lock, or room in it.
+    Pipe(u32),
     /// What comes from a terminal, or room in it.
     Terminal,
+}
+
+impl For {
+    /// In one word: which it is in the high half, its number in the low one.
+    const fn packed(self) -> u64 {
+        let (kind, number) = match self {
+            Self::Nothing => (0, 0),
+            Self::Any => (1, 0),
+            Self::Child(number) => (2, number as u32),
+            Self::Group(number) => (3, number as u32),
+            Self::OwnGroup => (4, 0),
+            Self::Thread(number) => (5, number as u32),
+            Self::Pipe(instance) => (6, instance),
+            Self::Terminal => (7, 0),
+        };
+        (kind as u64) << 32 | number as u64
+    }
+
+    /// What such a word says.
+    const fn unpacked(word: u64) -> Self {
+        let number = word as u32;
+        match word >> 32 {
+            1 => Self::Any,
+            2 => Self::Child(number as i32),
+            3 => Self::Group(number as i32),
+            4 => Self::OwnGroup,
+            5 => Self::Thread(number as i32),
+            6 => Self::Pipe(number),
+            7 => Self::Terminal,
+            _ => Self::Nothing,
+        }
+    }
+}
+
+/// What follows the name of the call.
+impl fmt::Display for For {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nothing => Ok(()),
+            Self::Any => f.write_str(" for any child"),
+            Self::Child(number) => write!(f, " for child {number}"),
+            Self::Group(number) => write!(f, " for a child of group {number}"),
+            Self::OwnGroup => f.write_str(" for a child of its group"),
+            Self::Thread(number) => write!(f, " for thread {number}"),
+            Self::Pipe(instance) => write!(f, " for pipe {instance}"),
+            Self::Terminal => f.write_str(" for its terminal"),
+        }
+    }
 }
 
 /// A thread.
@@ -65,7 +118,7 @@ pub(super) struct Thread {
     awaited: AtomicU64,
     /// The name of the call that it is in or was in last, for those that look.
     call: AtomicPtr<&'static str>,
-    /// What it sleeps for in it: the kind ([`For`]) in the high half, a number in the low one.
+    /// What it sleeps for in it: a [`For`].
     object: AtomicU64,
     /// The profiling flag's own word (§6.1): ticks since the last look, by the clock only.
     pub(super) ticks: AtomicU32,
@@ -116,30 +169,17 @@ impl Thread {
     /// Says which call the thread is in.
     pub(super) fn calls(&self, name: &'static &'static str) {
         self.call.store(ptr::from_ref(name).cast_mut(), Ordering::Relaxed);
-        self.waits_for(For::Nothing, 0);
+        self.waits_for(For::Nothing);
     }
 
     /// Says what it is about to sleep for in this call.
-    pub(super) fn waits_for(&self, kind: For, number: i32) {
-        let packed = u64::from(kind as u8) << 32 | u64::from(number as u32);
-        self.object.store(packed, Ordering::Relaxed);
+    pub(super) fn waits_for(&self, what: For) {
+        self.object.store(what.packed(), Ordering::Relaxed);
     }
 
     /// What it sleeps for, in words.
     pub(super) fn object(&self) -> String {
-        const KINDS: [For; 5] = [For::Nothing, For::Child, For::Thread, For::Pipe, For::Terminal];
-        let packed = self.object.load(Ordering::Relaxed);
-        let number = packed as u32 as i32;
-        match (KINDS[(packed >> 32) as usize], number) {
-            (For::Nothing, _) => String::new(),
-            (For::Child, 0) => " for any child".to_owned(),
-            (For::Child, 1..) => format!(" for child {number}"),
-            (For::Child, i32::MIN) => " for a child of its group".to_owned(),
-            (For::Child, _) => format!(" for a child of group {}", -number),
-            (For::Thread, _) => format!(" for thread {number}"),
-            (For::Pipe, _) => format!(" for pipe {number}"),
-            (For::Terminal, _) => " for its terminal".to_owned(),
-        }
+        For::unpacked(self.object.load(Ordering::Relaxed)).to_string()
     }
 
     /// Which call it is in, or was in last.
@@ -153,8 +193,8 @@ impl Thread {
         Attention::from_bits_retain(self.attention.load(Ordering::Acquire))
     }
 
-    /// Makes the thread look before it goes back to user mode. Under its `p_lock`, or by itself, or
-    /// by the clock.
+    /// Makes the thread look before it goes back to user mode. Under its `p_lock`, or by itself, by
+    /// the thread that made it, or by the clock.
     pub(super) fn demand(&self, what: Attention) {
         // SYNC attention: pairs with `Thread::attention`.
         self.attention.fetch_or(what.bits(), Ordering::Release);
@@ -198,5 +238,28 @@ impl Thread {
 
     pub(super) fn begin_with_alternate(&self, stack: crate::process::SigStack) {
         self.alternate.store(stack.size, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_thread_sleeps_for_is_unpacked_as_it_was_packed() {
+        let number = i32::MAX;
+        let all = [
+            For::Nothing,
+            For::Any,
+            For::Child(number),
+            For::Group(number),
+            For::OwnGroup,
+            For::Thread(number),
+            For::Pipe(u32::MAX),
+            For::Terminal,
+        ];
+        for what in all {
+            assert_eq!(For::unpacked(what.packed()), what);
+        }
     }
 }

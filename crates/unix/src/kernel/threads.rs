@@ -1,4 +1,5 @@
-//! Threads: how one begins and ends ([`Kernel::begin`]), and joining.
+//! Threads, of which a process has several (§3.2): how one begins ([`Kernel::begin`]), ends and is
+//! joined.
 
 use std::any::Any;
 use std::panic::{self, AssertUnwindSafe};
@@ -174,8 +175,8 @@ impl Call<'_> {
             Ok(status) => Ended::Returned(status),
             Err(payload) if is_unwind(&*payload) => self.left(),
             Err(_) => match self.leaving.get() {
-                // A destructor or a program that was being unwound panicked: it leaves all the
-                // same.
+                // The program panicked in a destructor, while its stack was unwound: the thread
+                // leaves all the same.
                 Some(_) => self.left(),
                 None => Ended::Panicked,
             },
@@ -223,10 +224,10 @@ impl Call<'_> {
         }
         user.signals.give_back(member.pending.len());
         match member.joiner {
-            Some(Some(joiner)) => joiner.unpark(),
-            _ => drop(state.ended.insert(self.thread.tid())),
+            Some(joiner) => joiner.unpark(),
+            None => drop(state.ended.insert(self.thread.tid())),
         }
-        // What only this thread would have delivered is the next one's.
+        // A signal that was this thread's to deliver is another one's now.
         let unhalted = self.kernel.mutates(Mutation::MadeUnhalted);
         for other in state.threads.iter().filter(|_| !unhalted) {
             other.thread.demand(Attention::SIGNAL);
@@ -282,7 +283,8 @@ impl Call<'_> {
             drop(state);
             let unhalted = kernel.mutates(Mutation::MadeUnhalted);
             if self.proc.siglock.ending(&kernel.locks).is_some() && !unhalted {
-                // Whoever exits or executes may not have met it.
+                // The thread that exits or executes may have halted the others before this one was
+                // among them.
                 thread.demand(Attention::HALT);
             }
             let body = body.take().expect("a thread is made once");
@@ -305,7 +307,7 @@ impl Call<'_> {
         if thread.0 == self.thread.tid() {
             return Err(Errno::EDEADLK);
         }
-        self.thread.waits_for(For::Thread, thread.0);
+        self.thread.waits_for(For::Thread(thread.0));
         let mut claimed = false;
         self.interruptible(After::Always, || {
             let fiber = executor::current();
@@ -317,7 +319,7 @@ impl Call<'_> {
                     Some(member) if !claimed && member.joiner.is_some() => Some(Err(Errno::EINVAL)),
                     Some(member) => {
                         claimed = true;
-                        member.joiner = Some(Some(fiber.clone()));
+                        member.joiner = Some(fiber.clone());
                         None
                     }
                 }

@@ -1,4 +1,4 @@
-//! `ptrace`: one process in another's hands.
+//! `ptrace` (§3.2): one process in another's hands.
 //!
 //! A tracee stops whenever a signal is delivered to it, in the state *waiting*
 //! (`sig_lock_to_wait`), so that none of its threads delivers another one; its tracer says with
@@ -14,6 +14,7 @@ use super::exit::wake_waiters;
 use super::family::Writing;
 use super::generate::To;
 use super::proc::{Phase, Proc, ProcState};
+use super::reference::Tenant;
 use super::siglock::Waiting;
 use super::thread::Attention;
 use crate::action::{ActionFlags, Code, SignalInfo};
@@ -36,7 +37,7 @@ impl Call<'_> {
             Ptrace::Attach(pid) => self.attach(pid),
             Ptrace::Continue(pid, signal) => self.resume_tracee(pid, signal, false),
             Ptrace::Kill(pid) => match self.resume_tracee(pid, Some(Signal::KILL), false) {
-                // It is told where it stops, and does not.
+                // A tracee that runs does not hear of it, and its tracer is not told, as on Linux.
                 Err(Errno::ESRCH) if self.traces(pid) => Ok(()),
                 resumed => resumed,
             },
@@ -47,8 +48,8 @@ impl Call<'_> {
     fn let_parent_trace(&self) -> Result<()> {
         let kernel = self.kernel;
         let _coarse = kernel.coarse();
-        // Locked as for writing: a parent that ends looks once more who is to be let go after it
-        // has said so.
+        // The lock is a writer's. A parent that ends says so before it locks its family and looks
+        // whom it traces: either it finds this process there, or this process finds it ending here.
         let (_writing, parent) = kernel.write_parent(self.proc);
         let parent = parent.filter(|parent| !kernel.is_init(parent)).ok_or(Errno::EPERM)?;
         if parent.lock(&kernel.locks).phase != Phase::Live {
@@ -78,7 +79,7 @@ impl Call<'_> {
                 return Err(Errno::EPERM);
             }
             state.tracer = Some(self.proc.tenant());
-            // Who is stopped already is the tracer's as it is.
+            // A process that is stopped already counts as one that has stopped for the tracer.
             let stopped = state.stopped;
             (state.trapped, state.untold) = (stopped, stopped);
             stopped
@@ -133,8 +134,7 @@ impl Call<'_> {
     pub(super) fn trap_if_traced(&self, state: &mut ProcState) {
         if state.tracer.is_some() {
             let trap = SignalInfo::kernel(Signal::TRAP);
-            // Nothing that the system sends is refused.
-            let _ = self.kernel.post(state, trap, To::Thread(self.thread.tid()));
+            self.kernel.post_own(state, trap, To::Thread(self.thread.tid()));
         }
     }
 
@@ -161,7 +161,8 @@ impl Call<'_> {
                 let halted = self.thread.attention().contains(Attention::HALT);
                 if killed || halted || state.tracer.is_none() {
                     state.trapped = None;
-                    // A tracer that has gone took the signal with it if it knew of it.
+                    // Of a tracer that has gone: a signal that it was told of went with it, and one
+                    // that it was not told of is delivered.
                     let kept = state.untold.take().filter(|_| !killed && !halted);
                     break Resumed(kept);
                 }
@@ -184,6 +185,7 @@ impl Call<'_> {
             return Some(chosen);
         }
         let mut state = self.state();
+        // A real-time signal for which the queue has no room is lost.
         let _ = self.kernel.post(&mut state, chosen, To::Thread(self.thread.tid()));
         None
     }
@@ -191,9 +193,9 @@ impl Call<'_> {
 
 impl Kernel {
     /// Who traces a process and is not its parent. Under its family's lock and `p_lock`.
-    pub(super) fn other_tracer(&self, proc: &Proc, state: &ProcState) -> Option<(u32, u32)> {
+    pub(super) fn other_tracer(&self, proc: &Proc, state: &ProcState) -> Option<Tenant> {
         let parent = self.parent_hint(proc).map(|parent| parent.slot);
-        state.tracer.filter(|(slot, _)| parent != Some(*slot))
+        state.tracer.filter(|tracer| parent != Some(tracer.slot))
     }
 
     /// Tells the tracer of a process that has stopped for it: SIGCHLD, and those that wait.
@@ -203,25 +205,23 @@ impl Kernel {
             (state.credentials.real, state.tracer)
         };
         let Some(tracer) = tracer else { return };
-        let (code, status, pid) = (Code::Trapped, signal.number(), proc.number());
-        if self.parent_hint(proc).is_some_and(|parent| parent.slot == tracer.0) {
+        let (code, status) = (Code::Trapped, signal.number());
+        if self.parent_hint(proc).is_some_and(|parent| parent.slot == tracer.slot) {
             return self.tell_parent(proc, code, status);
         }
-        let info = SignalInfo { signal: Signal::CHLD, code, pid, uid, value: 0, status };
-        self.tell_tracer(tracer, info);
+        self.tell_tracer(tracer, SignalInfo::child(proc.number(), uid, code, status));
     }
 
     /// Tells a tracer that is not the parent what became of a process, if it is still there.
-    pub(super) fn tell_tracer(&self, (slot, birth): (u32, u32), info: SignalInfo) {
-        let tracer = self.slab.get(slot);
+    pub(super) fn tell_tracer(&self, tenant: Tenant, info: SignalInfo) {
+        let tracer = self.slab.get(tenant.slot);
         let mut state = tracer.lock(&self.locks);
-        if tracer.birth() != birth {
+        if tracer.tenant() != tenant {
             return;
         }
         let flags = state.actions.of(Signal::CHLD).flags;
         if info.code != Code::Trapped || !flags.contains(ActionFlags::NOCLDSTOP) {
-            // Nothing that the system sends is refused.
-            let _ = self.post(&mut state, info, To::Process);
+            self.post_own(&mut state, info, To::Process);
         }
         wake_waiters(&mut state);
     }
@@ -240,7 +240,7 @@ impl Kernel {
 
     /// Ends the tracing of one process by this tracer, if it does. One that has ended is its
     /// parent's from now on.
-    fn release_tracee(&self, tracee: &Proc, tracer: (u32, u32)) {
+    fn release_tracee(&self, tracee: &Proc, tracer: Tenant) {
         let traces = {
             let mut state = tracee.lock(&self.locks);
             let traces = state.tracer == Some(tracer);
@@ -262,7 +262,7 @@ impl Kernel {
         writing: Writing<'_>,
         parent: Option<&Proc>,
         tracee: &Proc,
-        tracer: (u32, u32),
+        tracer: Tenant,
     ) {
         let ended = {
             let mut state = tracee.lock(&self.locks);
@@ -276,7 +276,7 @@ impl Kernel {
             }
             (state.phase == Phase::Zombie).then(|| state.end.unwrap_or(Status::Exited(0)))
         };
-        let is_child = parent.is_some_and(|parent| parent.slot == tracer.0);
+        let is_child = parent.is_some_and(|parent| parent.slot == tracer.slot);
         if let Some(status) = ended.filter(|_| !is_child) {
             self.end_for(writing, parent, tracee, status, None);
         }

@@ -1,5 +1,5 @@
-//! Users, and what each has of what is limited: [`Credentials`], [`User`] (`uidhash_lock`: §5,
-//! table 1).
+//! Users, and what each has of what is limited: [`Credentials`], [`User`]. `uidhash_lock` is one of
+//! the global locks of §5 (table 1).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -46,14 +46,12 @@ impl Call<'_> {
             Children::Group(group) if group.number() == 0 => Children::OwnGroup,
             other => other,
         };
-        let number = match children {
-            Children::Any => 0,
-            Children::One(pid) => pid.number(),
-            Children::Group(pid) if pid.number() < 0 => return Err(Errno::EINVAL),
-            Children::Group(pid) => -pid.number(),
-            Children::OwnGroup => i32::MIN,
-        };
-        self.thread.waits_for(For::Child, number);
+        self.thread.waits_for(match children {
+            Children::Any => For::Any,
+            Children::One(pid) => For::Child(pid.number()),
+            Children::Group(pid) => For::Group(pid.number()),
+            Children::OwnGroup => For::OwnGroup,
+        });
         self.interruptible(After::Restart, || {
             self.sig_lock_or_return()?.unlock();
             self.wait_once(children, options)

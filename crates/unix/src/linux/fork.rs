@@ -80,7 +80,7 @@ fn held(table: &mut table::Table, number: i32) -> Result<Pid> {
     let child = rustix::process::Pid::from_raw(number).expect("a child's number is positive");
     match pidfd_open(child, PidfdFlags::empty()) {
         Ok(pidfd) if is_child(WaitId::PidFd(pidfd.as_fd())) => Ok(table.insert(number, pidfd)),
-        // Another thread took the descriptor that was there before.
+        // There was a descriptor to hold the child by before the fork; another thread took it.
         Err(error @ (KernelErrno::MFILE | KernelErrno::NFILE | KernelErrno::NOMEM))
             if is_child(WaitId::Pid(child)) =>
         {

@@ -52,7 +52,8 @@ fn kill_group(group: Pid, signal: i32) -> Result<()> {
         }
         Group::Number(number) => by_number(-number, signal),
         Group::Of(number, leader) => match to_group(leader, signal) {
-            // Before Linux 6.9 only by its number, which is the group's while its leader has it.
+            // Before Linux 6.9 a pidfd cannot name a group. Its number can, and stays the group's
+            // as long as its leader has it.
             Err(Errno::EINVAL) if is_anybody(leader) => by_number(-number, signal),
             Err(Errno::EINVAL) => Err(Errno::ESRCH),
             sent => sent,

@@ -18,7 +18,7 @@ use super::fork::{self, Image};
 use super::place::Placement;
 use super::table;
 use crate::errno::{Errno, Result};
-use crate::process::{Pid, Spawn};
+use crate::process::{Pid, Spawn, SpawnGroup};
 use crate::signal::SigSet;
 
 /// `CLONE_CLEAR_SIGHAND` (Linux 5.5), a bit beyond those of clone(2).
@@ -75,9 +75,9 @@ pub(super) fn probe() -> Result<()> {
 pub(super) fn spawn(spawn: &Spawn) -> Result<Pid> {
     let births = table::birth();
     let group = match spawn.group {
-        None => None,
-        Some(None) => Some(0),
-        Some(Some(group)) => Some(super::groups::member_of(group)?),
+        SpawnGroup::Parents => None,
+        SpawnGroup::Own => Some(0),
+        SpawnGroup::Of(group) => Some(super::groups::member_of(group)?),
     };
     let mut order = Order {
         image: Image::new(&spawn.path, &spawn.arguments)?,

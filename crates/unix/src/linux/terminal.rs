@@ -48,8 +48,8 @@ pub(super) fn foreground(terminal: Fd) -> Result<Pid> {
 
 /// `tcsetpgrp`.
 pub(super) fn set_foreground(terminal: Fd, group: Pid) -> Result<()> {
-    // A group that is gone is asked for by a number that nobody has: what else is wrong comes
-    // first.
+    // For a group that is gone the kernel is given a number that nobody has: it then finds other
+    // mistakes first, as it would for any group.
     let group = groups::member_of(group).unwrap_or(i32::MAX);
     // SAFETY: it takes integers.
     check(unsafe { libc::tcsetpgrp(terminal.0, group) }).map(drop)

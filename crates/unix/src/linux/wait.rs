@@ -75,10 +75,10 @@ fn one(pid: Pid, options: WaitOptions) -> Result<Option<Waited>> {
     loop {
         match ask(Whom::Held(&pidfd), options | WaitOptions::NOWAIT) {
             Ok(Some(_)) => {}
-            // Another thread took it, or nobody can: SIGCHLD is ignored.
+            // Another thread has waited for it, or nobody can, because SIGCHLD is ignored.
             Err(Errno::ECHILD) => {
                 let mut table = table::write();
-                // To who asks for other changes a zombie is no child.
+                // A zombie is no child to a caller that asks for stops alone; it is still there.
                 let gone = options.contains(WaitOptions::EXITED);
                 if gone && holds(&table, pid.number(), &pidfd) {
                     table.remove(pid.number());
@@ -118,7 +118,8 @@ fn many(group: Option<i32>, options: WaitOptions) -> Result<Option<Waited>> {
             Taken::No => continue,
             Taken::Foreign => {}
         }
-        // The kernel tells of that one again and again; ours are to be asked one by one.
+        // The kernel would tell of that foreign child at each look. So each child of this program
+        // is asked by itself.
         let ours = ours(group);
         for (number, pidfd) in &ours {
             if let Some(waited) = take_if_there(*number, pidfd, options)? {
@@ -150,7 +151,7 @@ fn ours(group: Option<i32>) -> Vec<(i32, Arc<OwnedFd>)> {
 /// Takes the child that a look found.
 fn take_found(found: Waited, options: WaitOptions, adopts: bool) -> Result<Taken> {
     let number = found.pid.number();
-    // Held only so that a child that is not in the table is not just about to be.
+    // While this is held no child is made. So one that is not in the table is not about to be.
     let births = adopts.then(table::no_birth);
     let mut table = table::write();
     let Some(pidfd) = table.child(Pid::number_only(number)).map(table::Child::pidfd) else {

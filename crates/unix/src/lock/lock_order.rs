@@ -5,8 +5,8 @@
 //! [`Before`] tells the compiler, [`Class::RANK`] the run-time check; `docs/lock-order.md` is
 //! printed from [`ORDER`].
 //!
-//! Source: tables 1 and 3 and section 9 of the paper. In general blocking locks come before simple
-//! ones, and, subject to this, global ones before local ones.
+//! Source: tables 1 (§5) and 3 (§5.5) of the paper, and its §9. In general blocking locks come
+//! before simple ones, and, subject to this, global ones before local ones.
 
 use super::spl::Level;
 use crate::Mode;

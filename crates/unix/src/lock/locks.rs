@@ -140,11 +140,6 @@ impl Locks {
         );
     }
 
-    /// What the mode is.
-    pub(crate) fn mode(&self) -> Mode {
-        self.mode
-    }
-
     /// What was counted so far; none unless it was asked for.
     pub(crate) fn statistics(&self) -> Option<LockStatistics> {
         self.counts.as_ref().map(Counts::snapshot)
@@ -179,5 +174,16 @@ impl Locks {
     #[track_caller]
     pub(super) fn refuse<C: Class>(&self) -> ! {
         panic!("{} does not exist in mode {}: other locks stand in its place", C::NAME, self.mode)
+    }
+
+    /// Refuses a lock that the mode leaves out and that somebody holds.
+    #[cold]
+    #[track_caller]
+    pub(super) fn held_twice<C: Class>(&self, instance: u32) -> ! {
+        panic!(
+            "{} {instance} is held, and taken again: mode {} leaves it out because that cannot be",
+            C::NAME,
+            self.mode
+        )
     }
 }

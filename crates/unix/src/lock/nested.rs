@@ -1,4 +1,4 @@
-//! A lock taken while another one is held: [`Holding`] has the compiler check the order.
+//! A lock taken while another one is held (§5.5): [`Holding`] has the compiler check the order.
 //!
 //! `group.then_lock(&process.lock)` compiles if the class of `group` is [`Before`] that of the
 //! lock. The inner guard does not borrow the outer one. Locks that are taken by way of other

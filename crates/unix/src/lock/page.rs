@@ -15,12 +15,29 @@ A lock may be taken while any of those above it are held, and none below. In gen
 come before simple ones and, subject to this, global ones before local ones; the locks at the bottom
 are so short that they may be taken anywhere. The numbers in the second column are those of table 3
 of the paper. Two locks of one line are taken together, the smaller instance (slot number) first.
-Why it is checked as it is: [decision 10](decisions/0010-lock-order.md).
 
 - *blocking*: many readers or one writer; who waits tries for a short while and then sleeps.
 - *simple*: who waits spins. Never held across a sleep.
 - *high* spl: taken with ticks held back, because a tick takes it. No other lock is taken by a tick.
 
+";
+
+const CHECKS: &str = "
+## What is checked, and when
+
+- *when it is compiled*: a lock that is taken by way of a guard (`then_lock`, `then_read`,
+  `then_write`) belongs to a class behind the guard's. Only few nestings of the kernel are written
+  so: the table of groups with a group, a group with a member, a group with its references. All
+  others are taken without a word on what is held, many in functions that are called with locks
+  held, and the compiler does not see them.
+- *when it runs, with debug assertions*: each acquisition, before it waits, against all that its
+  fiber holds, by class and by instance; that what a tick takes is always taken at high spl, and
+  that a tick takes nothing else; that nobody sleeps who holds a simple lock. Tests run in such
+  builds, and see the nestings that they come to.
+- *when it runs, in any build*: that a mode has the class at all, and that what it leaves out has
+  one holder. In a build without debug assertions nothing else is checked.
+
+[Decision 10](decisions/0010-lock-order.md) says why.
 ";
 
 const MODES: &str = "
@@ -61,6 +78,7 @@ pub fn lock_order_page() -> String {
         let (rank, name) = (rank.to_string(), format!("`{}`", row.name));
         table([&rank, &paper, &name, kind(row), row.scope, spl(row), row.guards]);
     }
+    page.push_str(CHECKS);
     page.push_str(MODES);
     let modes = Mode::ALL.map(|mode| mode.to_string()).join(" | ");
     page.push_str(&format!("| lock | {modes} |\n| --- |{}\n", " --- |".repeat(Mode::ALL.len())));

@@ -172,12 +172,7 @@ impl<C: Class, T> SimpleLock<C, T> {
     #[cold]
     #[track_caller]
     fn held_twice(&self, locks: &Locks) -> ! {
-        panic!(
-            "{} {} is held, and taken again: mode {} leaves it out because that cannot be",
-            C::NAME,
-            self.instance,
-            locks.mode()
-        )
+        locks.held_twice::<C>(self.instance)
     }
 }
 

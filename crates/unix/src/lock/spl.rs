@@ -1,4 +1,5 @@
-//! The interrupt priority level of a worker: [`splhigh`] holds ticks back until its guard goes.
+//! The interrupt priority level of a worker (§6.1): [`splhigh`] holds ticks back until its guard
+//! goes.
 //!
 //! A tick may land wherever the level is [`Level::Base`], in the middle of any lock's hold. So a
 //! lock that a tick takes must always be taken at [`Level::High`], or the tick would spin for what

@@ -1,4 +1,5 @@
-//! What is counted of each class of lock: [`Counts`] while it runs, [`LockStatistics`] afterwards.
+//! What is counted of each class of lock (§9): [`Counts`] while it runs, [`LockStatistics`]
+//! afterwards.
 //!
 //! Counters are kept per worker, a cache line apart, so that counting one acquisition does not hold
 //! up another one.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::ast::Term;
 use super::word::{Limited, OnSet, OnSignal, OnValue, OnValues, Plain, Simple, WaitCall};
 use crate::action::ActionFlags;
+use crate::process::SpawnGroup;
 use crate::signal::{SigSet, Signal};
 use crate::terminal::Modes;
 use crate::wait::WaitOptions;
@@ -115,7 +116,7 @@ pub struct Spawning {
     /// What it starts.
     pub path: Path,
     /// `group new`, `group VALUE`; the parent's where nothing is said.
-    pub group: Option<Option<Term>>,
+    pub group: SpawnGroup<Term>,
     /// `session`.
     pub session: bool,
     /// `mask SET`; the parent's where nothing is said.

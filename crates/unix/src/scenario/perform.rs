@@ -12,7 +12,7 @@ use super::word::{Limited, OnSet, OnSignal, OnValue, OnValues, Plain, Simple, Wa
 use crate::action::{ActionFlags, How, SigAction};
 use crate::errno::{Errno, Result};
 use crate::limit::Resource;
-use crate::process::{Pid, SigStack, Spawn, Target, Tid, Whose};
+use crate::process::{Pid, SigStack, Spawn, SpawnGroup, Target, Tid, Whose};
 use crate::ptrace::Ptrace;
 use crate::signal::{SigSet, Signal};
 use crate::terminal::Fd;
@@ -227,7 +227,11 @@ impl Frame<'_> {
         let spawn = Spawn {
             path: path.to_owned(),
             arguments: arguments(self.context, path).into(),
-            group: spawning.group.as_ref().map(|group| group.as_ref().map(|g| self.value(g))),
+            group: match &spawning.group {
+                SpawnGroup::Parents => SpawnGroup::Parents,
+                SpawnGroup::Own => SpawnGroup::Own,
+                SpawnGroup::Of(group) => SpawnGroup::Of(self.value(group)),
+            },
             session: spawning.session,
             mask: spawning.mask,
             defaults: spawning.defaults,

@@ -5,8 +5,8 @@
 //! loses it when it stops, and gets it again from `fg`; `help` lists what there is. Lines are
 //! edited by the terminal.
 //!
-//! [`programs`] are what it runs where there are no files; how it runs them is a [`Launch`].
-//! [`log_in`] makes a session at a terminal for it, [`keep`] continues it should it stop, and
+//! [`programs()`] are what it runs where there are no files; how it runs them is a [`Launch`].
+//! [`log_in`] makes a session at a terminal for it, [`keep()`] continues it should it stop, and
 //! [`attend`] seats the user at one that is not the user's own.
 
 mod builtins;

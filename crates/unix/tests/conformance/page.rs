@@ -84,7 +84,7 @@ fn push_open(page: &mut String, suites: &[Suite]) {
         for claim in &suite.claims {
             if let Verdict::Open(why) = &claim.verdict {
                 let (title, group, name) = (suite.about.title, &claim.group, &claim.name);
-                push(page, &format!("- {title}, {group} {name}: {}: {}", claim.asks, why));
+                push(page, &wrapped(&format!("- {title}, {group} {name}: {}: {why}", claim.asks)));
                 none = false;
             }
         }
@@ -95,7 +95,7 @@ fn push_open(page: &mut String, suites: &[Suite]) {
 }
 
 fn push_suite(page: &mut String, suite: &Suite) {
-    push(page, &format!("\n## {}\n\n{}", suite.about.title, suite.about.counted));
+    push(page, &format!("\n## {}\n\n{}", suite.about.title, wrapped(suite.about.counted)));
     let mut group = "";
     for claim in &suite.claims {
         if claim.group != group {
@@ -115,6 +115,29 @@ fn verdict(verdict: &Verdict) -> String {
         Verdict::NotApplicable(reason) => format!("n/a: {}", reason.key),
         Verdict::Open(why) => format!("*open*: {why}"),
     }
+}
+
+/// Columns of the page, tables aside.
+const COLUMNS: usize = 100;
+
+/// A paragraph in lines; what follows in an item of a list stands under its text.
+fn wrapped(text: &str) -> String {
+    let under = if text.starts_with("- ") { "\n  " } else { "\n" };
+    let mut lines = String::new();
+    let mut column = 0;
+    for word in text.split(' ') {
+        let width = word.chars().count();
+        if column > 0 && column + 1 + width > COLUMNS {
+            lines.push_str(under);
+            column = under.len() - 1;
+        } else if column > 0 {
+            lines.push(' ');
+            column += 1;
+        }
+        lines.push_str(word);
+        column += width;
+    }
+    lines
 }
 
 fn push(page: &mut String, line: &str) {

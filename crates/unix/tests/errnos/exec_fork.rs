@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-use tontine_unix::{Errno, Fd, Resource, Result, Spawn, Sys};
+use tontine_unix::{Errno, Fd, Resource, Result, Spawn, SpawnGroup, Sys};
 
 use crate::place::hold;
 use crate::row::{Row, refused};
@@ -94,25 +94,25 @@ pub(crate) const ROWS: &[Row] = &[
         start(sys, Spawn::new(CAT, &["cat", "a\0b"]))
     }),
     refused("spawn(spawn)", "a group that is not there", Errno::EPERM, |sys| {
-        start(sys, Spawn { group: Some(Some(NOBODY)), ..a_cat() })
+        start(sys, Spawn { group: SpawnGroup::Of(NOBODY), ..a_cat() })
     }),
     refused("spawn(spawn)", "a group of who leads none", Errno::EPERM, |sys| {
         let child = sleeper(sys);
-        start(sys, Spawn { group: Some(Some(child)), ..a_cat() })
+        start(sys, Spawn { group: SpawnGroup::Of(child), ..a_cat() })
     }),
     refused("spawn(spawn)", "a group with no number", Errno::EINVAL, |sys| {
-        start(sys, Spawn { group: Some(Some(MINUS_ONE)), ..a_cat() })
+        start(sys, Spawn { group: SpawnGroup::Of(MINUS_ONE), ..a_cat() })
     }),
     refused("spawn(spawn)", "a group of another session", Errno::EPERM, |sys| {
         let stranger = foreigner(sys);
-        start(sys, Spawn { group: Some(Some(stranger)), ..a_cat() })
+        start(sys, Spawn { group: SpawnGroup::Of(stranger), ..a_cat() })
     }),
     refused("spawn(spawn)", "a group that is gone", Errno::EPERM, |sys| {
         let gone = reaped(sys);
-        start(sys, Spawn { group: Some(Some(gone)), ..a_cat() })
+        start(sys, Spawn { group: SpawnGroup::Of(gone), ..a_cat() })
     }),
     refused("spawn(spawn)", "a session and a group", Errno::EPERM, |sys| {
-        start(sys, Spawn { session: true, group: Some(None), ..a_cat() })
+        start(sys, Spawn { session: true, group: SpawnGroup::Own, ..a_cat() })
     }),
     refused("spawn(spawn)", "a descriptor that is not open", Errno::EBADF, |sys| {
         start(sys, Spawn { descriptors: vec![(Fd(77), Fd::STDIN)], ..a_cat() })
@@ -137,7 +137,7 @@ pub(crate) const ROWS: &[Row] = &[
     }),
     refused("spawn(spawn)", "a wrong group comes before a wrong descriptor", Errno::EPERM, |sys| {
         let descriptors = vec![(Fd(77), Fd::STDIN)];
-        start(sys, Spawn { descriptors, group: Some(Some(NOBODY)), ..a_cat() })
+        start(sys, Spawn { descriptors, group: SpawnGroup::Of(NOBODY), ..a_cat() })
     }),
     refused("spawn()", "the user has as many as the limit allows", Errno::EAGAIN, |sys| {
         demote(sys);

@@ -8,6 +8,8 @@ use crate::scene::{LOWEST, MINUS_ONE, NOBODY, SELF, demote, leader, limit, reape
 
 /// A user whom no process has.
 const NO_USER: Whose = Whose::User(4_000_000_000);
+/// The nice value of whoever runs last.
+const LOWEST_PRIORITY: i32 = 19;
 
 pub(crate) const ROWS: &[Row] = &[
     // setuid
@@ -138,27 +140,30 @@ pub(crate) const ROWS: &[Row] = &[
         sys.setpriority(Whose::Group(group), 1)
     })
     .as_root(),
+    // Whoever runs the tests has some priority: what is refused begins at the lowest one.
     refused("setpriority(nice)", "less than it is, without privilege", Errno::EACCES, |sys| {
         demote(sys);
-        sys.setpriority(Whose::Process(SELF), 5)?;
-        sys.setpriority(Whose::Process(SELF), 4)
+        sys.setpriority(Whose::Process(SELF), LOWEST_PRIORITY)?;
+        sys.setpriority(Whose::Process(SELF), LOWEST_PRIORITY - 1)
     })
     .as_root(),
     refused("setpriority(nice)", "less than a group has", Errno::EACCES, |sys| {
         demote(sys);
         sys.setpgid(SELF, SELF)?;
-        sys.setpriority(Whose::Group(SELF), -1)
+        sys.setpriority(Whose::Process(SELF), LOWEST_PRIORITY)?;
+        sys.setpriority(Whose::Group(SELF), LOWEST_PRIORITY - 1)
     })
     .as_root(),
     refused("setpriority(nice)", "less, another user's", Errno::EPERM, |sys| {
         let child = sleeper(sys);
+        sys.setpriority(Whose::Process(child), LOWEST_PRIORITY)?;
         demote(sys);
-        sys.setpriority(Whose::Process(child), -1)
+        sys.setpriority(Whose::Process(child), LOWEST_PRIORITY - 1)
     })
     .as_root(),
     allowed("setpriority(nice)", "beyond what there is", |sys| {
         sys.setpriority(Whose::Process(SELF), i32::MAX)?;
-        assert_eq!(sys.getpriority(Whose::Process(SELF))?, 19);
+        assert_eq!(sys.getpriority(Whose::Process(SELF))?, LOWEST_PRIORITY);
         sys.setpriority(Whose::Process(SELF), i32::MIN)?;
         assert_eq!(sys.getpriority(Whose::Process(SELF))?, -20);
         Ok(())

@@ -37,8 +37,7 @@ pub(crate) const ROWS: &[Row] = &[
         attach(sys, child)
     }),
     refused("ptrace(request)", "to attach to another's tracee", Errno::EPERM, |sys| {
-        let child = bare(stopped_tracee(sys));
-        in_child(sys, move |sys| attach(sys, child))
+        to_anothers_tracee(sys, attach)
     }),
     refused("ptrace(request)", "to attach to another user's", Errno::EPERM, |sys| {
         let child = sleeper(sys);
@@ -57,13 +56,10 @@ pub(crate) const ROWS: &[Row] = &[
         resume(sys, sleeper(sys))
     }),
     refused("ptrace(request)", "to continue another's tracee", Errno::ESRCH, |sys| {
-        let child = bare(stopped_tracee(sys));
-        in_child(sys, move |sys| resume(sys, child))
+        to_anothers_tracee(sys, resume)
     }),
     refused("ptrace(request)", "to continue a tracee that runs", Errno::ESRCH, |sys| {
-        let child = stopped_tracee(sys);
-        resume(sys, child)?;
-        resume(sys, child)
+        to_a_tracee_that_runs(sys, resume)
     }),
     refused("ptrace(request)", "to continue who was waited for", Errno::ESRCH, |sys| {
         resume(sys, reaped(sys))
@@ -77,8 +73,7 @@ pub(crate) const ROWS: &[Row] = &[
         kill(sys, sleeper(sys))
     }),
     refused("ptrace(request)", "to kill another's tracee", Errno::ESRCH, |sys| {
-        let child = bare(stopped_tracee(sys));
-        in_child(sys, move |sys| kill(sys, child))
+        to_anothers_tracee(sys, kill)
     }),
     refused("ptrace(request)", "to kill who was waited for", Errno::ESRCH, |sys| {
         kill(sys, reaped(sys))
@@ -92,13 +87,10 @@ pub(crate) const ROWS: &[Row] = &[
         detach(sys, sleeper(sys))
     }),
     refused("ptrace(request)", "to detach from another's tracee", Errno::ESRCH, |sys| {
-        let child = bare(stopped_tracee(sys));
-        in_child(sys, move |sys| detach(sys, child))
+        to_anothers_tracee(sys, detach)
     }),
     refused("ptrace(request)", "to detach from a tracee that runs", Errno::ESRCH, |sys| {
-        let child = stopped_tracee(sys);
-        resume(sys, child)?;
-        detach(sys, child)
+        to_a_tracee_that_runs(sys, detach)
     }),
     refused("ptrace(request)", "to detach twice", Errno::ESRCH, |sys| {
         let child = stopped_tracee(sys);
@@ -124,6 +116,19 @@ fn kill(sys: &dyn Sys, pid: Pid) -> Result<()> {
 
 fn detach(sys: &dyn Sys, pid: Pid) -> Result<()> {
     sys.ptrace(Ptrace::Detach(pid, None))
+}
+
+/// What a request about a tracee is answered that another traces.
+fn to_anothers_tracee(sys: &dyn Sys, request: fn(&dyn Sys, Pid) -> Result<()>) -> Result<()> {
+    let child = bare(stopped_tracee(sys));
+    in_child(sys, move |sys| request(sys, child))
+}
+
+/// What a request about a tracee is answered that has not stopped.
+fn to_a_tracee_that_runs(sys: &dyn Sys, request: fn(&dyn Sys, Pid) -> Result<()>) -> Result<()> {
+    let child = stopped_tracee(sys);
+    resume(sys, child)?;
+    request(sys, child)
 }
 
 /// A child that the caller traces and that has stopped.

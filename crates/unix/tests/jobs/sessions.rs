@@ -1,6 +1,6 @@
 //! Sessions: setsid, and who belongs to one.
 
-use tontine_unix::{Errno, Status};
+use tontine_unix::{Errno, SpawnGroup, Status};
 
 use crate::scene::{
     Gate, SELF, end, everywhere_and_on_linux, fork, kill, sleeper, spawn_cat, with_terminal,
@@ -91,9 +91,9 @@ fn spawn_makes_a_session_or_a_group() {
         assert_eq!(sys.setpgid(child, sys.getpgrp()), Err(Errno::EPERM));
         sys.close(input).unwrap();
         assert_eq!(end(sys, child), Status::Exited(0));
-        let (child, input) = spawn_cat(sys, |spawn| spawn.group = Some(None));
+        let (child, input) = spawn_cat(sys, |spawn| spawn.group = SpawnGroup::Own);
         assert_eq!((sys.getpgid(child), sys.getsid(child)), (Ok(child), sys.getsid(SELF)));
-        let (other, other_input) = spawn_cat(sys, |spawn| spawn.group = Some(Some(child)));
+        let (other, other_input) = spawn_cat(sys, |spawn| spawn.group = SpawnGroup::Of(child));
         assert_eq!(sys.getpgid(other), Ok(child));
         for (child, input) in [(child, input), (other, other_input)] {
             sys.close(input).unwrap();

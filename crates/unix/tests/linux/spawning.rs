@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use tontine_unix::{
-    Children, Errno, Fd, How, SigAction, SigSet, Signal, Spawn, Status, Sys, WaitOptions,
+    Children, Errno, Fd, How, SigAction, SigSet, Signal, Spawn, SpawnGroup, Status, Sys,
+    WaitOptions,
 };
 
 use crate::scene::{end, open_descriptors, play};
@@ -106,10 +107,10 @@ fn a_program_starts_in_the_group_it_was_given() {
         let (hold, release) = sys.pipe().unwrap();
         leader.descriptors = vec![(hold, Fd::STDIN)];
         assert_eq!(sys.spawn(&leader).and_then(|child| sys.getpgid(child)), Ok(sys.getpgrp()));
-        leader.group = Some(None);
+        leader.group = SpawnGroup::Own;
         let first = sys.spawn(&leader).unwrap();
         assert_eq!(sys.getpgid(first), Ok(first));
-        leader.group = Some(Some(first));
+        leader.group = SpawnGroup::Of(first);
         let second = sys.spawn(&leader).unwrap();
         assert_eq!(sys.getpgid(second), Ok(first));
         sys.close(release).unwrap();

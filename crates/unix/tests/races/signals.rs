@@ -6,7 +6,7 @@ use std::time::Duration;
 
 #[cfg(any(debug_assertions, feature = "mutations"))]
 use tontine_unix::Mutation;
-use tontine_unix::{How, Mode, SigAction, SigSet, Signal, Sys, Target};
+use tontine_unix::{How, Mode, Pid, SigAction, SigSet, Signal, Sys, Target};
 
 use crate::explore::{CONCURRENT, PARALLEL, PREEMPTED, Race};
 
@@ -31,33 +31,39 @@ const SIGNAL_AGAINST_SIGSUSPEND: Race = Race {
     parallel: PARALLEL,
 };
 
+/// Signals `target`, which stands for the child `victim`, without end, while that is waited for and
+/// a stranger gets its slot; 1 if the signal has ended the stranger.
+fn signal_as_it_is_replaced(sys: &dyn Sys, victim: Pid, target: Target) -> i32 {
+    let over = Arc::new(AtomicBool::new(false));
+    let seen = over.clone();
+    let killer = sys
+        .fork(move |sys| {
+            while !seen.load(Ordering::Relaxed) {
+                let _ = sys.kill(target, Some(Signal::TERM));
+            }
+            0
+        })
+        .expect("there is room");
+    sys.waitpid(victim.into(), Default::default()).expect("it is my child");
+    let stranger = sys
+        .fork(|sys| {
+            (0..30).for_each(|_| sys.sched_yield());
+            0
+        })
+        .expect("there is room");
+    let stranger = sys.waitpid(stranger.into(), Default::default());
+    over.store(true, Ordering::Relaxed);
+    sys.waitpid(killer.into(), Default::default()).expect("it is my child");
+    let status = stranger.expect("it is my child").expect("it ended").status;
+    i32::from(status.exited() != Some(0))
+}
+
 /// A process ends, is waited for, and another one gets its slot, while somebody signals the first.
 const REFERENCE_AGAINST_EXIT: Race = Race {
     scene: || {
         Arc::new(|sys| {
-            let over = Arc::new(AtomicBool::new(false));
             let victim = sys.fork(|_| 0).expect("there is room");
-            let seen = over.clone();
-            let killer = sys
-                .fork(move |sys| {
-                    while !seen.load(Ordering::Relaxed) {
-                        let _ = sys.kill(victim.into(), Some(Signal::TERM));
-                    }
-                    0
-                })
-                .expect("there is room");
-            sys.waitpid(victim.into(), Default::default()).expect("it is my child");
-            let stranger = sys
-                .fork(|sys| {
-                    (0..30).for_each(|_| sys.sched_yield());
-                    0
-                })
-                .expect("there is room");
-            let stranger = sys.waitpid(stranger.into(), Default::default());
-            over.store(true, Ordering::Relaxed);
-            sys.waitpid(killer.into(), Default::default()).expect("it is my child");
-            let status = stranger.expect("it is my child").expect("it ended").status;
-            i32::from(status.exited() != Some(0))
+            signal_as_it_is_replaced(sys, victim, victim.into())
         })
     },
     with: |builder| builder,
@@ -69,8 +75,7 @@ const REFERENCE_AGAINST_EXIT: Race = Race {
 const GROUP_AGAINST_EXIT: Race = Race {
     scene: || {
         Arc::new(|sys| {
-            let over = Arc::new(AtomicBool::new(false));
-            let own = tontine_unix::Pid::number_only(0);
+            let own = Pid::number_only(0);
             let ready = Arc::new(AtomicI32::new(0));
             let leads = ready.clone();
             let victim = sys
@@ -84,27 +89,7 @@ const GROUP_AGAINST_EXIT: Race = Race {
             while ready.load(Ordering::Relaxed) == 0 {
                 sys.sched_yield();
             }
-            let seen = over.clone();
-            let killer = sys
-                .fork(move |sys| {
-                    while !seen.load(Ordering::Relaxed) {
-                        let _ = sys.kill(Target::Group(victim), Some(Signal::TERM));
-                    }
-                    0
-                })
-                .expect("there is room");
-            sys.waitpid(victim.into(), Default::default()).expect("it is my child");
-            let stranger = sys
-                .fork(|sys| {
-                    (0..30).for_each(|_| sys.sched_yield());
-                    0
-                })
-                .expect("there is room");
-            let stranger = sys.waitpid(stranger.into(), Default::default());
-            over.store(true, Ordering::Relaxed);
-            sys.waitpid(killer.into(), Default::default()).expect("it is my child");
-            let status = stranger.expect("it is my child").expect("it ended").status;
-            i32::from(status.exited() != Some(0))
+            signal_as_it_is_replaced(sys, victim, Target::Group(victim))
         })
     },
     with: |builder| builder,

@@ -2,12 +2,6 @@
 
 use super::harness::*;
 
-/// What is told of those that a process has pending, taken one by one.
-fn values(sys: &dyn Sys, set: SigSet) -> Vec<i32> {
-    let next = || sys.sigtimedwait(set, Some(Duration::ZERO)).ok();
-    std::iter::from_fn(next).map(|info| info.value).collect()
-}
-
 #[test]
 fn of_several_of_one_number_sigwait_takes_the_first_and_leaves_the_rest() {
     everywhere(|sys| {
@@ -18,7 +12,8 @@ fn of_several_of_one_number_sigwait_takes_the_first_and_leaves_the_rest() {
         }
         assert_eq!(sys.sigwait(set), Ok(Signal::RTMIN));
         assert_eq!(sys.sigpending(), set);
-        assert_eq!(values(sys, set), [1, 2]);
+        let values: Vec<_> = drain(sys, set).iter().map(|info| info.value).collect();
+        assert_eq!(values, [1, 2]);
         assert_eq!(sys.sigpending(), SigSet::EMPTY);
     })
     .and_on_linux();
@@ -210,10 +205,7 @@ fn sigsuspend_blocks_neither_kill_nor_stop() {
             })
             .unwrap();
         rest(sys);
-        kill(sys, child, Signal::STOP);
-        assert_eq!(change_of(sys, child, WaitOptions::STOPPED), Status::Stopped(Signal::STOP));
-        kill(sys, child, Signal::KILL);
-        assert_eq!(end_of(sys, child), Status::Signaled(Signal::KILL, false));
+        stop_and_kill(sys, child);
     })
     .and_on_linux();
 }

@@ -57,19 +57,7 @@ fn a_signal_waits_for_its_own_handler_unless_nodefer() {
         for (flags, order) in
             [(ActionFlags::empty(), [1, -1, 2, -2]), (ActionFlags::NODEFER, [1, 2, -2, -1])]
         {
-            let log = Log::default();
-            let noted = log.clone();
-            let handler = SigAction::handler(move |sys, _| {
-                let nth = if noted.len() == 0 { 1 } else { 2 };
-                noted.note(nth);
-                if nth == 1 {
-                    sys.raise(Signal::USR1).unwrap();
-                }
-                noted.note(-nth);
-            });
-            act(sys, Signal::USR1, handler.with_flags(flags));
-            sys.raise(Signal::USR1).unwrap();
-            assert_eq!(log.all(), order);
+            assert_eq!(raise_twice(sys, Signal::USR1, flags), order);
         }
     })
     .and_on_linux();

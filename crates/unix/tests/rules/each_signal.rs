@@ -56,19 +56,7 @@ fn each_waits_for_its_own_handler_unless_nodefer() {
             for (flags, order) in
                 [(ActionFlags::empty(), [1, -1, 2, -2]), (ActionFlags::NODEFER, [1, 2, -2, -1])]
             {
-                let log = Log::default();
-                let noted = log.clone();
-                let handler = SigAction::handler(move |sys, _| {
-                    let nth = if noted.len() == 0 { 1 } else { 2 };
-                    noted.note(nth);
-                    if nth == 1 {
-                        sys.raise(signal).unwrap();
-                    }
-                    noted.note(-nth);
-                });
-                act(sys, signal, handler.with_flags(flags));
-                sys.raise(signal).unwrap();
-                assert_eq!(log.all(), order, "{signal}");
+                assert_eq!(raise_twice(sys, signal, flags), order, "{signal}");
             }
         }
     })

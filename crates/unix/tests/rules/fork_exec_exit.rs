@@ -218,7 +218,7 @@ fn spawn_forks_and_executes() {
         block(sys, &[Signal::HUP]);
         act(sys, Signal::TERM, SigAction::IGNORE);
         let mut spawn = Spawn::new("sleeps", &["sleeps"]);
-        spawn.group = Some(None);
+        spawn.group = SpawnGroup::Own;
         spawn.mask = Some(SigSet::EMPTY);
         spawn.defaults = SigSet::of(&[Signal::TERM]);
         let child = sys.spawn(&spawn).unwrap();
@@ -235,7 +235,7 @@ fn spawn_that_fails_leaves_nothing() {
             sys.setuid(54_321).unwrap();
             sys.setrlimit(Resource::Processes, Limit::of(2)).unwrap();
             let mut bad_group = Spawn::new("returns", &["returns", "1"]);
-            bad_group.group = Some(Some(Pid::number_only(1)));
+            bad_group.group = SpawnGroup::Of(Pid::number_only(1));
             let mut bad_descriptor = Spawn::new("returns", &["returns", "1"]);
             bad_descriptor.descriptors = vec![(Fd(50), Fd(3))];
             let long = "x".repeat(200_000);
@@ -268,7 +268,7 @@ fn a_spawned_child_that_is_killed_first_is_a_child_all_the_same() {
         let mut spawn = Spawn::new("sleeps", &["sleeps"]);
         let leader = sys.fork(sleep_on).unwrap();
         sys.setpgid(leader, leader).unwrap();
-        spawn.group = Some(Some(leader));
+        spawn.group = SpawnGroup::Of(leader);
         let killer = sys
             .thread(move |sys| {
                 while sys.kill(Target::Group(leader), Some(Signal::KILL)).is_ok() {
@@ -290,7 +290,7 @@ fn a_spawned_child_that_is_killed_first_is_a_child_all_the_same() {
 /// begins that a signal to the group comes in between.
 fn slow_to_begin(leader: Pid) -> Spawn {
     let mut spawn = Spawn::new("sleeps", &["sleeps"]);
-    spawn.group = Some(Some(leader));
+    spawn.group = SpawnGroup::Of(leader);
     spawn.defaults = SigSet::ALL.difference(SigSet::of(&[Signal::TERM]));
     spawn
 }

@@ -223,6 +223,51 @@ pub(crate) fn end_as(
     end_of(sys, child)
 }
 
+/// A child stops by SIGSTOP and ends by SIGKILL, whatever it does about either.
+pub(crate) fn stop_and_kill(sys: &dyn Sys, child: Pid) {
+    kill(sys, child, Signal::STOP);
+    assert_eq!(change_of(sys, child, WaitOptions::STOPPED), Status::Stopped(Signal::STOP));
+    kill(sys, child, Signal::KILL);
+    assert_eq!(end_of(sys, child), Status::Signaled(Signal::KILL, false));
+}
+
+/// Waits for a child that sends the caller a signal meanwhile; the wait starts again after it.
+pub(crate) fn wait_through(sys: &dyn Sys, signal: Signal) {
+    let me = sys.getpid();
+    let child = sys
+        .fork(move |sys| {
+            rest(sys);
+            kill(sys, me, signal);
+            rest(sys);
+            3
+        })
+        .unwrap();
+    assert_eq!(end_of(sys, child), Status::Exited(3));
+}
+
+/// Raises a signal whose handler raises it once more, and notes when it begins and ends: 1 and −1
+/// are the first one's, 2 and −2 the second one's.
+pub(crate) fn raise_twice(sys: &dyn Sys, signal: Signal, flags: ActionFlags) -> Vec<i32> {
+    let log = Log::default();
+    let noted = log.clone();
+    let handler = SigAction::handler(move |sys, _| {
+        let nth = if noted.len() == 0 { 1 } else { 2 };
+        noted.note(nth);
+        if nth == 1 {
+            sys.raise(signal).unwrap();
+        }
+        noted.note(-nth);
+    });
+    act(sys, signal, handler.with_flags(flags));
+    sys.raise(signal).unwrap();
+    log.all()
+}
+
+/// What the caller has pending of these, taken one by one.
+pub(crate) fn drain(sys: &dyn Sys, set: SigSet) -> Vec<SignalInfo> {
+    std::iter::from_fn(|| sys.sigtimedwait(set, Some(Duration::ZERO)).ok()).collect()
+}
+
 /// Sleeps for ever; for a child that is to be killed.
 pub(crate) fn sleep_on(sys: &dyn Sys) -> i32 {
     loop {

@@ -13,6 +13,11 @@ fn killed(sys: &dyn Sys, child: Pid) {
     assert_eq!(end_of(sys, child), Status::Signaled(Signal::TERM, false));
 }
 
+fn terminate(sys: &dyn Sys, child: Pid) {
+    kill(sys, child, Signal::TERM);
+    killed(sys, child);
+}
+
 #[test]
 fn a_process_is_reached_by_handle_and_by_number() {
     everywhere(|sys| {
@@ -36,8 +41,7 @@ fn the_null_signal_only_asks() {
         assert_eq!(sys.tgkill(child, Tid(child.number()), None), Ok(()));
         rest(sys);
         assert_eq!(sys.waitpid(child.into(), WaitOptions::NOHANG), Ok(None));
-        kill(sys, child, Signal::TERM);
-        killed(sys, child);
+        terminate(sys, child);
     })
     .and_on_linux();
 }
@@ -66,20 +70,20 @@ fn leader_of_many(sys: &dyn Sys) -> Pid {
             return child;
         }
         // Numbers below 300 are given out once.
-        kill(sys, child, Signal::TERM);
-        killed(sys, child);
+        terminate(sys, child);
     }
 }
 
-/// The next one that has this number.
-fn leader_in_place_of(sys: &dyn Sys, old: Pid) -> Pid {
+/// One that has ended, and the one that has its number now.
+fn two_with_one_number(sys: &dyn Sys) -> (Pid, Pid) {
+    let old = leader_of_many(sys);
+    terminate(sys, old);
     loop {
-        let child = leader_of_many(sys);
-        if child.number() == old.number() {
-            return child;
+        let new = leader_of_many(sys);
+        if new.number() == old.number() {
+            return (old, new);
         }
-        kill(sys, child, Signal::TERM);
-        killed(sys, child);
+        terminate(sys, new);
     }
 }
 
@@ -88,14 +92,10 @@ fn a_handle_never_means_who_has_the_number_next() {
     everywhere_with(
         |builder| builder.pids(310),
         |sys| {
-            let old = leader_of_many(sys);
-            kill(sys, old, Signal::TERM);
-            killed(sys, old);
-            let new = leader_in_place_of(sys, old);
+            let (old, new) = two_with_one_number(sys);
             assert_eq!(sys.kill(old.into(), Some(Signal::KILL)), Err(Errno::ESRCH));
             assert_eq!(sys.waitpid(old.into(), WaitOptions::NOHANG), Err(Errno::ECHILD));
-            kill(sys, new, Signal::TERM);
-            killed(sys, new);
+            terminate(sys, new);
         },
     );
 }
@@ -105,10 +105,7 @@ fn a_groups_handle_never_means_the_group_that_has_the_number_next() {
     everywhere_with(
         |builder| builder.pids(310),
         |sys| {
-            let old = leader_of_many(sys);
-            kill(sys, old, Signal::TERM);
-            killed(sys, old);
-            let new = leader_in_place_of(sys, old);
+            let (old, new) = two_with_one_number(sys);
             let member = sys.fork(sleep_on).unwrap();
             assert_eq!(sys.kill(Target::Group(old), Some(Signal::TERM)), Err(Errno::ESRCH));
             assert_eq!(sys.setpgid(member, old), Err(Errno::EPERM));
@@ -138,8 +135,7 @@ fn a_group_is_all_its_members_and_nobody_else() {
         killed(sys, other);
         assert_eq!(sys.waitpid(outside.into(), WaitOptions::NOHANG), Ok(None));
         assert_eq!(sys.kill(Target::Group(one), None), Err(Errno::ESRCH));
-        kill(sys, outside, Signal::TERM);
-        killed(sys, outside);
+        terminate(sys, outside);
     })
     .and_on_linux();
 }
@@ -247,8 +243,7 @@ fn a_user_may_signal_its_own_and_not_others() {
         assert_eq!(end, Status::Exited(0));
         killed(sys, same);
         for child in [other, root] {
-            kill(sys, child, Signal::TERM);
-            killed(sys, child);
+            terminate(sys, child);
         }
     })
     .and_on_linux();
@@ -277,8 +272,7 @@ fn a_group_is_refused_only_if_nobody_in_it_may_be_signalled() {
         assert_eq!(end, Status::Exited(0));
         killed(sys, mine);
         assert_eq!(sys.waitpid(one.into(), WaitOptions::NOHANG), Ok(None));
-        kill(sys, one, Signal::TERM);
-        killed(sys, one);
+        terminate(sys, one);
     })
     .and_on_linux();
 }
@@ -294,8 +288,7 @@ fn kill_of_everyone_says_nothing_of_those_whom_it_may_not_signal() {
         });
         assert_eq!(end, Status::Exited(0));
         assert_eq!(sys.waitpid(child.into(), WaitOptions::NOHANG), Ok(None));
-        kill(sys, child, Signal::TERM);
-        killed(sys, child);
+        terminate(sys, child);
     });
 }
 
@@ -314,8 +307,7 @@ fn sigcont_may_be_sent_to_anyone_in_the_session() {
         });
         assert_eq!(end, Status::Exited(0));
         assert_eq!(change_of(sys, child, WaitOptions::CONTINUED), Status::Continued);
-        kill(sys, child, Signal::TERM);
-        killed(sys, child);
+        terminate(sys, child);
     })
     .and_on_linux();
 }

@@ -23,10 +23,7 @@ fn kill_and_stop_are_never_blocked() {
         sys.sigprocmask(Some((How::Set, all))).unwrap();
         assert_eq!(sys.sigprocmask(None), Ok(all.difference(SigSet::UNBLOCKABLE)));
         let child = sys.fork(sleep_on).unwrap();
-        kill(sys, child, Signal::STOP);
-        assert_eq!(change_of(sys, child, WaitOptions::STOPPED), Status::Stopped(Signal::STOP));
-        kill(sys, child, Signal::KILL);
-        assert_eq!(end_of(sys, child), Status::Signaled(Signal::KILL, false));
+        stop_and_kill(sys, child);
     })
     .and_on_linux();
 }

@@ -2,11 +2,6 @@
 
 use super::harness::*;
 
-/// What a process has pending, taken one by one.
-fn drain(sys: &dyn Sys, set: SigSet) -> Vec<SignalInfo> {
-    std::iter::from_fn(|| sys.sigtimedwait(set, Some(Duration::ZERO)).ok()).collect()
-}
-
 #[test]
 fn sigpending_shows_what_was_sent_and_is_blocked() {
     everywhere(|sys| {

@@ -180,10 +180,7 @@ fn sigwait_never_takes_kill_or_stop() {
             })
             .unwrap();
         rest(sys);
-        kill(sys, child, Signal::STOP);
-        assert_eq!(change_of(sys, child, WaitOptions::STOPPED), Status::Stopped(Signal::STOP));
-        kill(sys, child, Signal::KILL);
-        assert_eq!(end_of(sys, child), Status::Signaled(Signal::KILL, false));
+        stop_and_kill(sys, child);
     })
     .and_on_linux();
 }

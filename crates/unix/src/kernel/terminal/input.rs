@@ -2,7 +2,7 @@
 //!
 //! In canonical mode it is a queue of lines, the last of them unfinished; else a queue of bytes. A
 //! line ends with its newline, or where the end of input was typed, which stands in the queue as a
-//! byte 0 that no reader gets. Which byte does what, [`Line`](super::Line) knows.
+//! byte 0 that no reader gets. Which byte does what, [`Line`](super::line::Line) knows.
 
 use std::collections::VecDeque;
 use std::io::Read as _;

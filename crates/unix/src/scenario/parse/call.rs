@@ -2,6 +2,7 @@
 
 use super::cursor::Cursor;
 use crate::action::ActionFlags;
+use crate::process::SpawnGroup;
 use crate::scenario::ast::BlockKind;
 use crate::scenario::call::{Aim, Bounds, Call, Owner, Path, Spawning, Tracing, Whom};
 use crate::scenario::error::{SyntaxError, hint};
@@ -137,9 +138,10 @@ fn path(cursor: &mut Cursor<'_>) -> Result<Path, SyntaxError> {
 
 fn spawning(cursor: &mut Cursor<'_>) -> Result<Spawning, SyntaxError> {
     let path = path(cursor)?;
-    let mut group = None;
+    let mut group = SpawnGroup::Parents;
     if cursor.takes_word("group") {
-        group = Some(if cursor.takes_word("new") { None } else { Some(cursor.term()?) });
+        let is_own = cursor.takes_word("new");
+        group = if is_own { SpawnGroup::Own } else { SpawnGroup::Of(cursor.term()?) };
     }
     let session = cursor.takes_word("session");
     let mask = if cursor.takes_word("mask") { Some(cursor.set()?) } else { None };

@@ -4,6 +4,7 @@ use std::fmt::{self, Display, Formatter};
 
 use super::piece::{Name, OrZero, Quoted, Set, Time};
 use crate::action::ActionFlags;
+use crate::process::SpawnGroup;
 use crate::scenario::call::{Aim, Bounds, Call, Owner, Path, Spawning, Tracing, Whom};
 use crate::scenario::flags::{ACTION_FLAGS, MODES, WAIT_OPTIONS};
 use crate::wait::WaitOptions;
@@ -97,9 +98,9 @@ impl Display for Spawning {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "spawn {}", self.path)?;
         match &self.group {
-            None => {}
-            Some(None) => f.write_str(" group new")?,
-            Some(Some(group)) => write!(f, " group {group}")?,
+            SpawnGroup::Parents => {}
+            SpawnGroup::Own => f.write_str(" group new")?,
+            SpawnGroup::Of(group) => write!(f, " group {group}")?,
         }
         if self.session {
             f.write_str(" session")?;

@@ -1,0 +1,121 @@
+//! What a system is built from: [`Config`], and the choices in it that are types of their own.
+//! [`Builder`](super::Builder) fills it in.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::watch::Busy;
+use crate::console::Console;
+use crate::executor;
+use crate::limit::{Limit, Resource};
+use crate::mode::Mode;
+use crate::stopper::Stopper;
+use crate::sys::Sys;
+
+/// How often the clock ticks in a second.
+pub(crate) const TICKS_A_SECOND: u32 = 100;
+
+/// A program that `exec` finds by its name: it gets its arguments, its own name first.
+pub(crate) type Registered = Arc<dyn Fn(&dyn Sys, &[String]) -> i32 + Send + Sync>;
+
+/// Which thread delivers a signal that was sent to a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Delivery {
+    /// The oldest thread, as OSF/1 has it (§3.1).
+    Oldest,
+    /// Any thread that does not block it, as POSIX and Linux have it.
+    #[default]
+    AnyUnblocked,
+}
+
+/// Whose the signal mask is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Masks {
+    /// The process's, as in OSF/1: what one thread blocks all block. `sigsuspend` suspends one
+    /// thread with a mask of its own, and gives it back what the process has (§4.2).
+    PerProcess,
+    /// Each thread's own, as POSIX and Linux have it.
+    #[default]
+    PerThread,
+}
+
+/// What virtual threads run on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Executor {
+    /// One thread of this process, a scheduler with this seed and a virtual clock: the same seed
+    /// gives the same run.
+    Simulated {
+        /// What decides who runs.
+        seed: u64,
+    },
+    /// As many threads of this process as there are processors.
+    Parallel,
+}
+
+/// What a system is built from.
+#[derive(Clone)]
+pub(crate) struct Config {
+    pub(crate) mode: Mode,
+    pub(crate) processors: usize,
+    pub(crate) executor: Executor,
+    pub(crate) delivery: Delivery,
+    pub(crate) masks: Masks,
+    pub(crate) limits: Vec<(Resource, Limit)>,
+    pub(crate) programs: BTreeMap<String, Registered>,
+    /// The highest process number.
+    pub(crate) pids: usize,
+    pub(crate) first_on: Option<usize>,
+    pub(super) stacks: usize,
+    #[cfg(any(debug_assertions, feature = "mutations"))]
+    pub(crate) mutation: Option<crate::mutation::Mutation>,
+    pub(crate) console: Option<Console>,
+    pub(super) stop_at: Option<u64>,
+    pub(super) stopper: Stopper,
+    pub(super) preemptions: u64,
+    pub(super) statistics: bool,
+    pub(crate) keep_locks: bool,
+    pub(super) busy_limit: Duration,
+    pub(super) on_busy: Arc<dyn Fn(Busy) + Send + Sync>,
+}
+
+impl Config {
+    /// What [`Virtual::builder`](crate::Virtual::builder) begins with.
+    pub(super) fn new() -> Self {
+        Self {
+            mode: Mode::Parallel,
+            processors: 1,
+            executor: Executor::Parallel,
+            delivery: Delivery::default(),
+            masks: Masks::default(),
+            limits: Vec::new(),
+            programs: BTreeMap::new(),
+            pids: 4_194_304,
+            first_on: None,
+            stacks: executor::Options::default().stacks,
+            #[cfg(any(debug_assertions, feature = "mutations"))]
+            mutation: None,
+            console: None,
+            stop_at: None,
+            stopper: Stopper::new(),
+            preemptions: u64::MAX,
+            statistics: false,
+            keep_locks: false,
+            busy_limit: Duration::from_secs(2),
+            on_busy: Arc::new(|busy| eprintln!("tontine-unix: {busy}")),
+        }
+    }
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { mode, processors, executor, delivery, .. } = self;
+        f.debug_struct("Config")
+            .field("mode", mode)
+            .field("processors", processors)
+            .field("executor", executor)
+            .field("delivery", delivery)
+            .finish_non_exhaustive()
+    }
+}
