@@ -67,7 +67,7 @@ pub use mutation::Mutation;
 pub use process::{Body, FAULTS, Pid, Program, SigStack, SigVec, Spawn, Target, Tid, Whose};
 pub use ptrace::Ptrace;
 pub use signal::{DefaultAction, NoSignal, SigSet, Signal};
-pub use stopper::Stopper;
+pub use stopper::{Running, Stopper};
 pub use sys::Sys;
 pub use terminal::{Fd, Modes, Termios};
 pub use wait::{Children, Status, Usage, WaitOptions, Waited};

@@ -238,6 +238,12 @@ impl Executor {
         }
     }
 
+    /// The names of the fibers that have one and are on a processor; they may have left it since.
+    pub(crate) fn running(&self) -> Vec<usize> {
+        let names = self.workers.iter().map(|worker| worker.running.load(Ordering::Relaxed));
+        names.filter(|name| *name != 0).collect()
+    }
+
     /// Time since the start: of the monotonic clock, or of the virtual one.
     pub(crate) fn now(&self) -> Duration {
         match &self.simulation {
