@@ -8,6 +8,7 @@
 
 mod accounts;
 mod actions;
+mod awaited;
 mod call;
 mod clock;
 mod deferred;

@@ -6,12 +6,12 @@
     reason = "an ended system is looked at through its locks; a thread's address"
 )]
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
 use super::Kernel;
+use super::awaited::PipeEnd;
 use super::proc::{Member, Phase, Proc, ProcState};
 use super::thread::Thread;
 use crate::executor::{self, Fiber};
@@ -49,6 +49,8 @@ pub struct ProcessState {
     /// Of one that exits or executes: the forks and the references that it waits for, beside its
     /// other threads.
     pub awaits: Option<(u32, u32)>,
+    /// The pipes of which it has an end.
+    pub(super) pipe_ends: Vec<(i32, PipeEnd)>,
 }
 
 /// One thread.
@@ -60,7 +62,8 @@ pub struct ThreadState {
     pub call: &'static str,
     /// Whether it sleeps in it, so that a signal may wake it.
     pub sleeps: bool,
-    /// For what, where there is more to say than the call's name: ` for child 5`.
+    /// For what, where there is more to say than the call's name: ` for child 5 (sleeper)`, ` for
+    /// pipe 7, written by 4 (shell)`.
     pub object: String,
     /// Blocked signals.
     pub blocked: SigSet,
@@ -120,20 +123,6 @@ impl State {
             kernel.slab.get(thread.slot).lock(&kernel.locks).called = Some(name.into());
         });
         executor::leave_kernel();
-    }
-}
-
-impl State {
-    /// Puts its name behind the number of each child that somebody waits for.
-    fn name_who_is_awaited(&mut self) {
-        let named = |process: &ProcessState| (process.pid.to_string(), process.name.clone());
-        let names: BTreeMap<String, String> = self.processes.iter().map(named).collect();
-        for thread in self.processes.iter_mut().flat_map(|process| &mut process.threads) {
-            let child = thread.object.strip_prefix(" for child ");
-            if let Some(name) = child.and_then(|child| names.get(child)) {
-                thread.object.push_str(&format!(" ({name})"));
-            }
-        }
     }
 }
 
@@ -215,6 +204,7 @@ impl Kernel {
             threads: state.threads.iter().map(thread).collect(),
             pending: state.pending.set(),
             awaits: state.ender.as_ref().map(|_| (state.p_forkcnt, proc.references())),
+            pipe_ends: state.files.pipe_ends(),
         }
     }
 }
