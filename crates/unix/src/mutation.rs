@@ -53,6 +53,8 @@ pub enum Mutation {
     MadeUnhalted,
     /// A child that nobody wants is unlinked, and its number still finds it.
     NumberUnhidden,
+    /// What a failed `spawn` leaves is a child like others until its maker has waited for it.
+    FailureWaitedFor,
 }
 
 impl Kernel {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::Kernel;
 use super::actions::Actions;
-use super::exec::Image;
+use super::exec::{Failure, Image};
 use super::family::Links;
 use super::files::Files;
 use super::pending::Pending;
@@ -123,6 +123,8 @@ pub(super) struct ProcState {
     pub(super) resumed: Option<Resumed>,
     /// What it has executed and not begun.
     pub(super) image: Option<Image>,
+    /// Why it could not execute what it was spawned for.
+    pub(super) failure: Option<Failure>,
     /// SIGALRM is due then; and which of all alarms it is.
     pub(super) alarm: Option<(Duration, u64)>,
     /// On which processor its children run.
@@ -460,6 +462,7 @@ impl ProcState {
             untold: None,
             resumed: None,
             image: None,
+            failure: None,
             alarm: None,
             place: None,
             children_used: Usage::default(),
