@@ -296,8 +296,12 @@ impl Kernel {
             below = match step {
                 Some((above, birth, true)) => return (above, birth),
                 Some((above, birth, false)) => (above.slot, birth),
-                // Relations changed meanwhile: from the beginning.
-                None => proc.tenant(),
+                // Relations changed meanwhile: from the beginning, when whoever changes them has
+                // had a turn.
+                None => {
+                    executor::point();
+                    proc.tenant()
+                }
             };
         }
     }

@@ -213,7 +213,12 @@ impl Kernel {
     /// without them who the parent is finds one at each moment, for who has none ends as nobody's
     /// child.
     pub(super) fn adopt(&self, parent: &Proc, reaper: &Proc, child: &Proc) {
-        self.detach(parent, child);
+        if self.mutates(Mutation::OrphanUnlinked) {
+            self.unlink(parent, child);
+            executor::yield_now();
+        } else {
+            self.detach(parent, child);
+        }
         self.link(reaper, child);
     }
 
