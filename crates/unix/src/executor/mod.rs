@@ -41,8 +41,8 @@ use std::time::Duration;
 
 pub(crate) use chooser::{Chooser, Seeded};
 pub(crate) use fiber::{
-    Fiber, abandon, context, current, current_id, forget_context, park, point, preempt, processor,
-    spin, yield_now,
+    Fiber, abandon, aside, context, current, current_id, forget_context, park, point, preempt,
+    processor, spin, yield_now,
 };
 use here::HERE;
 pub(crate) use options::{Hooks, Options, Outcome, Start};

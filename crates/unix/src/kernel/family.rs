@@ -71,6 +71,13 @@ impl Links {
     }
 }
 
+impl Links {
+    /// Whether nobody has or waits for the family's lock.
+    pub(super) fn are_idle(&self) -> bool {
+        self.lock.is_idle()
+    }
+}
+
 /// That relations may be looked at: all, or those of one family.
 #[must_use]
 pub(super) enum Reading<'k> {

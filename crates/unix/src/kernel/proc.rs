@@ -283,6 +283,12 @@ impl Proc {
         self.state.lock(locks)
     }
 
+    /// Whether nobody has its `p_lock` or its family's lock. Known for certain where nobody else
+    /// runs.
+    pub(super) fn is_idle(&self) -> bool {
+        self.state.is_idle() && self.links.are_idle()
+    }
+
     /// What `p_lock` guards, though somebody may hold it.
     ///
     /// # Safety
