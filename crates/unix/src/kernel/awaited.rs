@@ -1,8 +1,8 @@
 //! Who could end a sleep: names behind the numbers of what threads sleep for
 //! ([`State::name_who_is_awaited`]).
 //!
-//! A child is named by its program. Behind a pipe stand those that have its other end: whoever
-//! sleeps though nobody else has it forgot to close its own.
+//! A child is named by its program, a pipe by those that have its other end: whoever sleeps though
+//! nobody else has it forgot to close its own.
 
 use std::collections::BTreeMap;
 
@@ -42,7 +42,7 @@ impl State {
                     };
                     let owners = owners.get(&(pipe, end)).map_or(&[][..], Vec::as_slice);
                     let owners = listed(owners, process.pid, &names);
-                    thread.object.push_str(&format!(", {done} by {owners}"));
+                    thread.other_end = format!("{done} by {owners}");
                 }
             }
         }

@@ -62,9 +62,10 @@ pub struct ThreadState {
     pub call: &'static str,
     /// Whether it sleeps in it, so that a signal may wake it.
     pub sleeps: bool,
-    /// For what, where there is more to say than the call's name: ` for child 5 (sleeper)`, ` for
-    /// pipe 7, written by 4 (shell)`.
+    /// For what, where there is more to say than the call's name: ` for child 5 (sleeper)`.
     pub object: String,
+    /// Where that is a pipe: who has its other end. `written by 4 (shell), itself`.
+    pub other_end: String,
     /// Blocked signals.
     pub blocked: SigSet,
     /// Signals pending for it alone.
@@ -185,6 +186,7 @@ impl Kernel {
                     true => thread.object(),
                     false => format!(" for {awaited}"),
                 },
+                other_end: String::new(),
                 blocked: thread.mask(),
                 pending: member.pending.set(),
                 locks: member.fiber.as_ref().map_or(Vec::new(), &locks),
@@ -243,7 +245,7 @@ const MANY: usize = 40;
 
 impl fmt::Display for ThreadState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { tid, call, sleeps, object, blocked, pending, locks } = self;
+        let Self { tid, call, sleeps, object, other_end, blocked, pending, locks } = self;
         match sleeps {
             true => write!(f, "{tid:>39} sleeps in {call}{object}")?,
             false => write!(f, "{tid:>39} {call}")?,
@@ -259,6 +261,9 @@ impl fmt::Display for ThreadState {
             write!(f, ", pending {pending}")?;
         }
         locks.iter().try_for_each(|lock| write!(f, ", {lock}"))?;
+        if *sleeps && !other_end.is_empty() {
+            write!(f, "\n{:>39} {other_end}", "")?;
+        }
         writeln!(f)
     }
 }
