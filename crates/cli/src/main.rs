@@ -64,7 +64,12 @@ fn main() -> ExitCode {
 
 /// The exit status of one that a signal ended.
 pub(crate) fn stopped_by(signal: i32) -> ExitCode {
-    ExitCode::from(u8::try_from(128 + signal).unwrap_or(FAILED))
+    ExitCode::from(signalled(signal))
+}
+
+/// Its number.
+pub(crate) fn signalled(signal: i32) -> u8 {
+    u8::try_from(128 + signal).unwrap_or(FAILED)
 }
 
 /// Why a command was not carried out, and its exit status.

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -131,20 +131,84 @@ fn a_signal_stops_a_run_and_what_happened_is_printed() {
         let mut tontine = Command::new(env!("CARGO_BIN_EXE_tontine"));
         tontine.args(["unix", "run", "--limit", "0"]).arg(file.path()).stdout(Stdio::piped());
         let mut child = tontine.spawn().expect("tontine runs");
-        // It is under way when it has used processor time; before that, a signal ends it as ever.
-        let start = Instant::now();
-        while cpu_ticks(child.id()) < 20 {
-            assert!(start.elapsed() < Duration::from_secs(60), "it computes");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        let pid = rustix::process::Pid::from_child(&child);
-        rustix::process::kill_process(pid, signal).expect("it runs");
+        await_work(&child);
+        send(&child, signal);
         let mut printed = String::new();
         child.stdout.take().expect("a pipe").read_to_string(&mut printed).expect("text");
         let status = child.wait().expect("it has ended");
         assert_eq!(status.code(), Some(128 + signal.as_raw()), "{printed}");
         assert!(printed.contains("notes \"here\""), "{printed}");
         assert!(printed.contains("expected an end, found SIG"), "{printed}");
+    }
+}
+
+/// Has a program that makes no system call for longer than this test takes.
+#[cfg(debug_assertions)]
+const DEAF: &str = "process main\n  note \"here\"\n  exec \"spin\"\n";
+
+#[cfg(debug_assertions)]
+fn deaf(file: &Path, limit: &str) -> Child {
+    let mut tontine = Command::new(env!("CARGO_BIN_EXE_tontine"));
+    tontine.args(["unix", "run", "--spin", "100", "--limit", limit]).arg(file);
+    tontine.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("tontine runs")
+}
+
+#[cfg(debug_assertions)]
+#[test]
+fn a_run_that_cannot_be_stopped_is_given_up_and_who_computes_is_named() {
+    let file = scenario(DEAF);
+    let term = rustix::process::Signal::TERM;
+    for (limit, signal, code, why) in [
+        ("1", None, 1, "found none within 1 s (--limit);"),
+        ("0", Some(term), 128 + term.as_raw(), "found SIGTERM before it;"),
+    ] {
+        let mut child = deaf(file.path(), limit);
+        await_work(&child);
+        if let Some(signal) = signal {
+            send(&child, signal);
+        }
+        let mut said = String::new();
+        child.stderr.take().expect("a pipe").read_to_string(&mut said).expect("text");
+        assert_eq!(child.wait().expect("it has ended").code(), Some(code), "{said}");
+        assert!(said.contains(why), "{said}");
+        assert!(said.contains("thread 3 of process 3 computes without a system call"), "{said}");
+    }
+}
+
+#[cfg(debug_assertions)]
+#[test]
+fn a_second_signal_ends_the_command_at_once() {
+    use std::os::unix::process::ExitStatusExt;
+
+    let file = scenario(DEAF);
+    for signal in [rustix::process::Signal::INT, rustix::process::Signal::HUP] {
+        let mut child = deaf(file.path(), "0");
+        await_work(&child);
+        let status = loop {
+            send(&child, signal);
+            // Two that come at once are one.
+            std::thread::sleep(Duration::from_millis(50));
+            if let Some(status) = child.try_wait().expect("it is mine") {
+                break status;
+            }
+        };
+        assert_eq!(status.signal(), Some(signal.as_raw()), "{status}");
+    }
+}
+
+/// Sends a signal to a child that is not waited for yet.
+fn send(child: &Child, signal: rustix::process::Signal) {
+    rustix::process::kill_process(rustix::process::Pid::from_child(child), signal)
+        .expect("it is mine");
+}
+
+/// Waits until a command is under way, which it is when it has used processor time; before that, a
+/// signal ends it as ever.
+fn await_work(child: &Child) {
+    let start = Instant::now();
+    while cpu_ticks(child.id()) < 20 {
+        assert!(start.elapsed() < Duration::from_secs(60), "it computes");
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
 

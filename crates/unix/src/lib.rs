@@ -69,7 +69,7 @@ pub use process::{
 };
 pub use ptrace::Ptrace;
 pub use signal::{DefaultAction, NoSignal, SigSet, Signal};
-pub use stopper::Stopper;
+pub use stopper::{Running, Stopper};
 pub use sys::Sys;
 pub use terminal::{Fd, Modes, Termios};
 pub use wait::{Children, Status, Usage, WaitOptions, Waited};

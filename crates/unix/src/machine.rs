@@ -60,7 +60,8 @@ impl Virtual {
     /// whoever is left then is killed. Each run is a system of its own.
     ///
     /// # Panics
-    /// Within a virtual program: a system cannot run inside of another.
+    /// Within a virtual program: a system cannot run inside of another. With debug assertions also
+    /// if the system is found to have lost count of its process groups: that would be its mistake.
     pub fn run(&self, program: impl FnOnce(&dyn Sys) -> i32 + Send + 'static) -> Report {
         let config = Arc::clone(&self.config);
         let _attached = config.console.clone().map(Attached);
@@ -122,6 +123,10 @@ fn report(kernel: &mut Kernel, outcome: Outcome) -> Report {
         Outcome::Stopped => Ending::Stopped,
     };
     let notes = kernel.notes().clone();
+    if let Some(wrong) = notes.wrong {
+        kernel.leak_files();
+        panic!("{wrong}");
+    }
     let stacks = kernel.executor.stacks();
     let report = Report {
         status: notes.status,

@@ -53,6 +53,10 @@ pub enum Mutation {
     MadeUnhalted,
     /// A child that nobody wants is unlinked, and its number still finds it.
     NumberUnhidden,
+    /// A child that is inherited is nobody's between its two parents.
+    OrphanUnlinked,
+    /// What a failed `spawn` leaves is a child like others until its maker has waited for it.
+    FailureWaitedFor,
 }
 
 impl Kernel {

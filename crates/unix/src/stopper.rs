@@ -1,11 +1,13 @@
 //! Ends runs before their end: [`Stopper`].
 //!
 //! It holds the executor of the run that is under way, and nothing else of it. What is left of a
-//! run that was stopped, its [`Report`](crate::Report) says.
+//! run that was stopped, its [`Report`](crate::Report) says; who does not let it stop, [`Running`].
 
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::executor::Executor;
+use crate::kernel::named_by;
 
 /// Stops the runs of the systems that it was given to
 /// ([`Builder::stopper`](crate::Builder::stopper)), from any thread. Clones are the same one.
@@ -55,6 +57,33 @@ impl Stopper {
         self.0.why.get().map(String::as_str)
     }
 
+    /// Who is on a processor at this moment, of the run that is under way; `None` if none is. Who
+    /// is found here again and again after a stop computes without a system call.
+    ///
+    /// ```
+    /// use std::sync::mpsc::channel;
+    /// use tontine_unix::{Stopper, Virtual};
+    ///
+    /// let stopper = Stopper::new();
+    /// assert_eq!(stopper.under_way(), None);
+    /// let unix = Virtual::builder().stopper(&stopper).build()?;
+    /// let (seen, from) = (stopper.clone(), channel());
+    /// unix.run(move |_| {
+    ///     from.0.send(seen.under_way()).expect("it is received");
+    ///     assert_eq!(from.1.recv().expect("it was sent").expect("I run").len(), 1);
+    ///     0
+    /// });
+    /// # Ok::<(), tontine_unix::BuildError>(())
+    /// ```
+    pub fn under_way(&self) -> Option<Vec<Running>> {
+        let names = self.running().as_ref()?.running();
+        let named = |name| {
+            let (pid, tid) = named_by(name);
+            Running { pid, tid }
+        };
+        Some(names.into_iter().map(named).collect())
+    }
+
     /// A run begins; it is one's own until the guard is dropped.
     pub(crate) fn attach(&self, executor: &Arc<Executor>) -> Attached {
         *self.running() = Some(Arc::clone(executor));
@@ -66,6 +95,21 @@ impl Stopper {
 
     fn running(&self) -> MutexGuard<'_, Option<Arc<Executor>>> {
         self.0.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A thread that is on a processor: numbers of the system that it belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Running {
+    /// Its process's.
+    pub pid: i32,
+    /// Its own.
+    pub tid: i32,
+}
+
+impl fmt::Display for Running {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "thread {} of process {}", self.tid, self.pid)
     }
 }
 

@@ -46,10 +46,10 @@ pub trait Sys {
     /// `ENOENT`, `EACCES`, `ENOEXEC`, `ENOMEM`, `E2BIG`; `EINVAL`: an argument with a zero in it.
     fn exec(&self, path: &str, arguments: &[&str]) -> Result<Infallible>;
     /// `fork` and `exec` in one. A child that could not be executed is an error here, and leaves
-    /// nothing behind.
+    /// nothing behind: nobody can wait for it, and no SIGCHLD comes.
     ///
     /// # Errors
-    /// Those of both.
+    /// Those of both. `EAGAIN` also on `Linux`: the child was killed before it had executed.
     fn spawn(&self, spawn: &Spawn) -> Result<Pid>;
     /// Ends the process with the low eight bits of `status`.
     ///

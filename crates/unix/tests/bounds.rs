@@ -113,7 +113,8 @@ fn a_deadlock_names_who_waits_for_whom_as_the_text_does() {
         " S mother\n",
         " S reader\n",
         "sleeps in wait for child 4 (reader)",
-        "blocked {SIGINT}",
+        "sleeps in read for pipe 7, blocked {SIGINT}\n",
+        " written by 3 (mother), itself\n",
         "blocked all\n",
     ] {
         assert!(state.contains(part), "no {part:?} in\n{state}");

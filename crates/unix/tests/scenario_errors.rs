@@ -124,7 +124,7 @@ fn an_error_shows_a_place_whatever_stands_there() {
 
 #[test]
 fn numbers_durations_and_texts_are_checked() {
-    assert_eq!(about("exit 4294967296"), "2:8: 4294967296 is beyond 32 bits");
+    assert_eq!(about("alarm 4294967296"), "2:9: 4294967296 is beyond 32 bits");
     assert_eq!(about("sleep 10"), "2:9: expected a duration: 10ms, 2s, 500us; found `10`");
     assert_eq!(about("sleep 10m"), "2:9: expected a number or a duration: 10ms, 2s, 500us");
     assert_eq!(about("note \"x"), "2:8: a text without its closing `\"`");
@@ -134,6 +134,35 @@ fn numbers_durations_and_texts_are_checked() {
         about("wait = 3"),
         "2:3: `wait` is a word of the language; name the variable otherwise"
     );
+}
+
+#[test]
+fn a_status_with_which_nobody_exits_is_refused() {
+    let refused = |at: &str, found: i32, told: i32| {
+        format!(
+            "{at}: expected an exit status, 0 to 255; found {found}, of which a parent is told \
+             {told}: write that"
+        )
+    };
+    assert_eq!(about("exit 256"), refused("2:8", 256, 0));
+    assert_eq!(about("exit -1"), refused("2:8", -1, 255));
+    assert_eq!(about("wait -> exited 3 or exited -1"), refused("2:30", -1, 255));
+    assert_eq!(about("wait -> n exited 300"), refused("2:20", 300, 44));
+    let whole = error("process a\n\nexpect a exited 256\n");
+    assert_eq!(
+        whole,
+        refused("3:17", 256, 0) + "\n  | expect a exited 256\n  |                 ^^^"
+    );
+    let text = "process a\n  n = 256\n  exit n\n\nexpect a exited 0\n";
+    assert!(text.parse::<Scenario>().is_ok(), "what a variable has is known when it is done");
+    assert!("process a: exit 255\nexpect a exited 255\n".parse::<Scenario>().is_ok());
+}
+
+#[test]
+fn what_is_done_less_often_than_never_is_refused() {
+    let never = "expected how often, from 0; found -3: write 0, or take out what is never done";
+    assert_eq!(about("repeat -3: n = 1"), format!("2:10: {never}"));
+    assert!("process a\n  repeat 0: exit 1\n".parse::<Scenario>().is_ok());
 }
 
 /// The documentation of the language is checked against its words.

@@ -37,6 +37,17 @@ fn number() -> impl Strategy<Value = i32> {
     prop_oneof![-3..9i32, any::<i32>()]
 }
 
+/// A status with which a process can exit.
+fn exit_status() -> impl Strategy<Value = i32> {
+    0..=255i32
+}
+
+/// A value; where it is a number, one of these.
+fn term_of(number: impl Strategy<Value = i32> + 'static, handler: bool) -> BoxedStrategy<Term> {
+    let others = term(handler).prop_filter("no number", |term| !matches!(term, Term::Number(_)));
+    prop_oneof![number.prop_map(Term::Number), others].boxed()
+}
+
 /// A value; in a handler also what it knows of its signal.
 fn term(handler: bool) -> BoxedStrategy<Term> {
     let plain = prop_oneof![
@@ -174,7 +185,11 @@ fn call(h: bool) -> BoxedStrategy<Call> {
     let processes = prop_oneof![
         wait,
         select(Plain::ALL).prop_map(Call::Plain),
-        (select(OnValue::ALL), term(h)).prop_map(|(call, value)| Call::Value(call, value)),
+        (select(OnValue::ALL), term(h), term_of(exit_status(), h)).prop_map(
+            |(call, value, status)| {
+                Call::Value(call, if call == OnValue::Exit { status } else { value })
+            }
+        ),
         (select(OnValues::ALL), term(h), term(h)).prop_map(|(a, b, c)| Call::Values(a, b, c)),
         process().prop_map(Call::Fork),
         Just(Call::Thread("helper".into())),
@@ -213,7 +228,7 @@ fn call(h: bool) -> BoxedStrategy<Call> {
 
 fn status() -> impl Strategy<Value = StatusPattern> {
     prop_oneof![
-        proptest::option::of(number()).prop_map(StatusPattern::Exited),
+        proptest::option::of(exit_status()).prop_map(StatusPattern::Exited),
         (signal(), any::<bool>()).prop_map(|(signal, core)| StatusPattern::Killed(signal, core)),
         signal().prop_map(StatusPattern::Stopped),
         signal().prop_map(StatusPattern::Trapped),
@@ -279,7 +294,8 @@ fn body(h: bool, depth: u32) -> BoxedStrategy<Vec<Statement>> {
     } else {
         let inner = body(h, depth - 1);
         let nested = prop_oneof![
-            (term(h), inner.clone()).prop_map(|(times, body)| Step::Repeat(times, body)),
+            (term_of(0..=i32::MAX, h), inner.clone())
+                .prop_map(|(times, body)| Step::Repeat(times, body)),
             (condition(h), inner).prop_map(|(condition, body)| Step::While(condition, body)),
         ];
         if h {

@@ -35,8 +35,9 @@ Examples:
   tontine unix run --statistics FILE         which locks were taken, how often
 
 A run is stopped after --limit seconds, after 200,000 events, and by ^C; what
-had happened is printed all the same. 4,096 threads may live at once; fork
-says EAGAIN to the next one.
+had happened is printed all the same. One that cannot be stopped is given up
+2 s later; a second ^C ends the command at once. 4,096 threads may live at
+once; fork says EAGAIN to the next one.
 
 Exit status: 0 all expectations held, or there was none; 1 one failed, or the
 run came to no end; 2 wrong usage, a file that cannot be read, or a text that
@@ -86,6 +87,11 @@ pub(crate) struct RunScenario {
     /// What to print.
     #[arg(long, value_enum, default_value_t = Shown::Text)]
     pub(crate) format: Shown,
+
+    /// Have a program `spin` that computes for so long without a system call: for tests.
+    #[cfg(debug_assertions)]
+    #[arg(long, value_name = "SECONDS", hide = true)]
+    pub(crate) spin: Option<u64>,
 }
 
 #[derive(Debug, Args)]

@@ -1,16 +1,31 @@
 //! What stops runs that come to no end: [`Bound`].
 //!
 //! A thread of its own waits for the first of three: the runs' end, the user's signal, the limit.
+//! After the last two the run under way is to stop, and what happened is printed as ever. A run
+//! that cannot be stopped, for somebody computes in it without a system call, is given up after
+//! [`LOOKS`] looks, and a second signal ends the command at once, whatever it is doing.
 
-use std::io::{self, PipeWriter};
+use std::io::{self, PipeWriter, Write};
 use std::panic::resume_unwind;
+use std::process;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
 use tontine_measure::engine::stop::Stop;
-use tontine_unix::{Signal, Stopper};
+use tontine_unix::{Running, Signal, Stopper};
+
+use crate::{FAILED, signalled};
+
+/// Looks after which a run that was to stop is given up, and the time between two: 2 s, and more
+/// where the machine does not let this thread run in time either.
+const LOOKS: u32 = 20;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 
 /// Stops runs after some time of the host's clock, and after SIGINT, SIGTERM and SIGHUP.
 #[derive(Debug)]
@@ -18,36 +33,92 @@ pub(super) struct Bound {
     /// Closed when the runs have ended.
     runs: PipeWriter,
     waiting: JoinHandle<Option<i32>>,
+    /// Whether the next signal does what it does to a program without handlers.
+    last_time: Arc<AtomicBool>,
 }
 
 impl Bound {
     /// The time begins; 0 seconds are for ever.
     pub(super) fn begin(seconds: u64, stopper: &Stopper) -> io::Result<Self> {
+        let last_time = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            // In this order: the first signal finds the flag as it was.
+            flag::register_conditional_default(signal, Arc::clone(&last_time))?;
+            flag::register(signal, Arc::clone(&last_time))?;
+        }
         let stop = Stop::on_signals()?;
         let (ended, runs) = io::pipe()?;
         let stopper = stopper.clone();
-        let limit = Timespec::try_from(Duration::from_secs(seconds)).ok();
-        let limit = limit.filter(|_| seconds > 0);
         let waiting = thread::spawn(move || {
-            let mut ready = [PollFd::new(&ended, PollFlags::IN), PollFd::new(&stop, PollFlags::IN)];
-            // Signals are for other threads where they can be; a wait cut short waits anew.
-            while poll(&mut ready, limit.as_ref()) == Err(Errno::INTR) {}
+            let limit = Some(Duration::from_secs(seconds)).filter(|_| seconds > 0);
+            let has_ended = await_either(&ended, Some(&stop), limit);
             let signal = stop.signal();
-            match signal.and_then(Signal::new) {
-                Some(signal) => stopper.stop(&format!("{signal} before it")),
-                None if ready[0].revents().is_empty() => {
-                    stopper.stop(&format!("none within {seconds} s (--limit)"));
-                }
-                None => {}
+            if let Some(why) = why(signal, seconds, has_ended) {
+                stopper.stop(&why);
+                await_end(&ended, &stopper, signal, &why);
             }
             signal
         });
-        Ok(Self { runs, waiting })
+        Ok(Self { runs, waiting, last_time })
     }
 
-    /// The runs have ended; the signal that stopped them, if one did.
+    /// The runs have ended; the signal that stopped them, if one did. From now on the first one
+    /// ends the command.
     pub(super) fn end(self) -> Option<i32> {
         drop(self.runs);
-        self.waiting.join().unwrap_or_else(|panic| resume_unwind(panic))
+        let signal = self.waiting.join().unwrap_or_else(|panic| resume_unwind(panic));
+        self.last_time.store(true, Ordering::Relaxed);
+        signal
     }
+}
+
+/// What there was in place of an end, if the runs are to stop.
+fn why(signal: Option<i32>, seconds: u64, has_ended: bool) -> Option<String> {
+    match signal.and_then(Signal::new) {
+        Some(signal) => Some(format!("{signal} before it")),
+        None if has_ended => None,
+        None => Some(format!("none within {seconds} s (--limit)")),
+    }
+}
+
+/// Waits for the runs' end, a wish to stop, or the end of the time; whether the runs have ended.
+fn await_either(ended: &io::PipeReader, stop: Option<&Stop>, limit: Option<Duration>) -> bool {
+    let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
+    let mut ready = vec![PollFd::new(ended, PollFlags::IN)];
+    ready.extend(stop.map(|stop| PollFd::new(stop, PollFlags::IN)));
+    // Signals are for other threads where they can be; a wait cut short waits anew.
+    while poll(&mut ready, limit.as_ref()) == Err(Errno::INTR) {}
+    !ready[0].revents().is_empty()
+}
+
+/// Waits for the end of a run that was told to stop. If none comes, says why, and ends the command.
+fn await_end(ended: &io::PipeReader, stopper: &Stopper, signal: Option<i32>, why: &str) {
+    let mut seen = None;
+    for _ in 0..LOOKS {
+        if await_either(ended, None, Some(BETWEEN_LOOKS)) {
+            return;
+        }
+        seen = stopper.under_way();
+        if seen.is_none() {
+            // What happened is being judged, which takes as long as it takes.
+            return;
+        }
+    }
+    let whole = LOOKS * BETWEEN_LOOKS;
+    let seen = culprits(&seen.unwrap_or_default());
+    let _ = writeln!(
+        io::stderr(),
+        "tontine: expected an end of the run, found {why}; asked to stop, it goes on after \
+         {whole:?}, for {seen}: what happened cannot be printed"
+    );
+    process::exit(signal.map_or(FAILED, signalled).into());
+}
+
+/// Who does not let a run stop.
+fn culprits(running: &[Running]) -> String {
+    if running.is_empty() {
+        return "the system itself computes".into();
+    }
+    let threads: Vec<String> = running.iter().map(ToString::to_string).collect();
+    format!("{} computes without a system call", threads.join(", "))
 }

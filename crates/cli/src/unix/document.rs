@@ -67,6 +67,7 @@ fn state(state: &State) -> Vec<Value> {
             "call": thread.call,
             "sleeps": thread.sleeps,
             "object": thread.object.trim_start(),
+            "other_end": thread.other_end,
             "blocked": names(thread.blocked),
             "pending": names(thread.pending),
             "locks": thread.locks,

@@ -7,6 +7,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::process::ExitCode;
+#[cfg(debug_assertions)]
+use std::time::{Duration, Instant};
 
 use tontine_unix::scenario::{Observed, Scenario, run as observe};
 use tontine_unix::{Builder, Delivery, Executor, Masks, State, Stopper, Virtual};
@@ -89,14 +91,31 @@ fn system(asked: &RunScenario, seed: u64) -> Builder {
         args::MasksName::PerProcess => Masks::PerProcess,
         args::MasksName::PerThread => Masks::PerThread,
     };
-    Virtual::builder()
+    let builder = Virtual::builder()
         .mode(mode(asked.mode))
         .processors(processors(asked))
         .executor(executor)
         .delivery(delivery)
         .masks(masks)
         .statistics(asked.statistics)
-        .stacks(MOST_THREADS)
+        .stacks(MOST_THREADS);
+    #[cfg(debug_assertions)]
+    let builder = with_spin(builder, asked.spin);
+    builder
+}
+
+/// A program that cannot be stopped, which no scenario can write: it computes for so many seconds
+/// without a system call.
+#[cfg(debug_assertions)]
+fn with_spin(builder: Builder, seconds: Option<u64>) -> Builder {
+    let Some(seconds) = seconds else { return builder };
+    builder.program("spin", move |_, _| {
+        let (start, whole) = (Instant::now(), Duration::from_secs(seconds));
+        while start.elapsed() < whole {
+            std::hint::spin_loop();
+        }
+        0
+    })
 }
 
 /// Two where the mode has more than one.

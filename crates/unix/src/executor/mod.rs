@@ -41,8 +41,8 @@ use std::time::Duration;
 
 pub(crate) use chooser::{Chooser, Seeded};
 pub(crate) use fiber::{
-    Fiber, abandon, context, current, current_id, forget_context, park, point, preempt, processor,
-    spin, yield_now,
+    Fiber, abandon, aside, context, current, current_id, forget_context, park, point, preempt,
+    processor, spin, yield_now,
 };
 use here::HERE;
 pub(crate) use options::{Hooks, Options, Outcome, Start};
@@ -236,6 +236,12 @@ impl Executor {
         for worker in &self.workers {
             worker.wake();
         }
+    }
+
+    /// The names of the fibers that have one and are on a processor; they may have left it since.
+    pub(crate) fn running(&self) -> Vec<usize> {
+        let names = self.workers.iter().map(|worker| worker.running.load(Ordering::Relaxed));
+        names.filter(|name| *name != 0).collect()
     }
 
     /// Time since the start: of the monotonic clock, or of the virtual one.

@@ -261,6 +261,7 @@ impl Run<'_> {
         let this = unsafe { &*task };
         let stretch = self.chooser.stretch().max(1).min(u32::try_from(most).unwrap_or(u32::MAX));
         self.simulation.stretch.store(stretch, Ordering::Relaxed);
+        self.worker.running.store(this.name, Ordering::Relaxed);
         HERE.with(|here| {
             here.context.set(this.context);
             here.task.set(task);
@@ -278,6 +279,7 @@ impl Run<'_> {
             this.held.store(here.held.replace(0), Ordering::Relaxed);
             here.left.replace(0)
         });
+        self.worker.running.store(0, Ordering::Relaxed);
         self.simulation.advance(stretch - unused);
         match leave {
             Leave::Point | Leave::Yield => {}

@@ -3,7 +3,8 @@
 //!
 //! Between the fork and the program a spawned child blocks all signals and has no handlers: what
 //! comes then meets the program, and nothing of the parent's runs in the child. The parent sleeps
-//! meanwhile as after vfork(2), and only its own end ends that.
+//! meanwhile as after vfork(2), and only its own end ends that. Of a child that cannot execute
+//! nothing is left when the parent learns why ([`Failure`]): nobody else is told of it.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -19,6 +20,7 @@ use crate::action::{How, SigAction};
 use crate::errno::{Errno, Result};
 use crate::executor::{self, Fiber};
 use crate::machine::Registered;
+use crate::mutation::Mutation;
 use crate::process::{Pid, Spawn, SpawnGroup};
 use crate::signal::{SigSet, Signal};
 use crate::sys::Sys;
@@ -149,7 +151,7 @@ impl Call<'_> {
     pub(super) fn spawn_process(&self, sys: &Spawn) -> Result<Pid> {
         check_text(&sys.path, &sys.arguments)?;
         let report = Arc::new(Report::default());
-        let (spawn, told) = (sys.clone(), Teller(Arc::clone(&report)));
+        let (spawn, told) = (sys.clone(), Teller(Some(Arc::clone(&report))));
         let mask = sys.mask.unwrap_or_else(|| self.thread.mask());
         let kernel = self.kernel.handle();
         let program = move |child: &dyn Sys| -> i32 {
@@ -161,7 +163,7 @@ impl Call<'_> {
                 },
                 Err(errno) => errno,
             };
-            told.0.tell(failed.raw());
+            kernel.get().fails(child.getpid(), Failure { report: told.report(), errno: failed });
             127
         };
         let mut first = Some(First::Spawned(Box::new(program)));
@@ -170,7 +172,9 @@ impl Call<'_> {
         match self.hear(&report)? {
             0 => Ok(pid),
             errno => {
-                self.wait_for_failed(pid);
+                if self.kernel.mutates(Mutation::FailureWaitedFor) {
+                    self.wait_for_failed(pid);
+                }
                 Err(Errno::from_raw(errno))
             }
         }
@@ -197,7 +201,7 @@ impl Call<'_> {
         })
     }
 
-    /// Takes away what is left of a child that could not be executed.
+    /// Takes away what a test has left of a child that could not be executed.
     fn wait_for_failed(&self, pid: Pid) {
         while self.wait_for(Children::One(pid), WaitOptions::EXITED) == Err(Errno::EINTR) {}
     }
@@ -224,13 +228,46 @@ struct Report {
 
 /// The child's end of a report, which is let go of when the child has executed, or was killed
 /// before it could: it was made all the same.
-struct Teller(Arc<Report>);
+struct Teller(Option<Arc<Report>>);
+
+impl Teller {
+    /// The report, for who has something else to say.
+    fn report(mut self) -> Arc<Report> {
+        self.0.take().expect("it is taken once")
+    }
+}
 
 impl Drop for Teller {
     fn drop(&mut self) {
-        if self.0.told.load(Ordering::Relaxed) == -1 {
-            self.0.tell(0);
+        if let Some(report) = &self.0 {
+            report.tell(0);
         }
+    }
+}
+
+/// Why a spawned child could not execute. It ends without a word to who waits for children, and
+/// whoever takes away what is left of it tells its maker.
+#[derive(Debug)]
+pub(super) struct Failure {
+    report: Arc<Report>,
+    errno: Errno,
+}
+
+impl Failure {
+    /// Nothing is left of the child.
+    pub(super) fn tell(self) {
+        self.report.tell(self.errno.raw());
+    }
+}
+
+impl Kernel {
+    /// A child that was spawned cannot execute, and is about to end.
+    fn fails(&self, child: Pid, failure: Failure) {
+        if self.mutates(Mutation::FailureWaitedFor) {
+            return failure.tell();
+        }
+        let child = self.find(child).expect("who runs is found");
+        self.on_master(|| child.lock(&self.locks).failure = Some(failure));
     }
 }
 

@@ -196,14 +196,17 @@ impl Kernel {
     /// nothing to be left of it. The family is locked, so that the child is not waited for before.
     fn tell_end(&self, parent: &Proc, child: &Proc, status: Status) -> bool {
         let (code, number) = end_of(status);
-        let (pid, uid, traced) = {
+        let (pid, uid, traced, failed) = {
             let state = child.lock(&self.locks);
-            (child.number(), state.credentials.real, state.tracer.is_some())
+            let (traced, failed) = (state.tracer.is_some(), state.failure.is_some());
+            (child.number(), state.credentials.real, traced, failed)
         };
         let mut state = parent.lock(&self.locks);
         // Who traces its child wants to know how it ends, whatever it does about SIGCHLD.
-        let vanishes = !traced && (self.is_init(parent) || state.actions.children_vanish());
-        if !Self::ignores(&state, Signal::CHLD) {
+        let unwanted = !traced && (self.is_init(parent) || state.actions.children_vanish());
+        // A child that could not be spawned is none, but somebody may wait for it alone.
+        let vanishes = unwanted || failed;
+        if !failed && !Self::ignores(&state, Signal::CHLD) {
             let info =
                 SignalInfo { signal: Signal::CHLD, code, pid, uid, value: 0, status: number };
             // Nothing that the system sends is refused.
@@ -295,8 +298,12 @@ impl Kernel {
             below = match step {
                 Some((above, birth, true)) => return (above, birth),
                 Some((above, birth, false)) => super::reference::Tenant { slot: above.slot, birth },
-                // Relations changed meanwhile: from the beginning.
-                None => proc.tenant(),
+                // Relations changed meanwhile: from the beginning, when whoever changes them has
+                // had a turn.
+                None => {
+                    executor::point();
+                    proc.tenant()
+                }
             };
         }
     }

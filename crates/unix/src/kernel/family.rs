@@ -71,6 +71,13 @@ impl Links {
     }
 }
 
+impl Links {
+    /// Whether nobody has or waits for the family's lock.
+    pub(super) fn are_idle(&self) -> bool {
+        self.lock.is_idle()
+    }
+}
+
 /// That relations may be looked at: all, or those of one family.
 #[must_use]
 pub(super) enum Reading<'k> {
@@ -213,7 +220,12 @@ impl Kernel {
     /// without them who the parent is finds one at each moment, for who has none ends as nobody's
     /// child.
     pub(super) fn adopt(&self, parent: &Proc, reaper: &Proc, child: &Proc) {
-        self.detach(parent, child);
+        if self.mutates(Mutation::OrphanUnlinked) {
+            self.unlink(parent, child);
+            executor::yield_now();
+        } else {
+            self.detach(parent, child);
+        }
         self.link(reaper, child);
     }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Kernel;
+use super::awaited::PipeEnd;
 use super::call::{After, Call, Stop};
 use super::generate::To;
 use super::pipe::{Pipe, PipeRead, PipeWrite};
@@ -112,12 +113,39 @@ impl Files {
         taken.map(|descriptor| descriptor.file).ok_or(Errno::EBADF)
     }
 
+    /// The pipes of which there is an end, by the numbers of their locks; each end once.
+    pub(super) fn pipe_ends(&self) -> Vec<(u32, PipeEnd)> {
+        let files = self.0.iter().flatten().map(|descriptor| &descriptor.file.end);
+        let mut ends: Vec<_> = files.filter_map(End::of_pipe).collect();
+        ends.sort_unstable();
+        ends.dedup();
+        ends
+    }
+
     /// Takes out what the next program is not to have.
     fn executed(&mut self) -> Self {
         let closed = |descriptor: &mut Option<Descriptor>| {
             descriptor.take_if(|descriptor| descriptor.closed_by_exec)
         };
         Self(self.0.iter_mut().map(closed).collect())
+    }
+}
+
+impl End {
+    /// The pipe's number, where it is an end of one.
+    fn of_pipe(&self) -> Option<(u32, PipeEnd)> {
+        match self {
+            Self::Reader(channel) => Some((channel.number(), PipeEnd::Reader)),
+            Self::Writer(channel) => Some((channel.number(), PipeEnd::Writer)),
+            Self::Terminal(_) | Self::Controlling(_) => None,
+        }
+    }
+}
+
+impl Channel {
+    /// What tells it from others: its lock's number.
+    fn number(&self) -> u32 {
+        self.state.instance()
     }
 }
 
@@ -224,7 +252,7 @@ impl Call<'_> {
     fn says_what_for(&self, end: &End) {
         match end {
             End::Reader(channel) | End::Writer(channel) => {
-                self.thread.waits_for(For::Pipe(channel.state.instance()));
+                self.thread.waits_for(For::Pipe(channel.number()));
             }
             End::Terminal(_) | End::Controlling(_) => self.thread.waits_for(For::Terminal),
         }

@@ -144,7 +144,7 @@ impl Kernel {
     pub(super) fn reap(&self, proc: &Proc) {
         let number = proc.number();
         self.leave_group(proc);
-        {
+        let failure = {
             let mut state = proc.lock(&self.locks);
             debug_assert!(
                 state.phase == Phase::Zombie || self.mutates(Mutation::TraceeLetGoFirst),
@@ -153,9 +153,13 @@ impl Kernel {
             state.phase = Phase::Free;
             state.credentials.user.tasks.give_back(1);
             proc.move_out();
-        }
+            state.failure.take()
+        };
         self.pids.give_back(&self.locks, number, proc.slot);
         self.bury();
+        if let Some(failure) = failure {
+            failure.tell();
+        }
     }
 
     /// Takes a child back that could not begin, once whoever found it meanwhile has let go of it.

@@ -8,6 +8,7 @@
 
 mod accounts;
 mod actions;
+mod awaited;
 mod call;
 mod clock;
 mod deferred;
@@ -115,6 +116,8 @@ pub(crate) struct Notes {
     pub(crate) status: Option<Status>,
     /// Processes whose program panicked.
     pub(crate) panicked: Vec<Pid>,
+    /// What a check found wrong, for which the run was stopped.
+    pub(crate) wrong: Option<String>,
 }
 
 /// A reference to the kernel for those that it outlives: fibers, timers, files.
@@ -254,7 +257,7 @@ impl Kernel {
     pub(crate) fn run(&self) -> Outcome {
         let outcome = self.executor.run();
         if outcome != Outcome::Stopped {
-            self.check_groups_of(|_| true);
+            self.check_groups_at_the_end();
         }
         outcome
     }

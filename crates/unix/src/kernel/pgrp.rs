@@ -133,6 +133,11 @@ impl Pgrp {
         before > 0 && before + change == 0
     }
 
+    /// Whether nobody has or waits for `pg_lock`. Known for certain where nobody else runs.
+    pub(super) fn is_idle(&self) -> bool {
+        self.members.is_idle()
+    }
+
     /// How many members care for it, for checks.
     pub(super) fn qualified(&self) -> i32 {
         self.qualified.load(Ordering::Relaxed)

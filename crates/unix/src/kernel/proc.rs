@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use super::Kernel;
 use super::actions::Actions;
-use super::exec::Image;
+use super::exec::{Failure, Image};
 use super::family::Links;
 use super::files::Files;
 use super::limits::{Limits, Times};
@@ -126,6 +126,8 @@ pub(super) struct ProcState {
     pub(super) resumed: Option<Resumed>,
     /// What it has executed and not begun.
     pub(super) image: Option<Image>,
+    /// Why it could not execute what it was spawned for.
+    pub(super) failure: Option<Failure>,
     /// SIGALRM is due then; and which of all alarms it is.
     pub(super) alarm: Option<(Duration, u64)>,
     /// On which processor its children run.
@@ -243,6 +245,12 @@ impl Proc {
         self.state.lock(locks)
     }
 
+    /// Whether nobody has its `p_lock` or its family's lock. Known for certain where nobody else
+    /// runs.
+    pub(super) fn is_idle(&self) -> bool {
+        self.state.is_idle() && self.links.are_idle()
+    }
+
     /// What `p_lock` guards, though somebody may hold it.
     ///
     /// # Safety
@@ -343,6 +351,7 @@ impl ProcState {
             untold: None,
             resumed: None,
             image: None,
+            failure: None,
             alarm: None,
             place: None,
             children_used: Usage::default(),

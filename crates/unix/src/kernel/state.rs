@@ -6,12 +6,12 @@
     reason = "an ended system is looked at through its locks; a thread's address"
 )]
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
 use super::Kernel;
+use super::awaited::PipeEnd;
 use super::proc::{Member, Phase, Proc, ProcState};
 use super::thread::Thread;
 use crate::executor::{self, Fiber};
@@ -48,6 +48,8 @@ pub struct ProcessState {
     pub pending: SigSet,
     /// Of one that exits or executes: what it waits for, beside the end of its other threads.
     pub awaits: Option<Awaits>,
+    /// The pipes of which it has an end.
+    pub(super) pipe_ends: Vec<(u32, PipeEnd)>,
 }
 
 /// What must end before a process can.
@@ -68,8 +70,10 @@ pub struct ThreadState {
     pub call: &'static str,
     /// Whether it sleeps in it, so that a signal may wake it.
     pub sleeps: bool,
-    /// For what, where there is more to say than the call's name: ` for child 5`.
+    /// For what, where there is more to say than the call's name: ` for child 5 (sleeper)`.
     pub object: String,
+    /// Where that is a pipe: who has its other end. `written by 4 (shell), itself`.
+    pub other_end: String,
     /// Blocked signals.
     pub blocked: SigSet,
     /// Signals pending for it alone.
@@ -128,20 +132,6 @@ impl State {
             kernel.slab.get(thread.slot).lock(&kernel.locks).called = Some(name.into());
         });
         executor::leave_kernel();
-    }
-}
-
-impl State {
-    /// Puts its name behind the number of each child that somebody waits for.
-    fn name_who_is_awaited(&mut self) {
-        let named = |process: &ProcessState| (process.pid.to_string(), process.name.clone());
-        let names: BTreeMap<String, String> = self.processes.iter().map(named).collect();
-        for thread in self.processes.iter_mut().flat_map(|process| &mut process.threads) {
-            let child = thread.object.strip_prefix(" for child ");
-            if let Some(name) = child.and_then(|child| names.get(child)) {
-                thread.object.push_str(&format!(" ({name})"));
-            }
-        }
     }
 }
 
@@ -204,6 +194,7 @@ impl Kernel {
                     true => thread.object(),
                     false => format!(" for {awaited}"),
                 },
+                other_end: String::new(),
                 blocked: thread.mask(),
                 pending: member.pending.set(),
                 locks: member.fiber.as_ref().map_or(Vec::new(), &locks),
@@ -226,6 +217,7 @@ impl Kernel {
                 .ender
                 .as_ref()
                 .map(|_| Awaits { forks: state.p_forkcnt, references: proc.references() }),
+            pipe_ends: state.files.pipe_ends(),
         }
     }
 }
@@ -264,7 +256,7 @@ const MANY: usize = 40;
 
 impl fmt::Display for ThreadState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { tid, call, sleeps, object, blocked, pending, locks } = self;
+        let Self { tid, call, sleeps, object, other_end, blocked, pending, locks } = self;
         match sleeps {
             true => write!(f, "{tid:>39} sleeps in {call}{object}")?,
             false => write!(f, "{tid:>39} {call}")?,
@@ -280,6 +272,9 @@ impl fmt::Display for ThreadState {
             write!(f, ", pending {pending}")?;
         }
         locks.iter().try_for_each(|lock| write!(f, ", {lock}"))?;
+        if *sleeps && !other_end.is_empty() {
+            write!(f, "\n{:>39} {other_end}", "")?;
+        }
         writeln!(f)
     }
 }

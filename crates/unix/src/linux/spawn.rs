@@ -5,6 +5,9 @@
 //! process has, and it can write down why it could not go on: [`Order::error`]. All signals are
 //! blocked meanwhile, and handlers are reset in the child (`CLONE_CLEAR_SIGHAND`): no handler ever
 //! runs in the shared memory.
+//!
+//! Nothing is sent when a child ends that has not executed: its exit signal is none, and who waits
+//! for children in the usual way does not see it. exec makes SIGCHLD of it (execve(2)).
 
 #![allow(unsafe_code, reason = "clone3 with shared memory, and what the child calls there")]
 
@@ -90,12 +93,22 @@ pub(super) fn spawn(spawn: &Spawn) -> Result<Pid> {
         error: None,
     };
     let (number, pidfd) = clone(&mut order)?;
-    if let Some(error) = order.error {
-        // Never in the table, so nobody else waits for it; if SIGCHLD is ignored it is gone.
-        let _ = waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED);
-        return Err(error);
+    let has_ended = reap_unexecuted(&pidfd, order.error.is_some());
+    match order.error {
+        Some(error) => Err(error),
+        None if has_ended => Err(Errno::EAGAIN),
+        None => Ok(table::write().insert(number, pidfd)),
     }
-    Ok(table::write().insert(number, pidfd))
+}
+
+/// Reaps a child that has ended and has not executed, whose end is waited for if that is to come;
+/// whether it was one.
+fn reap_unexecuted(pidfd: &OwnedFd, to_come: bool) -> bool {
+    // Signals are blocked: nothing interrupts it.
+    let unexecuted = WaitIdOptions::from_bits_retain(libc::__WCLONE as u32);
+    let hang = if to_come { WaitIdOptions::empty() } else { WaitIdOptions::NOHANG };
+    let options = WaitIdOptions::EXITED | unexecuted | hang;
+    matches!(waitid(WaitId::PidFd(pidfd.as_fd()), options), Ok(Some(_)))
 }
 
 fn moves(spawn: &Spawn) -> Vec<Move> {
@@ -114,7 +127,6 @@ fn clone(order: &mut Order) -> Result<(i32, OwnedFd)> {
     let arguments = CloneArguments {
         flags: flags as u64 | CLEAR_HANDLERS,
         pidfd: (&raw mut pidfd).expose_provenance() as u64,
-        exit_signal: libc::SIGCHLD as u64,
         ..CloneArguments::default()
     };
     let number = clone_with(&arguments, order);

@@ -64,6 +64,11 @@ impl<C: Class, T> BlockingLock<C, T> {
         if locks.has::<C>() { Some(self.write(locks)) } else { None }
     }
 
+    /// Whether nobody had it or waited for it a moment ago.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.turns.is_idle()
+    }
+
     /// What tells it from others of its class.
     pub(crate) fn instance(&self) -> u32 {
         self.instance

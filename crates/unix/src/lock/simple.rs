@@ -86,6 +86,11 @@ impl<C: Class, T> SimpleLock<C, T> {
         Some(SimpleGuard { lock: self, locks, presence, since, taken })
     }
 
+    /// Whether nobody had it a moment ago.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.word.load(Ordering::Relaxed) == FREE
+    }
+
     /// What tells it from others of its class.
     pub(crate) fn instance(&self) -> u32 {
         self.instance

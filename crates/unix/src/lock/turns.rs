@@ -51,6 +51,11 @@ impl Turns {
         Self { state: AtomicU32::new(0), queue: Gate::default() }
     }
 
+    /// Whether nobody had it or queued for it a moment ago.
+    pub(super) fn is_idle(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == 0
+    }
+
     /// Whether it was to be had at once, and is had now.
     #[inline]
     pub(super) fn try_take(&self, want: Want) -> bool {

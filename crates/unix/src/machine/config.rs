@@ -74,7 +74,7 @@ pub(crate) struct Config {
     pub(super) stop_at: Option<u64>,
     pub(super) stopper: Stopper,
     pub(super) preemptions: u64,
-    pub(super) statistics: bool,
+    pub(crate) statistics: bool,
     pub(crate) keep_locks: bool,
     pub(super) busy_limit: Duration,
     pub(super) on_busy: Arc<dyn Fn(Busy) + Send + Sync>,

@@ -49,6 +49,8 @@ fn a_program_that_cannot_be_executed_is_an_error_and_leaves_nothing() {
         let text = text.to_str().unwrap();
         let long = "x".repeat(5000);
         let before = open_descriptors();
+        let ends = SigSet::of(&[Signal::CHLD]);
+        sys.sigprocmask(Some((How::Block, ends))).unwrap();
         let cases = [
             ("/nowhere/at/all", Errno::ENOENT),
             (text, Errno::EACCES),
@@ -67,10 +69,14 @@ fn a_program_that_cannot_be_executed_is_an_error_and_leaves_nothing() {
         let huge = "x".repeat(200_000);
         assert_eq!(sys.spawn(&Spawn::new("/bin/true", &["true", &huge])), Err(Errno::E2BIG));
 
+        assert!(!sys.sigpending().contains(Signal::CHLD), "there was no child");
         assert_eq!(open_descriptors(), before);
         assert_eq!(sys.waitpid(Children::Any, WaitOptions::NOHANG), Err(Errno::ECHILD));
         let zombies = std::fs::read_to_string("/proc/thread-self/children");
         assert!(zombies.is_ok_and(|children| children.is_empty()), "no process is left");
+        let child = sys.spawn(&Spawn::new("/bin/true", &["true"])).unwrap();
+        assert_eq!(sys.sigtimedwait(ends, None).unwrap().pid, child.number(), "of one there is");
+        assert_eq!(end(sys, child), Status::Exited(0));
     });
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use tontine_unix::{Builder, Ending, Executor, How, Mode, SigSet, Signal, Sys, Target};
+use tontine_unix::{Builder, Ending, Executor, How, Mode, SigSet, Signal, State, Sys, Target};
 
 use crate::systems::{everywhere, of, run};
 
@@ -43,7 +43,7 @@ fn a_deadlock_is_found_and_says_who_waits_for_what() {
         assert_eq!((report.ending, report.status), (Ending::Stalled, None), "{on}");
         let state = report.state.expect("it has not ended").to_string();
         for line in [
-            "sleeps in read for pipe",
+            "sleeps in read for pipe 5\n                                        written by itself, 7",
             "sleeps in sigtimedwait for {SIGUSR2}",
             "sleeps in sigsuspend",
             "sleeps in join for thread 5",
@@ -52,6 +52,52 @@ fn a_deadlock_is_found_and_says_who_waits_for_what() {
         ] {
             assert!(state.contains(line), "{on}: no line says `{line}`:\n{state}");
         }
+    }
+}
+
+/// Two that each keep what the other would have to close: a reader that did not close its own end to
+/// write, and a writer whose pipe is full.
+fn forgotten_ends(sys: &dyn Sys) -> i32 {
+    let (reader, writer) = sys.pipe().expect("there is room");
+    let forgets = sys.fork(move |sys| {
+        State::name_caller("forgets");
+        sys.read(reader, &mut [0]).map_or(1, |_| 0)
+    });
+    let forgets = forgets.expect("there is room");
+    sys.close(writer).expect("it is open");
+    let fills = sys.fork(|sys| {
+        State::name_caller("fills");
+        let (_, writer) = sys.pipe().expect("there is room");
+        sys.fork(move |sys| {
+            State::name_caller("idle");
+            sys.close(writer).expect("it is open");
+            sys.pause();
+            0
+        })
+        .expect("there is room");
+        loop {
+            let _ = sys.write(writer, &[0; 4096]);
+        }
+    });
+    fills.expect("there is room");
+    sys.waitpid(forgets.into(), Default::default()).map_or(1, |_| 0)
+}
+
+#[test]
+fn who_has_the_other_end_of_a_pipe_is_named() {
+    for (on, system) in everywhere() {
+        let report = run(system, forgotten_ends);
+        assert_eq!(report.ending, Ending::Stalled, "{on}");
+        let state = report.state.expect("it has not ended").to_string();
+        let lines: Vec<&str> = state.lines().map(str::trim).collect();
+        let said = |call: &str, owners: &str| {
+            lines.windows(2).any(|two| two[0].contains(call) && two[1] == owners)
+        };
+        assert!(said("sleeps in read for pipe ", "written by itself alone"), "{on}:\n{state}");
+        let idle = lines.iter().find(|line| line.ends_with(" idle")).expect("it sleeps");
+        let idle = idle.split_whitespace().next().expect("a number");
+        let readers = format!("read by itself, {idle} (idle)");
+        assert!(said("sleeps in write for pipe ", &readers), "{on}:\n{state}");
     }
 }
 

@@ -196,6 +196,12 @@ fn a_process_that_ends_with_its_parent_is_inherited() {
     CHAIN.holds();
 }
 
+#[cfg(any(debug_assertions, feature = "mutations"))]
+#[test]
+fn an_orphan_that_is_unlinked_first_may_end_as_nobodys() {
+    CHAIN.fails_with(Mutation::OrphanUnlinked);
+}
+
 /// The same on real processors, where what is between two steps is not only where a simulation
 /// switches: a long chain, each of which ends as soon as it has made the next.
 #[test]

@@ -1,11 +1,13 @@
 //! `wait` against `exit`, and against another `wait` (§6.2).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 #[cfg(any(debug_assertions, feature = "mutations"))]
 use tontine_unix::Mutation;
-use tontine_unix::{Disposition, Errno, How, Mode, Pid, SigAction, SigSet, Signal, WaitOptions};
+use tontine_unix::{
+    Disposition, Errno, How, Mode, Pid, SigAction, SigSet, Signal, Spawn, WaitOptions,
+};
 
 use crate::explore::{CONCURRENT, PARALLEL, PREEMPTED, Race, Scene};
 
@@ -60,6 +62,44 @@ fn an_unwanted_child_is_gone_for_kill_where_it_is_gone_for_wait() {
 #[test]
 fn a_number_that_is_not_hidden_finds_a_zombie_that_is_nobodys() {
     UNWANTED_AGAINST_KILL.fails_with(Mutation::NumberUnhidden);
+}
+
+/// A thread waits for any child while another one spawns what there is not: it is told that there is
+/// none, and never of an end.
+const FAILED_SPAWN_AGAINST_WAIT: Race = Race {
+    scene: || {
+        Arc::new(|sys| {
+            let (over, met) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+            let (ends, meets) = (over.clone(), met.clone());
+            let waiter = sys.thread(move |sys| {
+                while !ends.load(Ordering::Relaxed) {
+                    match sys.wait() {
+                        Err(Errno::ECHILD) => sys.sched_yield(),
+                        _ => meets.store(true, Ordering::Relaxed),
+                    }
+                }
+            });
+            let nothing = Spawn::new("nothing", &["nothing"]);
+            let failed = (0..3).all(|_| sys.spawn(&nothing) == Err(Errno::ENOENT));
+            over.store(true, Ordering::Relaxed);
+            sys.join(waiter.expect("there is room")).expect("it is mine");
+            i32::from(!failed || met.load(Ordering::Relaxed))
+        })
+    },
+    with: |builder| builder,
+    modes: &Mode::ALL,
+    parallel: PARALLEL,
+};
+
+#[test]
+fn nobody_waits_for_what_could_not_be_spawned() {
+    FAILED_SPAWN_AGAINST_WAIT.holds();
+}
+
+#[cfg(any(debug_assertions, feature = "mutations"))]
+#[test]
+fn a_failed_spawn_that_leaves_a_child_gives_it_to_who_waits_first() {
+    FAILED_SPAWN_AGAINST_WAIT.fails_with(Mutation::FailureWaitedFor);
 }
 
 /// Two threads wait for the one child that there is: one gets it, the other is told that there is

@@ -245,12 +245,14 @@ fn spawn_that_fails_leaves_nothing() {
                 (bad_group, Errno::EPERM),
                 (bad_descriptor, Errno::EBADF),
             ];
+            block(sys, &[Signal::CHLD]);
             for (spawn, errno) in cases {
                 for _ in 0..3 {
                     assert_eq!(sys.spawn(&spawn), Err(errno));
                     assert_eq!(sys.wait(), Err(Errno::ECHILD));
                 }
             }
+            assert!(!sys.sigpending().contains(Signal::CHLD), "there was no child");
             let child = sys.spawn(&Spawn::new("sleeps", &["sleeps"])).unwrap();
             let refused = sys.spawn(&Spawn::new("sleeps", &["sleeps"]));
             assert_eq!(refused, Err(Errno::EAGAIN));

@@ -3,6 +3,8 @@
 #![allow(unsafe_code, reason = "a fiber's context is its thread's address")]
 
 mod generation;
+#[cfg(debug_assertions)]
+mod group_check;
 
 use std::ptr::NonNull;
 

@@ -21,6 +21,9 @@ pub(super) fn call(cursor: &mut Cursor<'_>) -> Result<Call, SyntaxError> {
     let call = if let Some(call) = Plain::of(word) {
         Call::Plain(call)
     } else if let Some(call) = OnValue::of(word) {
+        if call == OnValue::Exit {
+            cursor.check_status()?;
+        }
         Call::Value(call, cursor.term()?)
     } else if let Some(call) = OnValues::of(word) {
         Call::Values(call, cursor.term()?, cursor.term()?)

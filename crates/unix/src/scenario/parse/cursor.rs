@@ -271,6 +271,29 @@ impl<'a> Cursor<'a> {
         Ok(number)
     }
 
+    /// That a number, if one is next, is a status with which a process can exit.
+    pub(super) fn check_status(&self) -> Result<(), SyntaxError> {
+        match self.peek() {
+            Some(Kind::Number(number)) if !(0..=0xff).contains(number) => Err(self.error(format!(
+                "expected an exit status, 0 to 255; found {number}, of which a parent is told {}: \
+                 write that",
+                number & 0xff
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// That a number, if one is next, says how often something can be done.
+    pub(super) fn check_times(&self) -> Result<(), SyntaxError> {
+        match self.peek() {
+            Some(Kind::Number(number)) if *number < 0 => Err(self.error(format!(
+                "expected how often, from 0; found {number}: write 0, or take out what is never \
+                 done"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     /// A number from 0.
     pub(super) fn count(&mut self) -> Result<u32, SyntaxError> {
         let Some(Kind::Number(number)) = self.peek() else { return Err(self.expected("a number")) };

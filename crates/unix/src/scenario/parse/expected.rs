@@ -120,10 +120,11 @@ fn modes(cursor: &mut Cursor<'_>) -> Result<Pattern, SyntaxError> {
 fn status(cursor: &mut Cursor<'_>) -> Result<StatusPattern, SyntaxError> {
     let of = |word: &str| StatusPattern::WORDS.iter().copied().find(|known| *known == word);
     Ok(match cursor.one_of("status", StatusPattern::WORDS, of)? {
-        "exited" => StatusPattern::Exited(match cursor.peek() {
-            Some(Kind::Number(_)) => Some(cursor.integer()?),
-            _ => None,
-        }),
+        "exited" => {
+            cursor.check_status()?;
+            let number = matches!(cursor.peek(), Some(Kind::Number(_)));
+            StatusPattern::Exited(if number { Some(cursor.integer()?) } else { None })
+        }
         "killed" => StatusPattern::Killed(cursor.signal()?, cursor.takes_word("core")),
         "stopped" => StatusPattern::Stopped(cursor.signal()?),
         "trapped" => StatusPattern::Trapped(cursor.signal()?),

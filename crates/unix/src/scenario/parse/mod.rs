@@ -151,6 +151,7 @@ impl<'a> Parser<'a> {
                 Some("on" | "sigvec") => self.handler(&mut cursor, depth)?,
                 Some("repeat") => {
                     cursor.skip();
+                    cursor.check_times()?;
                     let times = cursor.term()?;
                     Step::Repeat(times, self.body(&mut cursor, depth)?)
                 }

@@ -1,0 +1,85 @@
+//! Who could end a sleep: names behind the numbers of what threads sleep for
+//! ([`State::name_who_is_awaited`]).
+//!
+//! A child is named by its program, a pipe by those that have its other end: whoever sleeps though
+//! nobody else has it forgot to close its own.
+
+use std::collections::BTreeMap;
+
+use super::state::{ProcessState, State};
+
+/// An end of a pipe that a process has open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum PipeEnd {
+    Reader,
+    Writer,
+}
+
+/// So many are named who have a pipe's end.
+const NAMED: usize = 4;
+
+impl State {
+    /// Puts names behind the number of each child and each pipe that somebody waits for.
+    pub(super) fn name_who_is_awaited(&mut self) {
+        let named = |process: &ProcessState| (process.pid, process.name.clone());
+        let names: BTreeMap<i32, String> = self.processes.iter().map(named).collect();
+        let mut owners: BTreeMap<(u32, PipeEnd), Vec<i32>> = BTreeMap::new();
+        for process in &self.processes {
+            for &end in &process.pipe_ends {
+                owners.entry(end).or_default().push(process.pid);
+            }
+        }
+        for process in &mut self.processes {
+            for thread in &mut process.threads {
+                let number = |what| thread.object.strip_prefix(what)?.parse::<u32>().ok();
+                let (child, pipe) = (number(" for child "), number(" for pipe "));
+                let child = child.and_then(|child| i32::try_from(child).ok());
+                if let Some(name) = child.and_then(|child| names.get(&child)) {
+                    thread.object.push_str(&format!(" ({name})"));
+                } else if let Some(pipe) = pipe {
+                    let (end, done) = match thread.call {
+                        "read" => (PipeEnd::Writer, "written"),
+                        _ => (PipeEnd::Reader, "read"),
+                    };
+                    let owners = owners.get(&(pipe, end)).map_or(&[][..], Vec::as_slice);
+                    let owners = listed(owners, process.pid, &names);
+                    thread.other_end = format!("{done} by {owners}");
+                }
+            }
+        }
+    }
+}
+
+/// Who has an end of a pipe at whose other end the process `own` sleeps.
+fn listed(owners: &[i32], own: i32, names: &BTreeMap<i32, String>) -> String {
+    let named = |pid: &i32| match names.get(pid) {
+        _ if *pid == own => "itself".to_owned(),
+        Some(name) => format!("{pid} ({name})"),
+        None => pid.to_string(),
+    };
+    match owners {
+        [] => "nobody".into(),
+        [only] if *only == own => "itself alone".into(),
+        _ => {
+            let mut listed: Vec<String> = owners.iter().take(NAMED).map(named).collect();
+            if owners.len() > NAMED {
+                listed.push(format!("{} more", owners.len() - NAMED));
+            }
+            listed.join(", ")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn owners_of_an_end_are_named_some_of_many() {
+        let names = BTreeMap::from([(2, "shell".to_owned()), (3, "cat".to_owned())]);
+        assert_eq!(listed(&[], 2, &names), "nobody");
+        assert_eq!(listed(&[2], 2, &names), "itself alone");
+        assert_eq!(listed(&[2, 3], 2, &names), "itself, 3 (cat)");
+        assert_eq!(listed(&[2, 3, 4, 5, 6, 7], 9, &names), "2 (shell), 3 (cat), 4, 5, 2 more");
+    }
+}
