@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 
 use super::Kernel;
 use super::pgrp::{Members, Pgrp};
+use super::proc::Phase;
 use crate::lock::Holding;
 use crate::mode::Mode;
 
@@ -59,8 +60,12 @@ impl Kernel {
         for (place, &slot) in members.slots.iter().enumerate() {
             let member = self.slab.get(slot);
             assert_eq!(member.place_in_group.load(Ordering::Relaxed) as usize, place, "its place");
-            let own = member.lock(&self.locks).pgrp.clone();
+            let state = member.lock(&self.locks);
+            let own = state.pgrp.clone();
             assert!(own.is_some_and(|own| Arc::ptr_eq(&own, group)), "a member is in its group");
+            let stands = (state.phase != Phase::Zombie).then(|| group.standing());
+            assert_eq!(member.standing(), stands, "what a member says of itself");
+            drop(state);
             let counts = self.counts_for(member, group);
             assert_eq!(
                 member.qualifies.load(Ordering::Relaxed),

@@ -174,7 +174,12 @@ impl Kernel {
         self.recount(proc, Some(to), lost);
         leaving.remove(self, proc);
         joining.add(proc);
-        proc.lock(&self.locks).pgrp = Some(Arc::clone(to));
+        let mut state = proc.lock(&self.locks);
+        state.pgrp = Some(Arc::clone(to));
+        if state.phase != Phase::Zombie {
+            proc.stand_in(to);
+        }
+        drop(state);
         if counted {
             from.qualify(-1);
         }
@@ -204,15 +209,14 @@ impl Kernel {
     }
 
     /// Whether a process is alive and its parent, alive too, is in another group of the same
-    /// session.
-    pub(super) fn counts_for(&self, proc: &Proc, group: &Arc<Pgrp>) -> bool {
-        let alive = proc.lock(&self.locks).phase != Phase::Zombie;
-        let Some(parent) = self.parent_hint(proc).filter(|_| alive) else { return false };
-        let state = parent.lock(&self.locks);
-        state.phase != Phase::Zombie
-            && state.pgrp.as_ref().is_some_and(|its| {
-                !Arc::ptr_eq(its, group) && Arc::ptr_eq(&its.session, &group.session)
-            })
+    /// session. Under relations.
+    pub(super) fn counts_for(&self, proc: &Proc, group: &Pgrp) -> bool {
+        let group = group.standing();
+        let cares = |parent: &Proc| {
+            let its = parent.standing();
+            its.is_some_and(|its| its.group != group.group && its.session == group.session)
+        };
+        proc.standing().is_some() && self.parent_hint(proc).is_some_and(cares)
     }
 
     /// An orphaned group with a stopped member is told: nobody would continue it (POSIX, `_exit`).

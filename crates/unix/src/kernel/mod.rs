@@ -226,6 +226,7 @@ impl Kernel {
         let mut state = proc.lock(&self.locks);
         state.phase = Phase::Live;
         proc.program.store(program, Ordering::Relaxed);
+        proc.stand_in(&group);
         state.pgrp = Some(group);
         state.threads.extend(thread.map(proc::Member::new));
         state.credentials.user.tasks.take(u64::MAX);

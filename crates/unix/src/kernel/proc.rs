@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::Kernel;
@@ -44,6 +44,12 @@ pub(super) struct Proc {
     /// Whether its group counts it as one whose parent cares for the group; changes under relations
     /// for writing.
     pub(super) qualifies: AtomicBool,
+    /// Its group and its session while it is alive, by the numbers of their locks: a copy of what
+    /// its state says, for those that count who cares for a group. Changes under relations for
+    /// writing; of one that has no parent yet and no children, under its `p_lock`.
+    standing: AtomicU64,
+    /// Whether it inherits the orphans below it; changes under `p_lock`.
+    pub(super) subreaper: AtomicBool,
     /// Which thread of the parent has it while it waits (§6.2), by thread number; 0 for none.
     pub(super) owner: AtomicI32,
     /// Copies of what its state says of its users and its session, for itself to read without a
@@ -110,7 +116,6 @@ pub(super) struct ProcState {
     pub(super) executed: bool,
     /// What its program calls itself, where that is not its registered name.
     pub(super) called: Option<Arc<str>>,
-    pub(super) subreaper: bool,
     /// Whoever traces it: slot and birth.
     pub(super) tracer: Option<(u32, u32)>,
     /// Those that it traces and is not the parent of, by their slots.
@@ -155,6 +160,21 @@ pub(super) struct Member {
     pub(super) changed: bool,
     /// Who joins it, once somebody does.
     pub(super) joiner: Option<Option<Fiber>>,
+}
+
+/// A group and its session, by the numbers of their locks: from 1, and never used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Standing {
+    pub(super) group: u32,
+    pub(super) session: u32,
+}
+
+/// What a process that exits had, to be let go of with no lock held.
+#[derive(Debug)]
+pub(super) struct Left {
+    pub(super) files: Files,
+    pub(super) tracees: Vec<u32>,
+    pub(super) status: Status,
 }
 
 /// The limits, by [`Resource::ALL`].
@@ -208,6 +228,8 @@ impl Proc {
             links: Links::new(slot),
             place_in_group: AtomicU32::new(0),
             qualifies: AtomicBool::new(false),
+            standing: AtomicU64::new(0),
+            subreaper: AtomicBool::new(false),
             owner: AtomicI32::new(0),
             real: AtomicU32::new(0),
             effective: AtomicU32::new(0),
@@ -262,11 +284,30 @@ impl Proc {
         self.session.store(session, Ordering::Relaxed);
     }
 
+    /// The group and the session that it belongs to, while it is alive.
+    pub(super) fn standing(&self) -> Option<Standing> {
+        let packed = self.standing.load(Ordering::Relaxed);
+        (packed != 0)
+            .then_some(Standing { group: (packed >> 32) as u32, session: packed as u32 })
+    }
+
+    /// It belongs to this group now.
+    pub(super) fn stand_in(&self, group: &Pgrp) {
+        let Standing { group, session } = group.standing();
+        self.standing.store(u64::from(group) << 32 | u64::from(session), Ordering::Relaxed);
+    }
+
+    /// It is not alive any more.
+    pub(super) fn stands_no_more(&self) {
+        self.standing.store(0, Ordering::Relaxed);
+    }
+
     /// Lets a new process in. Nobody finds it before its number is published.
     pub(super) fn move_in(&self, number: i32, birth: u32) {
         self.number.store(number, Ordering::Relaxed);
         self.birth.store(birth, Ordering::Relaxed);
         self.owner.store(0, Ordering::Relaxed);
+        self.subreaper.store(false, Ordering::Relaxed);
         // SYNC tenant: pairs with `Proc::count`.
         self.refs.fetch_and(!ENDING, Ordering::Release);
     }
@@ -453,7 +494,6 @@ impl ProcState {
             end: None,
             executed: false,
             called: None,
-            subreaper: false,
             tracer: None,
             tracees: Vec::new(),
             trapped: None,
@@ -478,6 +518,17 @@ impl ProcState {
             place: self.place,
             called: self.called.clone(),
             ..Self::new(self.credentials.clone(), self.actions.clone(), self.limits)
+        }
+    }
+
+    /// From now on the process throws away what it is sent.
+    pub(super) fn begin_exit(&mut self) -> Left {
+        self.phase = Phase::Exiting;
+        self.alarm = None;
+        Left {
+            files: std::mem::take(&mut self.files),
+            tracees: std::mem::take(&mut self.tracees),
+            status: self.end.unwrap_or(Status::Exited(0)),
         }
     }
 
