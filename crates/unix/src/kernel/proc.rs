@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
+use smallvec::{SmallVec, smallvec};
+
 use super::Kernel;
 use super::actions::Actions;
 use super::exec::Image;
@@ -28,8 +30,10 @@ use crate::process::Pid;
 use crate::signal::{SigSet, Signal};
 use crate::wait::{Status, Usage};
 
-/// A slot, and the process in it if there is one.
+/// A slot, and the process in it if there is one. On cache lines of its own, and these in pairs, as
+/// processors fetch them: what one process does does not slow its neighbours.
 #[derive(Debug)]
+#[repr(align(128))]
 pub(super) struct Proc {
     pub(super) slot: u32,
     /// Number and birth; 0 while nobody is in the slot, or an embryo.
@@ -84,8 +88,8 @@ pub(super) enum Phase {
 #[derive(Debug)]
 pub(super) struct ProcState {
     pub(super) phase: Phase,
-    /// The oldest first.
-    pub(super) threads: Vec<Member>,
+    /// The oldest first. One alone takes no memory elsewhere.
+    pub(super) threads: SmallVec<[Member; 1]>,
     /// Threads that ended and nobody has joined; each until another thread has its number.
     pub(super) ended: BTreeSet<i32>,
     pub(super) actions: Arc<Actions>,
@@ -287,8 +291,7 @@ impl Proc {
     /// The group and the session that it belongs to, while it is alive.
     pub(super) fn standing(&self) -> Option<Standing> {
         let packed = self.standing.load(Ordering::Relaxed);
-        (packed != 0)
-            .then_some(Standing { group: (packed >> 32) as u32, session: packed as u32 })
+        (packed != 0).then_some(Standing { group: (packed >> 32) as u32, session: packed as u32 })
     }
 
     /// It belongs to this group now.
@@ -475,7 +478,7 @@ impl ProcState {
     pub(super) fn new(credentials: Credentials, actions: Arc<Actions>, limits: Limits) -> Self {
         Self {
             phase: Phase::Free,
-            threads: Vec::new(),
+            threads: SmallVec::new(),
             ended: BTreeSet::new(),
             actions,
             pending: Pending::default(),
@@ -511,7 +514,7 @@ impl ProcState {
         Self {
             phase: Phase::Live,
             mask: thread.mask(),
-            threads: vec![Member::new(thread)],
+            threads: smallvec![Member::new(thread)],
             pgrp: self.pgrp.clone(),
             files: self.files.clone(),
             nice: self.nice,
