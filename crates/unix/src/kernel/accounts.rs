@@ -2,7 +2,8 @@
 
 use super::call::Call;
 use super::files::MOST;
-use super::proc::{Phase, ProcRef, ProcState};
+use super::proc::{Phase, ProcState};
+use super::references::ProcRef;
 use crate::errno::{Errno, Result};
 use crate::limit::{Limit, Resource};
 use crate::process::Whose;

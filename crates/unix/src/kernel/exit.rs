@@ -138,7 +138,10 @@ impl Kernel {
             proc.stands_no_more();
             let tracer = self.other_tracer(proc, &state);
             let notice = Notice::of(proc, &state);
-            (std::mem::take(&mut state.threads), state.pgrp.clone(), tracer, notice)
+            // A group that does not count it has nothing to count anew.
+            let counted = proc.qualifies.load(Ordering::Relaxed);
+            let group = state.pgrp.as_ref().filter(|_| counted).cloned();
+            (std::mem::take(&mut state.threads), group, tracer, notice)
         };
         self.recount(proc, group.as_ref(), &mut orphaned);
         if let Some(tracer) = tracer {

@@ -84,7 +84,7 @@ impl Call<'_> {
         let child = kernel.slab.get(slot);
         let mask = first.as_ref().map_or(SigSet::EMPTY, |first| first.mask(self.thread.mask()));
         let thread = Arc::new(Thread::new(kernel.handle(), slot, number, mask));
-        let Some((group, place)) = self.join_group(child, &thread, &user, group) else {
+        let Some(place) = self.join_group(child, &thread, &user, group) else {
             // The group was signalled first: the signal is delivered, then the fork begins again.
             user.tasks.give_back(1);
             kernel.pids.give_back(&kernel.locks, number, slot);
@@ -98,7 +98,7 @@ impl Call<'_> {
             let _writing = kernel.write_family(self.proc);
             kernel.link(self.proc, child);
             // Nobody who could move it to another group has found it yet.
-            kernel.recount(child, Some(&group), &mut Vec::new());
+            kernel.count_forked(child);
         }
         kernel.population.fetch_add(1, Ordering::Relaxed);
         let pid = child.pid();
@@ -114,8 +114,8 @@ impl Call<'_> {
     }
 
     /// Copies the caller's state to the child and makes it a member of the caller's group, between
-    /// two walks of the group; that group, and where the child is to run. Nothing if a walk came
-    /// that the child should have met. `charged` is whose process it was counted as before its
+    /// two walks of the group; on which processor the child is to run. Nothing if a walk came that
+    /// the child should have met. `charged` is whose process it was counted as before its
     /// credentials were copied, `group` the caller's a moment ago.
     fn join_group(
         &self,
@@ -123,7 +123,7 @@ impl Call<'_> {
         thread: &Arc<Thread>,
         charged: &User,
         mut group: Option<Arc<Pgrp>>,
-    ) -> Option<(Arc<Pgrp>, Option<usize>)> {
+    ) -> Option<Option<usize>> {
         let kernel = self.kernel;
         let mut nobody_walks = None;
         loop {
@@ -143,16 +143,14 @@ impl Call<'_> {
                 // Another thread moved the process meanwhile.
                 continue;
             }
-            *state = parent.forked(thread.clone());
+            state.become_child_of(&parent, Arc::clone(thread));
             kernel.charge(&state.credentials, charged);
             child.set_users(&state.credentials);
             child.program.store(self.proc.program.load(Ordering::Relaxed), Ordering::Relaxed);
             child.set_session(joined.session.id.number());
             child.stand_in(&joined);
             members.add(child);
-            let place = parent.place;
-            drop((parent, state, members));
-            return Some((joined, place));
+            return Some(parent.place);
         }
     }
 

@@ -22,7 +22,8 @@ use std::sync::Arc;
 
 use super::Kernel;
 use super::pgrp::Pgrp;
-use super::proc::{News, Phase, Proc, ProcRef, ProcState};
+use super::proc::{News, Phase, Proc, ProcState};
+use super::references::ProcRef;
 use super::thread::Attention;
 use crate::action::{Code, Disposition, SignalInfo};
 use crate::errno::{Errno, Result};

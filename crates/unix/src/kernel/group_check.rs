@@ -66,7 +66,7 @@ impl Kernel {
             let stands = (state.phase != Phase::Zombie).then(|| group.standing());
             assert_eq!(member.standing(), stands, "what a member says of itself");
             drop(state);
-            let counts = self.counts_for(member, group);
+            let counts = self.counts_for(member, group.standing());
             assert_eq!(
                 member.qualifies.load(Ordering::Relaxed),
                 counts,

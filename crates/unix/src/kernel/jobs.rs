@@ -11,7 +11,8 @@ use super::Kernel;
 use super::call::Call;
 use super::pgrp::{Pgrp, Session};
 use super::pid_table::Keeper;
-use super::proc::{Phase, Proc, ProcRef};
+use super::proc::{Phase, Proc, Standing};
+use super::references::ProcRef;
 use crate::action::SignalInfo;
 use crate::errno::{Errno, Result};
 use crate::executor;
@@ -169,7 +170,8 @@ impl Kernel {
         }
         // Counted where it comes before it comes, and where it goes after it has gone: at no moment
         // does a group look orphaned that is not.
-        let counted = proc.qualifies.swap(false, Ordering::Relaxed);
+        let counted = proc.qualifies.load(Ordering::Relaxed);
+        proc.qualifies.store(false, Ordering::Relaxed);
         let lost = &mut Vec::new();
         self.recount(proc, Some(to), lost);
         leaving.remove(self, proc);
@@ -199,19 +201,28 @@ impl Kernel {
         orphaned: &mut Vec<Arc<Pgrp>>,
     ) {
         let Some(group) = group else { return };
-        let counts = self.counts_for(proc, group);
-        if proc.qualifies.swap(counts, Ordering::Relaxed) == counts {
+        let counts = self.counts_for(proc, group.standing());
+        if proc.qualifies.load(Ordering::Relaxed) == counts {
             return;
         }
+        proc.qualifies.store(counts, Ordering::Relaxed);
         if group.qualify(if counts { 1 } else { -1 }) {
             orphaned.push(Arc::clone(group));
         }
     }
 
+    /// Counts a process that was just forked. Under relations for writing.
+    pub(super) fn count_forked(&self, child: &Proc) {
+        // Mostly its parent is in the same group.
+        if child.standing().is_some_and(|own| self.counts_for(child, own)) {
+            let group = child.lock(&self.locks).pgrp.clone();
+            self.recount(child, group.as_ref(), &mut Vec::new());
+        }
+    }
+
     /// Whether a process is alive and its parent, alive too, is in another group of the same
     /// session. Under relations.
-    pub(super) fn counts_for(&self, proc: &Proc, group: &Pgrp) -> bool {
-        let group = group.standing();
+    pub(super) fn counts_for(&self, proc: &Proc, group: Standing) -> bool {
         let cares = |parent: &Proc| {
             let its = parent.standing();
             its.is_some_and(|its| its.group != group.group && its.session == group.session)

@@ -26,6 +26,7 @@ mod pgrp;
 mod pid_table;
 mod pipe;
 mod proc;
+mod references;
 mod send;
 mod siglock;
 mod slab;

@@ -1,15 +1,14 @@
-//! A process (§5.2): [`Proc`], what its `p_lock` guards ([`ProcState`]), and references to it
-//! ([`ProcRef`]).
+//! A process (§5.2): [`Proc`], and what its `p_lock` guards ([`ProcState`]). How others refer to it
+//! stands in [`references`](super::references).
 
 #![allow(unsafe_code, reason = "a system that has ended is looked at through its locks")]
 
 use std::collections::BTreeSet;
-use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 use super::Kernel;
 use super::actions::Actions;
@@ -365,11 +364,18 @@ impl Proc {
 
     /// From now on there is no new reference; returns whether there is one still.
     pub(super) fn end_references(&self) -> bool {
-        // SYNC references: pairs with the release in `ProcRef::drop`.
+        // SYNC references: pairs with the release in `Proc::uncount`.
         self.refs.fetch_or(ENDING, Ordering::Acquire) & !ENDING != 0
     }
 
-    fn count(&self) -> bool {
+    /// Counts a reference less; whether an exit waits for just that.
+    pub(super) fn uncount(&self) -> bool {
+        // SYNC references: pairs with `Proc::end_references`.
+        self.refs.fetch_sub(1, Ordering::Release) == ENDING | 1
+    }
+
+    /// Counts a reference; false if the process is ending.
+    pub(super) fn count(&self) -> bool {
         let mut refs = self.refs.load(Ordering::Relaxed);
         while refs & ENDING == 0 {
             match self.refs.compare_exchange_weak(
@@ -384,92 +390,6 @@ impl Proc {
             }
         }
         false
-    }
-}
-
-/// A process that was looked up: it completes no exit while this lives, unless it was ending
-/// already.
-#[derive(Debug)]
-pub(super) struct ProcRef<'k> {
-    kernel: &'k Kernel,
-    proc: &'k Proc,
-    birth: u32,
-    counted: bool,
-}
-
-impl<'k> ProcRef<'k> {
-    /// Refers to who is in the slot now.
-    pub(super) fn new(kernel: &'k Kernel, proc: &'k Proc) -> Self {
-        let counted = proc.count();
-        Self { kernel, proc, birth: proc.birth(), counted }
-    }
-
-    /// Keeps the reference where no lifetime can be; `None` if the process was ending already.
-    pub(super) fn hold(self) -> Option<HeldProc> {
-        let Self { proc, birth, counted, .. } = self;
-        std::mem::forget(self);
-        counted.then_some(HeldProc { slot: proc.slot, birth, counted })
-    }
-
-    /// Its state, unless it has been waited for in the meantime.
-    pub(super) fn state(&self) -> Option<SimpleGuard<'k, PLock, ProcState>> {
-        let state = self.proc.lock(&self.kernel.locks);
-        (self.counted || (self.proc.birth() == self.birth && self.birth != 0)).then_some(state)
-    }
-}
-
-/// A reference that is kept in the system's own structures.
-#[derive(Debug)]
-#[must_use = "a counted reference that is lost keeps an exit waiting for ever"]
-pub(super) struct HeldProc {
-    slot: u32,
-    birth: u32,
-    counted: bool,
-}
-
-impl HeldProc {
-    /// Who is in the slot now; nothing keeps it.
-    pub(super) fn claim(proc: &Proc) -> Self {
-        Self { slot: proc.slot, birth: proc.birth(), counted: false }
-    }
-
-    /// The reference again.
-    pub(super) fn refer(self, kernel: &Kernel) -> ProcRef<'_> {
-        let Self { slot, birth, counted } = self;
-        ProcRef { kernel, proc: kernel.slab.get(slot), birth, counted }
-    }
-}
-
-impl Deref for ProcRef<'_> {
-    type Target = Proc;
-
-    fn deref(&self) -> &Proc {
-        self.proc
-    }
-}
-
-impl Drop for ProcRef<'_> {
-    fn drop(&mut self) {
-        if !self.counted {
-            return;
-        }
-        // SYNC references: pairs with `Proc::end_references`.
-        let before = self.proc.refs.fetch_sub(1, Ordering::Release);
-        if before == ENDING | 1
-            && let Some(ender) = &self.proc.lock(&self.kernel.locks).ender
-        {
-            ender.unpark();
-        }
-    }
-}
-
-impl Kernel {
-    /// Who has this number, and was born then if `pid` says when.
-    pub(super) fn find(&self, pid: Pid) -> Option<ProcRef<'_>> {
-        let slot = self.pids.slot(pid.number())?;
-        let found = ProcRef::new(self, self.slab.get(slot));
-        let same = found.number() == pid.number() && found.birth == found.birth();
-        (same && pid.birth().is_none_or(|birth| birth == found.birth)).then_some(found)
     }
 }
 
@@ -509,19 +429,68 @@ impl ProcState {
         }
     }
 
-    /// The process as `fork` makes it of its parent.
-    pub(super) fn forked(&self, thread: Arc<Thread>) -> Self {
-        Self {
-            phase: Phase::Live,
-            mask: thread.mask(),
-            threads: smallvec![Member::new(thread)],
-            pgrp: self.pgrp.clone(),
-            files: self.files.clone(),
-            nice: self.nice,
-            place: self.place,
-            called: self.called.clone(),
-            ..Self::new(self.credentials.clone(), self.actions.clone(), self.limits)
-        }
+    /// Makes a process in an empty slot, as `fork` makes it of its parent. What the slot's last
+    /// process shared with that already stays shared.
+    pub(super) fn become_child_of(&mut self, parent: &Self, thread: Arc<Thread>) {
+        let Credentials { real, effective, saved, ref user } = parent.credentials;
+        (self.credentials.real, self.credentials.effective) = (real, effective);
+        self.credentials.saved = saved;
+        share(&mut self.credentials.user, user);
+        share(&mut self.actions, &parent.actions);
+        self.limits = parent.limits;
+        self.phase = Phase::Live;
+        self.mask = thread.mask();
+        self.threads.clear();
+        self.threads.push(Member::new(thread));
+        self.pgrp.clone_from(&parent.pgrp);
+        self.files.clone_from(&parent.files);
+        self.called.clone_from(&parent.called);
+        (self.nice, self.place) = (parent.nice, parent.place);
+        self.begin_afresh();
+    }
+
+    /// Forgets what the slot's last process was up to.
+    fn begin_afresh(&mut self) {
+        let Self {
+            ended,
+            pending,
+            p_forkcnt,
+            ender,
+            stopped,
+            stopping,
+            dying,
+            news,
+            end,
+            executed,
+            tracer,
+            tracees,
+            trapped,
+            untold,
+            resumed,
+            image,
+            alarm,
+            children_used,
+            // As the parent has them.
+            credentials: _,
+            actions: _,
+            limits: _,
+            phase: _,
+            mask: _,
+            threads: _,
+            pgrp: _,
+            files: _,
+            called: _,
+            nice: _,
+            place: _,
+        } = self;
+        ended.clear();
+        tracees.clear();
+        pending.discard(SigSet::ALL);
+        (*p_forkcnt, *ender, *image, *alarm) = (0, None, None, None);
+        (*stopped, *stopping, *dying, *executed) = (None, false, false, false);
+        (*news, *end, *tracer) = (None, None, None);
+        (*trapped, *untold, *resumed) = (None, None, None);
+        *children_used = Usage::default();
     }
 
     /// From now on the process throws away what it is sent.
@@ -560,6 +529,13 @@ impl ProcState {
     /// Everything that is pending, for the process or for one thread.
     pub(super) fn pending_anywhere(&self) -> SigSet {
         self.threads.iter().fold(self.pending.set(), |set, member| set.union(member.pending.set()))
+    }
+}
+
+/// Makes `mine` another name for what `theirs` is; nothing is written where it is that already.
+fn share<T>(mine: &mut Arc<T>, theirs: &Arc<T>) {
+    if !Arc::ptr_eq(mine, theirs) {
+        *mine = Arc::clone(theirs);
     }
 }
 

@@ -227,13 +227,12 @@ impl Kernel {
 
     /// A tracer that ends lets its tracees go: its children and `others`.
     pub(super) fn release_tracees(&self, tracer: &Proc, others: Vec<u32>) {
-        let children: Vec<u32> = if self.stays_childless(tracer) {
-            Vec::new()
-        } else {
+        let mut tracees = others;
+        if !self.stays_childless(tracer) {
             let _reading = self.read_family(tracer);
-            self.children(tracer).map(|child| child.slot).collect()
-        };
-        for slot in others.into_iter().chain(children) {
+            tracees.extend(self.children(tracer).map(|child| child.slot));
+        }
+        for slot in tracees {
             self.release_tracee(self.slab.get(slot), tracer.tenant());
         }
     }

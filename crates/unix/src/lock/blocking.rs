@@ -59,6 +59,7 @@ impl<C: Class, T> BlockingLock<C, T> {
     }
 
     /// [`Self::write`], or nothing where other locks stand in its place.
+    #[inline]
     #[track_caller]
     pub(crate) fn write_if_any<'a>(&'a self, locks: &'a Locks) -> Option<WriteGuard<'a, C, T>> {
         if locks.has::<C>() { Some(self.write(locks)) } else { None }
