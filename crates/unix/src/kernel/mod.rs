@@ -273,6 +273,7 @@ impl Kernel {
     }
 
     /// The one lock of mode `Coarse`; nothing in the other modes. Not held while anybody sleeps.
+    #[inline]
     fn coarse(&self) -> Option<WriteGuard<'_, CoarseLock, ()>> {
         self.coarse.write_if_any(&self.locks)
     }

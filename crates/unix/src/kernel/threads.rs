@@ -193,8 +193,7 @@ impl Call<'_> {
     }
 
     fn end_in_process(&self) {
-        let locks = &self.kernel.locks;
-        if self.proc.siglock.ending(locks) == Some(self.thread.tid()) {
+        if self.proc.siglock.ending() == Some(self.thread.tid()) {
             self.kernel.on_master(|| self.exit_process());
             return;
         }
@@ -281,7 +280,7 @@ impl Call<'_> {
             state.threads.push(Member::new(thread.clone()));
             drop(state);
             let unhalted = kernel.mutates(Mutation::MadeUnhalted);
-            if self.proc.siglock.ending(&kernel.locks).is_some() && !unhalted {
+            if self.proc.siglock.ending().is_some() && !unhalted {
                 // Whoever exits or executes may not have met it.
                 thread.demand(Attention::HALT);
             }
