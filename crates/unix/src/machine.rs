@@ -105,6 +105,7 @@ impl Virtual {
         let options = Options {
             keep_all: config.keep_locks,
             count: config.statistics,
+            explore: matches!(config.executor, Executor::Simulated { .. }),
             hold_clock: config.statistics.then(|| HoldClock::new(move || clock.now_ns())),
             ..Options::default()
         };

@@ -195,7 +195,9 @@ impl Executor {
             let raw = Arc::as_ptr(&task);
             match mine {
                 Some((worker, local)) if std::ptr::eq(worker, home) => {
-                    if place.pinned || self.simulation.is_some() {
+                    let alone = self.workers.len() == 1;
+                    if place.pinned || alone {
+                        // Nobody else may take it.
                         local.woken.push(raw);
                     } else {
                         self.share(worker.push_fresh(raw));

@@ -107,8 +107,8 @@ impl Call<'_> {
         self.interruptible_anywhere(After::Restart, || {
             let image = self.image(path, arguments.clone())?;
             self.sig_lock_or_return()?.sig_lock_to_exit(&self.thread);
-            self.halt_others();
-            self.await_alone();
+            self.halt_others(&self.state());
+            self.await_alone(|_| ());
             self.reset_for(image);
             self.leave(Leave::Exec)
         })

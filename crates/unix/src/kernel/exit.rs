@@ -9,7 +9,7 @@ use super::call::{Call, Leave};
 use super::family::Writing;
 use super::generate::To;
 use super::pgrp::Pgrp;
-use super::proc::{Member, Phase, Proc};
+use super::proc::{Left, Member, Phase, Proc, ProcState};
 use super::thread::Attention;
 use crate::action::{ActionFlags, Code, SignalInfo};
 use crate::executor;
@@ -42,22 +42,24 @@ impl Call<'_> {
                 }
             }
         }
-        self.state().end = Some(status);
-        self.halt_others();
+        let mut state = self.state();
+        state.end = Some(status);
+        self.halt_others(&state);
+        drop(state);
         self.leaving.set(Some(Leave::Exit));
     }
 
-    /// Marks all other threads to end, and wakes them.
-    pub(super) fn halt_others(&self) {
-        let state = self.state();
+    /// Marks all other threads to end, and wakes them. Under `p_lock`.
+    pub(super) fn halt_others(&self, state: &ProcState) {
         for member in state.threads.iter().filter(|other| other.thread.tid() != self.thread.tid()) {
             member.thread.demand(Attention::HALT);
             member.unpark();
         }
     }
 
-    /// Waits until no other thread and no fork of the process is left (§6.2).
-    pub(super) fn await_alone(&self) {
+    /// Waits until no other thread and no fork of the process is left (§6.2), and does something
+    /// about it in the critical section that finds it so.
+    pub(super) fn await_alone<T>(&self, then: impl FnOnce(&mut ProcState) -> T) -> T {
         loop {
             {
                 let mut state = self.state();
@@ -65,7 +67,7 @@ impl Call<'_> {
                 let unawaited = if mutated { state.p_forkcnt } else { 0 };
                 if state.threads.len() == 1 + unawaited as usize && state.p_forkcnt == unawaited {
                     state.ender = None;
-                    return;
+                    return then(&mut state);
                 }
                 state.ender = Some(executor::current());
             }
@@ -75,17 +77,17 @@ impl Call<'_> {
 
     /// Everything that ends with the process. Its last thread does it, its program's stack unwound.
     pub(super) fn exit_process(&self) {
-        self.await_alone();
-        self.kernel.close_all(self.proc);
+        let Left { files, tracees, status } = self.await_alone(ProcState::begin_exit);
+        drop(files);
         self.kernel.leave_session(self.proc);
         self.kernel.await_unreferenced(self.proc);
         let coarse = self.kernel.coarse();
         if !self.is_process() {
             self.give_number_back();
         }
-        self.kernel.release_tracees(self.proc);
+        self.kernel.release_tracees(self.proc, tracees);
         self.thread.leaves();
-        let orphaned = self.kernel.die(self.proc);
+        let orphaned = self.kernel.die(self.proc, status);
         drop(coarse);
         for group in orphaned {
             self.kernel.hang_up_if_stopped(&group);
@@ -95,74 +97,60 @@ impl Call<'_> {
 }
 
 impl Kernel {
-    /// From now on the process throws away what it is sent; waits for the last reference (§5.2).
+    /// Waits for the last reference (§5.2) to a process that is exiting; there is no new one.
     pub(super) fn await_unreferenced(&self, proc: &Proc) {
-        {
-            let mut state = proc.lock(&self.locks);
-            state.phase = Phase::Exiting;
-            state.ender = Some(executor::current());
-            state.alarm = None;
+        if proc.end_references() && !self.mutates(Mutation::ReferencesUnawaited) {
+            self.await_last_reference(proc);
         }
+    }
+
+    /// Whoever drops the last one looks under `p_lock` who waits for that.
+    #[cold]
+    fn await_last_reference(&self, proc: &Proc) {
+        proc.lock(&self.locks).ender = Some(executor::current());
         while proc.end_references() {
-            if self.mutates(Mutation::ReferencesUnawaited) {
-                break;
-            }
             executor::park();
         }
         proc.lock(&self.locks).ender = None;
     }
 
-    /// Takes a process out of its group, and an empty group out of the table.
-    pub(super) fn leave_group(&self, proc: &Proc) {
-        let Some(group) = proc.lock(&self.locks).pgrp.clone() else { return };
-        let empty = {
-            let mut members = group.members.write(&self.locks);
-            members.remove(self, proc);
-            proc.lock(&self.locks).pgrp = None;
-            members.slots.is_empty()
-        };
-        if empty {
-            self.forget_group(&group);
-        }
-    }
-
-    /// Makes a process a zombie, gives its children away and tells its parent; returns the groups
+    /// Gives its children away, makes a process a zombie and tells its parent; returns the groups
     /// that this has orphaned.
-    fn die(&self, proc: &Proc) -> Vec<Arc<Pgrp>> {
+    fn die(&self, proc: &Proc, status: Status) -> Vec<Arc<Pgrp>> {
         let mut orphaned = Vec::new();
-        self.give_children_away(proc, &mut orphaned);
-        let (threads, status) = {
-            let mut state = proc.lock(&self.locks);
-            self.discard(&mut state, SigSet::ALL);
-            (std::mem::take(&mut state.threads), state.end)
-        };
-        drop(threads);
-        let status = status.unwrap_or(Status::Exited(0));
+        if !self.stays_childless(proc) {
+            self.give_children_away(proc, &mut orphaned);
+        }
         if proc.number() == FIRST_PROGRAM {
             self.close(status);
         }
         let told = self.mutates(Mutation::ToldBeforeZombie).then(|| {
             let (_writing, parent) = self.write_parent(proc);
-            parent.is_none_or(|parent| self.tell_end(parent, proc, status))
+            let notice = Notice::of(proc, &proc.lock(&self.locks));
+            parent.is_none_or(|parent| self.tell_end(parent, proc, notice))
         });
         let (writing, parent) = self.write_parent(proc);
         // Under the relations: the parent may be moving the process to another group, and a tracer
         // letting it go.
-        let (own, tracer, pid, uid) = {
+        let (_threads, group, tracer, notice) = {
             let mut state = proc.lock(&self.locks);
+            self.discard(&mut state, SigSet::ALL);
             state.phase = Phase::Zombie;
+            proc.stands_no_more();
             let tracer = self.other_tracer(proc, &state);
-            (state.pgrp.clone(), tracer, proc.number(), state.credentials.real)
+            let notice = Notice::of(proc, &state);
+            // A group that does not count it has nothing to count anew.
+            let counted = proc.qualifies.load(Ordering::Relaxed);
+            let group = state.pgrp.as_ref().filter(|_| counted).cloned();
+            (std::mem::take(&mut state.threads), group, tracer, notice)
         };
-        self.recount(proc, own.as_ref(), &mut orphaned);
+        self.recount(proc, group.as_ref(), &mut orphaned);
         if let Some(tracer) = tracer {
             // Its parent learns of it when the tracer has waited for it, which may be at once.
             drop(writing);
-            let (code, status) = end_of(status);
-            let info = SignalInfo { signal: Signal::CHLD, code, pid, uid, value: 0, status };
-            self.tell_tracer(tracer, info);
+            self.tell_tracer(tracer, notice.info);
         } else {
-            self.end_for(writing, parent, proc, status, told);
+            self.end_for(writing, parent, proc, notice, told);
         }
         orphaned
     }
@@ -174,10 +162,10 @@ impl Kernel {
         writing: Writing<'_>,
         parent: Option<&Proc>,
         proc: &Proc,
-        status: Status,
+        notice: Notice,
         told: Option<bool>,
     ) {
-        let tell = || parent.is_none_or(|parent| self.tell_end(parent, proc, status));
+        let tell = || parent.is_none_or(|parent| self.tell_end(parent, proc, notice));
         if !told.unwrap_or_else(tell) {
             return;
         }
@@ -194,21 +182,14 @@ impl Kernel {
 
     /// Posts SIGCHLD for a child that has ended and wakes those that wait; true if the parent wants
     /// nothing to be left of it. The family is locked, so that the child is not waited for before.
-    fn tell_end(&self, parent: &Proc, child: &Proc, status: Status) -> bool {
-        let (code, number) = end_of(status);
-        let (pid, uid, traced, failed) = {
-            let state = child.lock(&self.locks);
-            let (traced, failed) = (state.tracer.is_some(), state.failure.is_some());
-            (child.number(), state.credentials.real, traced, failed)
-        };
+    fn tell_end(&self, parent: &Proc, child: &Proc, notice: Notice) -> bool {
+        let Notice { info, traced, failed } = notice;
         let mut state = parent.lock(&self.locks);
         // Who traces its child wants to know how it ends, whatever it does about SIGCHLD.
         let unwanted = !traced && (self.is_init(parent) || state.actions.children_vanish());
         // A child that could not be spawned is none, but somebody may wait for it alone.
         let vanishes = unwanted || failed;
         if !failed && !Self::ignores(&state, Signal::CHLD) {
-            let info =
-                SignalInfo { signal: Signal::CHLD, code, pid, uid, value: 0, status: number };
             // Nothing that the system sends is refused.
             let _ = self.post(&mut state, info, super::generate::To::Process);
         }
@@ -251,7 +232,7 @@ impl Kernel {
                 let group = child.lock(&self.locks).pgrp.clone();
                 self.adopt(proc, reaper, child);
                 self.recount(child, group.as_ref(), orphaned);
-                let (ended, tracer, owned) = {
+                let (notice, tracer, owned) = {
                     let mut state = child.lock(&self.locks);
                     if state.tracer == Some(proc.tenant()) {
                         // The child asked to be traced after the other tracees had been let go.
@@ -260,18 +241,17 @@ impl Kernel {
                     }
                     // An owned child has been waited for by a thread of its tracer.
                     let owned = child.owner.load(Ordering::Relaxed) != 0;
-                    (state.phase == Phase::Zombie, state.tracer, owned)
+                    let ended = state.phase == Phase::Zombie;
+                    (ended.then(|| Notice::of(child, &state)), state.tracer, owned)
                 };
-                if ended && tracer == Some(reaper.tenant()) {
+                let Some(notice) = notice else { continue };
+                if tracer == Some(reaper.tenant()) {
                     // It was told as its tracer, and finds it among its children now.
                     self.set_changed(reaper, child, true);
-                } else if ended && tracer.is_none() && !owned {
-                    let status = child.lock(&self.locks).end.unwrap_or(Status::Exited(0));
-                    if self.tell_end(reaper, child, status) {
-                        self.unlink(reaper, child);
-                        self.pids.hide(child.number());
-                        vanished.push(child);
-                    }
+                } else if tracer.is_none() && !owned && self.tell_end(reaper, child, notice) {
+                    self.unlink(reaper, child);
+                    self.pids.hide(child.number());
+                    vanished.push(child);
                 }
             }
             drop(writing);
@@ -309,11 +289,11 @@ impl Kernel {
     }
 
     fn may_inherit(&self, reaper: &Proc) -> bool {
-        let is_subreaper = || {
+        let lives = || {
             let state = reaper.lock(&self.locks);
-            state.subreaper && state.phase == Phase::Live
+            reaper.subreaper.load(Ordering::Relaxed) && state.phase == Phase::Live
         };
-        self.is_init(reaper) || is_subreaper()
+        self.is_init(reaper) || (reaper.subreaper.load(Ordering::Relaxed) && lives())
     }
 
     /// The first process, which waits for whoever it inherits.
@@ -324,6 +304,26 @@ impl Kernel {
     /// Says that a process's program panicked.
     pub(super) fn note_panic(&self, pid: Pid) {
         self.notes().panicked.push(pid);
+    }
+}
+
+/// What a parent is told of a child that has ended.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Notice {
+    info: SignalInfo,
+    /// Somebody traces it.
+    traced: bool,
+    /// It could not execute what it was spawned for.
+    failed: bool,
+}
+
+impl Notice {
+    /// Of a process whose `p_lock` is held.
+    pub(super) fn of(proc: &Proc, state: &ProcState) -> Self {
+        let (code, status) = end_of(state.end.unwrap_or(Status::Exited(0)));
+        let (pid, uid) = (proc.number(), state.credentials.real);
+        let info = SignalInfo { signal: Signal::CHLD, code, pid, uid, value: 0, status };
+        Self { info, traced: state.tracer.is_some(), failed: state.failure.is_some() }
     }
 }
 
@@ -338,7 +338,7 @@ fn end_of(status: Status) -> (Code, i32) {
 }
 
 /// Wakes the threads of a process that wait for children.
-pub(super) fn wake_waiters(state: &mut super::proc::ProcState) {
+pub(super) fn wake_waiters(state: &mut ProcState) {
     for member in state.threads.iter_mut().filter(|member| member.waits) {
         member.changed = true;
         member.unpark();

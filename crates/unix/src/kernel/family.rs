@@ -50,6 +50,18 @@ impl Link {
         (slot != Self::NOBODY).then_some(slot)
     }
 
+    /// As [`Link::set`]; who sees by [`Link::is_nobody`] that nobody is left sees all that was
+    /// changed before.
+    fn set_last(&self, slot: Option<u32>) {
+        // SYNC childless: pairs with `Link::is_nobody`.
+        self.0.store(slot.unwrap_or(Self::NOBODY), Ordering::Release);
+    }
+
+    fn is_nobody(&self) -> bool {
+        // SYNC childless: pairs with `Link::set_last`.
+        self.0.load(Ordering::Acquire) == Self::NOBODY
+    }
+
     fn set(&self, slot: Option<u32>) {
         self.0.store(slot.unwrap_or(Self::NOBODY), Ordering::Relaxed);
     }
@@ -236,12 +248,12 @@ impl Kernel {
             Some(slot) => self.slab.get(slot).links.p_osptr.set(older),
             None => parent.links.p_cptr.set(older),
         }
-        match older {
-            Some(slot) => self.slab.get(slot).links.p_ysptr.set(younger),
-            None => parent.links.p_eldest.set(younger),
-        }
         let changed = u32::from(child.links.changed.load(Ordering::Relaxed));
         parent.links.changed_children.fetch_sub(changed, Ordering::Relaxed);
+        match older {
+            Some(slot) => self.slab.get(slot).links.p_ysptr.set(younger),
+            None => parent.links.p_eldest.set_last(younger),
+        }
     }
 
     /// There is something to be told of `child`, or no longer. Under the family's lock.
@@ -265,6 +277,14 @@ impl Kernel {
     /// Whether `child` is a child of `parent`. Under the family's lock.
     pub(super) fn is_child(&self, parent: &Proc, child: &Proc) -> bool {
         child.links.p_pptr.get() == Some(parent.slot)
+    }
+
+    /// Whether a process that exits has no children, and is nobody who is given any. Under no lock:
+    /// its own forks are over, orphans are given to subreapers alone, and whoever took its last
+    /// child away is done with it. A child that asks to be traced by it finds it exiting.
+    pub(super) fn stays_childless(&self, proc: &Proc) -> bool {
+        let inherits = self.is_init(proc) || proc.subreaper.load(Ordering::Relaxed);
+        !inherits && proc.links.p_eldest.is_nobody()
     }
 
     /// A new process is nobody's yet, and there is nothing to be told of it.

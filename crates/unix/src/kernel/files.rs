@@ -371,10 +371,4 @@ impl Kernel {
         let closed = proc.lock(&self.locks).files.executed();
         drop(closed);
     }
-
-    /// Closes all descriptors of a process that exits.
-    pub(super) fn close_all(&self, proc: &Proc) {
-        let files = std::mem::take(&mut proc.lock(&self.locks).files);
-        drop(files);
-    }
 }

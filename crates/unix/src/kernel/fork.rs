@@ -6,6 +6,8 @@ use std::sync::atomic::Ordering;
 
 use super::Kernel;
 use super::call::{Call, Stop};
+use super::exec::Failure;
+use super::pgrp::Pgrp;
 use super::proc::{Phase, Proc, ProcState};
 use super::thread::{Attention, Thread};
 use super::threads::First;
@@ -16,6 +18,14 @@ use crate::mutation::Mutation;
 use crate::process::{Pid, Program};
 use crate::signal::SigSet;
 
+/// What a fork begins with: the caller's as things were under `p_lock`.
+struct Begun {
+    /// Who is charged for the child, and how many he may have.
+    user: Arc<User>,
+    limit: u64,
+    group: Option<Arc<Pgrp>>,
+}
+
 impl Call<'_> {
     pub(super) fn fork(&self, program: Program) -> Result<Pid> {
         let mut first = Some(First::Program(program));
@@ -24,10 +34,8 @@ impl Call<'_> {
 
     /// One attempt; `first` stays where it is if the attempt is to be made again.
     pub(super) fn fork_once(&self, first: &mut Option<First>) -> std::result::Result<Pid, Stop> {
-        let locked = self.sig_lock_or_return()?;
-        self.state().p_forkcnt += 1;
-        locked.unlock();
-        let forked = self.make_child(first);
+        let begun = self.begin_fork()?;
+        let forked = self.make_child(first, begun);
         let mut state = self.state();
         state.p_forkcnt -= 1;
         if state.p_forkcnt == 0
@@ -39,15 +47,31 @@ impl Call<'_> {
         forked
     }
 
-    fn make_child(&self, first: &mut Option<First>) -> std::result::Result<Pid, Stop> {
+    /// Counts the fork, so that exit and exec wait for its end.
+    fn begin_fork(&self) -> std::result::Result<Begun, Stop> {
+        let locked = self.sig_lock_or_return()?;
+        let mut state = self.state();
+        state.p_forkcnt += 1;
+        let unlimited = state.credentials.is_privileged();
+        let limit = state.limits.of(Resource::Processes).soft;
+        let begun = Begun {
+            user: state.credentials.user.clone(),
+            limit: if unlimited { u64::MAX } else { limit },
+            group: state.pgrp.clone(),
+        };
+        drop(state);
+        locked.unlock();
+        Ok(begun)
+    }
+
+    fn make_child(
+        &self,
+        first: &mut Option<First>,
+        begun: Begun,
+    ) -> std::result::Result<Pid, Stop> {
         let kernel = self.kernel;
         let coarse = kernel.coarse();
-        let (user, limit) = {
-            let state = self.state();
-            let unlimited = state.credentials.is_privileged();
-            let limit = state.limits.of(Resource::Processes).soft;
-            (state.credentials.user.clone(), if unlimited { u64::MAX } else { limit })
-        };
+        let Begun { user, limit, group } = begun;
         if !user.tasks.take(limit) {
             return Err(Errno::EAGAIN.into());
         }
@@ -61,12 +85,12 @@ impl Call<'_> {
         let child = kernel.slab.get(slot);
         let mask = first.as_ref().map_or(SigSet::EMPTY, |first| first.mask(self.thread.mask()));
         let thread = Arc::new(Thread::new(kernel.handle(), slot, number, mask));
-        if !self.join_group(child, &thread, &user) {
+        let Some(place) = self.join_group(child, &thread, &user, group) else {
             // The group was signalled first: the signal is delivered, then the fork begins again.
             user.tasks.give_back(1);
             kernel.pids.give_back(&kernel.locks, number, slot);
             return Err(Stop::Again);
-        }
+        };
         kernel.start_time(child, kernel.time_limit(self.proc));
         kernel.clear_links(child);
         child.siglock.reset(&kernel.locks);
@@ -74,13 +98,12 @@ impl Call<'_> {
         {
             let _writing = kernel.write_family(self.proc);
             kernel.link(self.proc, child);
-            let group = child.lock(&kernel.locks).pgrp.clone();
-            kernel.recount(child, group.as_ref(), &mut Vec::new());
+            // Nobody who could move it to another group has found it yet.
+            kernel.count_forked(child);
         }
         kernel.population.fetch_add(1, Ordering::Relaxed);
         let pid = child.pid();
         kernel.pids.publish(number, slot);
-        let place = child.lock(&kernel.locks).place;
         thread.begin_with_alternate(self.alternate.get());
         let first = first.take().expect("an attempt is made with a program");
         if let Err(errno) = kernel.begin(child, thread, place, first) {
@@ -92,17 +115,24 @@ impl Call<'_> {
     }
 
     /// Copies the caller's state to the child and makes it a member of the caller's group, between
-    /// two walks of the group; false if one came that the child should have had.
-    /// `charged` is whose process it was counted as before its credentials were copied.
-    fn join_group(&self, child: &Proc, thread: &Arc<Thread>, charged: &User) -> bool {
+    /// two walks of the group; on which processor the child is to run. Nothing if a walk came that
+    /// the child should have met. `charged` is whose process it was counted as before its
+    /// credentials were copied, `group` the caller's a moment ago.
+    fn join_group(
+        &self,
+        child: &Proc,
+        thread: &Arc<Thread>,
+        charged: &User,
+        mut group: Option<Arc<Pgrp>>,
+    ) -> Option<Option<usize>> {
         let kernel = self.kernel;
         let mut nobody_walks = None;
         loop {
-            let Some(group) = self.state().pgrp.clone() else { return false };
-            let mut members = group.members.write(&kernel.locks);
+            let joined = group.take().or_else(|| self.state().pgrp.clone())?;
+            let mut members = joined.members.write(&kernel.locks);
             let (mut parent, mut state) = self.proc.lock_both(child, &kernel.locks);
             if self.is_signalled(&mut parent) {
-                return false;
+                return None;
             }
             if nobody_walks.is_none() && kernel.everyone_walked() {
                 // The walk may have passed the child's slot, and not come to the parent's.
@@ -110,17 +140,18 @@ impl Call<'_> {
                 nobody_walks = Some(kernel.pgrphash.read(&kernel.locks));
                 continue;
             }
-            if !parent.pgrp.as_ref().is_some_and(|now| Arc::ptr_eq(now, &group)) {
+            if !parent.pgrp.as_ref().is_some_and(|now| Arc::ptr_eq(now, &joined)) {
                 // Another thread moved the process meanwhile.
                 continue;
             }
-            *state = parent.forked(thread.clone());
+            state.become_child_of(&parent, Arc::clone(thread));
             kernel.charge(&state.credentials, charged);
             child.set_users(&state.credentials);
             child.program.store(self.proc.program.load(Ordering::Relaxed), Ordering::Relaxed);
-            child.set_session(group.session.id.number());
+            child.set_session(joined.session.id.number());
+            child.stand_in(&joined);
             members.add(child);
-            return true;
+            return Some(parent.place);
         }
     }
 
@@ -143,18 +174,10 @@ impl Kernel {
     /// Undoes what a process took, once it is unlinked and nobody can find it alive.
     pub(super) fn reap(&self, proc: &Proc) {
         let number = proc.number();
-        self.leave_group(proc);
-        let failure = {
-            let mut state = proc.lock(&self.locks);
-            debug_assert!(
-                state.phase == Phase::Zombie || self.mutates(Mutation::TraceeLetGoFirst),
-                "a process is waited for once"
-            );
-            state.phase = Phase::Free;
-            state.credentials.user.tasks.give_back(1);
-            proc.move_out();
-            state.failure.take()
-        };
+        let (emptied, failure) = self.move_out(proc);
+        if let Some(group) = emptied {
+            self.forget_group(&group);
+        }
         self.pids.give_back(&self.locks, number, proc.slot);
         self.bury();
         if let Some(failure) = failure {
@@ -162,9 +185,38 @@ impl Kernel {
         }
     }
 
+    /// Takes a process out of its group and leaves its slot to the next one; returns the group, if
+    /// nobody is left in it, and what its spawner is to be told.
+    fn move_out(&self, proc: &Proc) -> (Option<Arc<Pgrp>>, Option<Failure>) {
+        loop {
+            let group = proc.lock(&self.locks).pgrp.clone();
+            let mut members = group.as_ref().map(|group| group.members.write(&self.locks));
+            let mut state = proc.lock(&self.locks);
+            if state.pgrp.as_ref().map(Arc::as_ptr) != group.as_ref().map(Arc::as_ptr) {
+                // Another thread of its parent, which found it before it was unlinked, moved it.
+                continue;
+            }
+            debug_assert!(
+                state.phase == Phase::Zombie || self.mutates(Mutation::TraceeLetGoFirst),
+                "a process is waited for once"
+            );
+            let emptied = members.as_mut().is_some_and(|members| {
+                members.remove(self, proc);
+                members.slots.is_empty()
+            });
+            (state.phase, state.pgrp) = (Phase::Free, None);
+            state.credentials.user.tasks.give_back(1);
+            proc.move_out();
+            let failure = state.failure.take();
+            drop((state, members));
+            return (group.filter(|_| emptied), failure);
+        }
+    }
+
     /// Takes a child back that could not begin, once whoever found it meanwhile has let go of it.
     fn undo_fork(&self, parent: &Proc, child: &Proc) {
-        self.close_all(child);
+        let left = child.lock(&self.locks).begin_exit();
+        drop(left);
         self.await_unreferenced(child);
         let _coarse = self.coarse();
         {
@@ -174,6 +226,7 @@ impl Kernel {
                 self.discard(&mut state, SigSet::ALL);
                 state.threads.clear();
                 state.phase = Phase::Zombie;
+                child.stands_no_more();
                 state.pgrp.clone()
             };
             self.recount(child, group.as_ref(), &mut Vec::new());

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 
 use super::Kernel;
 use super::pgrp::{Members, Pgrp};
-use super::proc::Proc;
+use super::proc::{Phase, Proc};
 use crate::executor;
 use crate::lock::Holding;
 use crate::machine::Executor;
@@ -99,11 +99,19 @@ impl Kernel {
             if known != place {
                 return Err(format!("process {process} is member {place} of {id}, not {known}"));
             }
-            let own = member.lock(&self.locks).pgrp.clone();
+            let state = member.lock(&self.locks);
+            let own = state.pgrp.clone();
+            let stands = (state.phase != Phase::Zombie).then(|| group.standing());
+            drop(state);
             if !own.is_some_and(|own| Arc::ptr_eq(&own, group)) {
                 return Err(format!("process {process} is a member of {id}, and does not know it"));
             }
-            let counts = self.counts_for(member, group);
+            if member.standing() != stands {
+                return Err(format!(
+                    "process {process} says that it stands elsewhere than in {id}"
+                ));
+            }
+            let counts = self.counts_for(member, group.standing());
             if member.qualifies.load(Ordering::Relaxed) != counts {
                 return Err(format!("whether process {process} counts for group {id}: {counts}"));
             }

@@ -11,7 +11,7 @@ use super::Kernel;
 use super::call::Call;
 use super::pgrp::{Pgrp, Session};
 use super::pid_table::Keeper;
-use super::proc::{Phase, Proc};
+use super::proc::{Phase, Proc, Standing};
 use super::reference::ProcRef;
 use crate::action::SignalInfo;
 use crate::errno::{Errno, Result};
@@ -171,12 +171,18 @@ impl Kernel {
         }
         // The process counts for its new group before it joins that, and for its old one until it
         // has left: at no moment does a group look orphaned that is not.
-        let counted = proc.qualifies.swap(false, Ordering::Relaxed);
+        let counted = proc.qualifies.load(Ordering::Relaxed);
+        proc.qualifies.store(false, Ordering::Relaxed);
         let lost = &mut Vec::new();
         self.recount(proc, Some(to), lost);
         leaving.remove(self, proc);
         joining.add(proc);
-        proc.lock(&self.locks).pgrp = Some(Arc::clone(to));
+        let mut state = proc.lock(&self.locks);
+        state.pgrp = Some(Arc::clone(to));
+        if state.phase != Phase::Zombie {
+            proc.stand_in(to);
+        }
+        drop(state);
         if counted {
             from.qualify(-1);
         }
@@ -196,25 +202,33 @@ impl Kernel {
         orphaned: &mut Vec<Arc<Pgrp>>,
     ) {
         let Some(group) = group else { return };
-        let counts = self.counts_for(proc, group);
-        if proc.qualifies.swap(counts, Ordering::Relaxed) == counts {
+        let counts = self.counts_for(proc, group.standing());
+        if proc.qualifies.load(Ordering::Relaxed) == counts {
             return;
         }
+        proc.qualifies.store(counts, Ordering::Relaxed);
         if group.qualify(if counts { 1 } else { -1 }) {
             orphaned.push(Arc::clone(group));
         }
     }
 
+    /// Counts a process that was just forked. Under relations for writing.
+    pub(super) fn count_forked(&self, child: &Proc) {
+        // Mostly its parent is in the same group.
+        if child.standing().is_some_and(|own| self.counts_for(child, own)) {
+            let group = child.lock(&self.locks).pgrp.clone();
+            self.recount(child, group.as_ref(), &mut Vec::new());
+        }
+    }
+
     /// Whether a process is alive and its parent, alive too, is in another group of the same
-    /// session.
-    pub(super) fn counts_for(&self, proc: &Proc, group: &Arc<Pgrp>) -> bool {
-        let alive = proc.lock(&self.locks).phase != Phase::Zombie;
-        let Some(parent) = self.parent_hint(proc).filter(|_| alive) else { return false };
-        let state = parent.lock(&self.locks);
-        state.phase != Phase::Zombie
-            && state.pgrp.as_ref().is_some_and(|its| {
-                !Arc::ptr_eq(its, group) && Arc::ptr_eq(&its.session, &group.session)
-            })
+    /// session. Under relations.
+    pub(super) fn counts_for(&self, proc: &Proc, group: Standing) -> bool {
+        let cares = |parent: &Proc| {
+            let its = parent.standing();
+            its.is_some_and(|its| its.group != group.group && its.session == group.session)
+        };
+        proc.standing().is_some() && self.parent_hint(proc).is_some_and(cares)
     }
 
     /// An orphaned group with a stopped member is told: nobody would continue it (POSIX, `_exit`).

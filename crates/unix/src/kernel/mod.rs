@@ -232,6 +232,7 @@ impl Kernel {
         let mut state = proc.lock(&self.locks);
         state.phase = Phase::Live;
         proc.program.store(program, Ordering::Relaxed);
+        proc.stand_in(&group);
         state.pgrp = Some(group);
         state.threads.extend(thread.map(proc::Member::new));
         state.credentials.user.tasks.take(u64::MAX);
@@ -277,6 +278,7 @@ impl Kernel {
     }
 
     /// The one lock of mode `Coarse`; nothing in the other modes. Not held while anybody sleeps.
+    #[inline]
     fn coarse(&self) -> Option<WriteGuard<'_, CoarseLock, ()>> {
         self.coarse.write_if_any(&self.locks)
     }

@@ -4,6 +4,8 @@
 //! A standard signal that is pending already is merged with what comes; a real-time one queues.
 //! What is queued beyond the limit of the user is the caller's to refuse.
 
+use smallvec::SmallVec;
+
 use crate::action::{Code, SignalInfo};
 use crate::signal::{SigSet, Signal};
 
@@ -11,8 +13,8 @@ use crate::signal::{SigSet, Signal};
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     set: SigSet,
-    /// In the order in which they came.
-    queue: Vec<SignalInfo>,
+    /// In the order in which they came; one alone takes no memory elsewhere.
+    queue: SmallVec<[SignalInfo; 1]>,
 }
 
 impl Pending {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use super::Kernel;
 use super::pid_table::Keeper;
-use super::proc::{Proc, ProcState};
+use super::proc::{Proc, ProcState, Standing};
 use super::terminal::Terminal;
 use crate::lock::lock_order::{PLock, PgLock, PgRefLock, SLock};
 use crate::lock::{BlockingLock, Holding, SimpleGuard, SimpleLock};
@@ -118,6 +118,11 @@ impl Pgrp {
     pub(super) fn is_named(&self, id: Pid) -> bool {
         let (own, asked) = (self.id.birth(), id.birth());
         self.id.number() == id.number() && (own.is_none() || asked.is_none() || own == asked)
+    }
+
+    /// What its members say of themselves.
+    pub(super) fn standing(&self) -> Standing {
+        Standing { group: self.members.instance(), session: self.session.state.instance() }
     }
 
     /// Whether nobody outside, in the same session, cares for the group.

@@ -8,8 +8,10 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
+
+use smallvec::SmallVec;
 
 use super::Kernel;
 use super::actions::Actions;
@@ -31,8 +33,10 @@ use crate::process::Pid;
 use crate::signal::{SigSet, Signal};
 use crate::wait::{Status, Usage};
 
-/// A slot, and the process in it if there is one.
+/// A slot, and the process in it if there is one. On cache lines of its own, and these in pairs, as
+/// processors fetch them: what one process does does not slow its neighbours.
 #[derive(Debug)]
+#[repr(align(128))]
 pub(super) struct Proc {
     pub(super) slot: u32,
     /// Number and birth; 0 while nobody is in the slot, or an embryo.
@@ -47,6 +51,12 @@ pub(super) struct Proc {
     /// Whether its group counts it as one whose parent cares for the group; changes under relations
     /// for writing.
     pub(super) qualifies: AtomicBool,
+    /// Its group and its session while it is alive, by the numbers of their locks: a copy of what
+    /// its state says, for those that count who cares for a group. Changes under relations for
+    /// writing; of one that has no parent yet and no children, under its `p_lock`.
+    standing: AtomicU64,
+    /// Whether it inherits the orphans below it; changes under `p_lock`.
+    pub(super) subreaper: AtomicBool,
     /// Which thread of the parent has it while it waits (§6.2), by thread number; 0 for none.
     pub(super) owner: AtomicI32,
     /// Copies of what its state says of its users and its session, for itself to read without a
@@ -81,8 +91,8 @@ pub(super) enum Phase {
 #[derive(Debug)]
 pub(super) struct ProcState {
     pub(super) phase: Phase,
-    /// The oldest first.
-    pub(super) threads: Vec<Member>,
+    /// The oldest first. One alone takes no memory elsewhere.
+    pub(super) threads: SmallVec<[Member; 1]>,
     /// Threads that ended and nobody has joined; each until another thread has its number.
     pub(super) ended: BTreeSet<i32>,
     pub(super) actions: Arc<Actions>,
@@ -113,7 +123,6 @@ pub(super) struct ProcState {
     pub(super) executed: bool,
     /// What its program calls itself, where that is not its registered name.
     pub(super) called: Option<Arc<str>>,
-    pub(super) subreaper: bool,
     /// Whoever traces it.
     pub(super) tracer: Option<Tenant>,
     /// Those that it traces and is not the parent of, by their slots.
@@ -162,6 +171,21 @@ pub(super) struct Member {
     pub(super) joiner: Option<Fiber>,
 }
 
+/// A group and its session, by the numbers of their locks: from 1, and never used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Standing {
+    pub(super) group: u32,
+    pub(super) session: u32,
+}
+
+/// What a process that exits had, to be let go of with no lock held.
+#[derive(Debug)]
+pub(super) struct Left {
+    pub(super) files: Files,
+    pub(super) tracees: Vec<u32>,
+    pub(super) status: Status,
+}
+
 impl Proc {
     pub(super) fn new(slot: u32, state: ProcState) -> Self {
         Self {
@@ -172,6 +196,8 @@ impl Proc {
             links: Links::new(slot),
             place_in_group: AtomicU32::new(0),
             qualifies: AtomicBool::new(false),
+            standing: AtomicU64::new(0),
+            subreaper: AtomicBool::new(false),
             owner: AtomicI32::new(0),
             real: AtomicU32::new(0),
             effective: AtomicU32::new(0),
@@ -226,11 +252,29 @@ impl Proc {
         self.session.store(session, Ordering::Relaxed);
     }
 
+    /// The group and the session that it belongs to, while it is alive.
+    pub(super) fn standing(&self) -> Option<Standing> {
+        let packed = self.standing.load(Ordering::Relaxed);
+        (packed != 0).then_some(Standing { group: (packed >> 32) as u32, session: packed as u32 })
+    }
+
+    /// It belongs to this group now.
+    pub(super) fn stand_in(&self, group: &Pgrp) {
+        let Standing { group, session } = group.standing();
+        self.standing.store(u64::from(group) << 32 | u64::from(session), Ordering::Relaxed);
+    }
+
+    /// It is not alive any more.
+    pub(super) fn stands_no_more(&self) {
+        self.standing.store(0, Ordering::Relaxed);
+    }
+
     /// Lets a new process in. Nobody finds it before its number is published.
     pub(super) fn move_in(&self, number: i32, birth: u32) {
         self.number.store(number, Ordering::Relaxed);
         self.birth.store(birth, Ordering::Relaxed);
         self.owner.store(0, Ordering::Relaxed);
+        self.subreaper.store(false, Ordering::Relaxed);
         // SYNC tenant: pairs with `Proc::count`.
         self.refs.fetch_and(!ENDING, Ordering::Release);
     }
@@ -325,7 +369,7 @@ impl ProcState {
     pub(super) fn new(credentials: Credentials, actions: Arc<Actions>, limits: Limits) -> Self {
         Self {
             phase: Phase::Free,
-            threads: Vec::new(),
+            threads: SmallVec::new(),
             ended: BTreeSet::new(),
             actions,
             pending: Pending::default(),
@@ -344,7 +388,6 @@ impl ProcState {
             end: None,
             executed: false,
             called: None,
-            subreaper: false,
             tracer: None,
             tracees: Vec::new(),
             trapped: None,
@@ -358,18 +401,79 @@ impl ProcState {
         }
     }
 
-    /// The process as `fork` makes it of its parent.
-    pub(super) fn forked(&self, thread: Arc<Thread>) -> Self {
-        Self {
-            phase: Phase::Live,
-            mask: thread.mask(),
-            threads: vec![Member::new(thread)],
-            pgrp: self.pgrp.clone(),
-            files: self.files.clone(),
-            nice: self.nice,
-            place: self.place,
-            called: self.called.clone(),
-            ..Self::new(self.credentials.clone(), self.actions.clone(), self.limits)
+    /// Makes a process in an empty slot, as `fork` makes it of its parent. What the slot's last
+    /// process shared with that already stays shared.
+    pub(super) fn become_child_of(&mut self, parent: &Self, thread: Arc<Thread>) {
+        let Credentials { real, effective, saved, ref user } = parent.credentials;
+        (self.credentials.real, self.credentials.effective) = (real, effective);
+        self.credentials.saved = saved;
+        share(&mut self.credentials.user, user);
+        share(&mut self.actions, &parent.actions);
+        self.limits = parent.limits;
+        self.phase = Phase::Live;
+        self.mask = thread.mask();
+        self.threads.clear();
+        self.threads.push(Member::new(thread));
+        self.pgrp.clone_from(&parent.pgrp);
+        self.files.clone_from(&parent.files);
+        self.called.clone_from(&parent.called);
+        (self.nice, self.place) = (parent.nice, parent.place);
+        self.begin_afresh();
+    }
+
+    /// Forgets what the slot's last process was up to.
+    fn begin_afresh(&mut self) {
+        let Self {
+            ended,
+            pending,
+            p_forkcnt,
+            ender,
+            stopped,
+            stopping,
+            dying,
+            news,
+            end,
+            executed,
+            tracer,
+            tracees,
+            trapped,
+            untold,
+            resumed,
+            image,
+            failure,
+            alarm,
+            children_used,
+            // As the parent has them.
+            credentials: _,
+            actions: _,
+            limits: _,
+            phase: _,
+            mask: _,
+            threads: _,
+            pgrp: _,
+            files: _,
+            called: _,
+            nice: _,
+            place: _,
+        } = self;
+        ended.clear();
+        tracees.clear();
+        pending.discard(SigSet::ALL);
+        (*p_forkcnt, *ender, *image, *alarm) = (0, None, None, None);
+        (*stopped, *stopping, *dying, *executed) = (None, false, false, false);
+        (*news, *end, *tracer) = (None, None, None);
+        (*trapped, *untold, *resumed, *failure) = (None, None, None, None);
+        *children_used = Usage::default();
+    }
+
+    /// From now on the process throws away what it is sent.
+    pub(super) fn begin_exit(&mut self) -> Left {
+        self.phase = Phase::Exiting;
+        self.alarm = None;
+        Left {
+            files: std::mem::take(&mut self.files),
+            tracees: std::mem::take(&mut self.tracees),
+            status: self.end.unwrap_or(Status::Exited(0)),
         }
     }
 
@@ -398,6 +502,13 @@ impl ProcState {
     /// Everything that is pending, for the process or for one thread.
     pub(super) fn pending_anywhere(&self) -> SigSet {
         self.threads.iter().fold(self.pending.set(), |set, member| set.union(member.pending.set()))
+    }
+}
+
+/// Makes `mine` another name for what `theirs` is; nothing is written where it is that already.
+fn share<T>(mine: &mut Arc<T>, theirs: &Arc<T>) {
+    if !Arc::ptr_eq(mine, theirs) {
+        *mine = Arc::clone(theirs);
     }
 }
 

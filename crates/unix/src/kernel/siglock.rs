@@ -8,6 +8,8 @@
 //! What happens to a thread that meets *waiting* or *exiting* is not decided here: it is
 //! [`Marked`], and the mark acts on its way to user mode ([`deliver`](super::deliver)).
 
+use std::sync::atomic::{AtomicI32, Ordering};
+
 use super::thread::{Attention, Thread};
 use crate::executor::{self, Fiber};
 use crate::lock::lock_order::PSiglock;
@@ -17,14 +19,14 @@ use crate::lock::{Locks, SimpleGuard, SimpleLock};
 #[derive(Debug)]
 pub(super) struct SigLock {
     state: SimpleLock<PSiglock, State>,
+    /// `p_end_thread`: by its number, or 0. Changes under `p_siglock`.
+    p_end_thread: AtomicI32,
 }
 
 #[derive(Debug, Default)]
 struct State {
     /// `p_sigwait`: who set it.
     p_sigwait: Option<i32>,
-    /// `p_end_thread`.
-    p_end_thread: Option<i32>,
     /// Those that block until *waiting* is over.
     blocked: Vec<Fiber>,
 }
@@ -51,7 +53,8 @@ pub(super) struct Marked;
 
 impl SigLock {
     pub(super) fn new(slot: u32) -> Self {
-        Self { state: SimpleLock::new(slot, State::default()) }
+        let state = SimpleLock::new(slot, State::default());
+        Self { state, p_end_thread: AtomicI32::new(0) }
     }
 
     /// *Unlocked* to *locked*; a thread that meets *waiting* or *exiting* is marked.
@@ -61,7 +64,7 @@ impl SigLock {
         thread: &Thread,
     ) -> Result<Locked<'a>, Marked> {
         let state = self.state.lock(locks);
-        if state.p_end_thread.is_some_and(|ending| ending != thread.tid()) {
+        if self.ending().is_some_and(|ending| ending != thread.tid()) {
             thread.demand(Attention::HALT);
             return Err(Marked);
         }
@@ -87,7 +90,7 @@ impl SigLock {
         loop {
             {
                 let mut state = self.state.lock(locks);
-                if state.p_sigwait.is_none() || state.p_end_thread.is_some() {
+                if state.p_sigwait.is_none() || self.ending().is_some() {
                     return;
                 }
                 state.blocked.push(executor::current());
@@ -96,23 +99,27 @@ impl SigLock {
         }
     }
 
-    /// Who exits or executes, if anybody does.
-    pub(super) fn ending(&self, locks: &Locks) -> Option<i32> {
-        self.state.lock(locks).p_end_thread
+    /// Who exits or executes, if anybody does. Without the lock a thread knows whether it does
+    /// itself; and who has found no mark of another's under `p_lock`, which that takes after it has
+    /// registered, finds who that is.
+    pub(super) fn ending(&self) -> Option<i32> {
+        let ending = self.p_end_thread.load(Ordering::Relaxed);
+        (ending != 0).then_some(ending)
     }
 
     /// Back to *unlocked*, whatever it was: a new process, or a new program in an old one.
     pub(super) fn reset(&self, locks: &Locks) {
         let mut state = self.state.lock(locks);
-        *state = State { blocked: std::mem::take(&mut state.blocked), ..State::default() };
+        self.p_end_thread.store(0, Ordering::Relaxed);
+        state.p_sigwait = None;
         state.wake();
     }
 }
 
 impl State {
     fn wake(&mut self) {
-        for fiber in self.blocked.drain(..) {
-            fiber.unpark();
+        if !self.blocked.is_empty() {
+            self.blocked.drain(..).for_each(|fiber| fiber.unpark());
         }
     }
 }
@@ -126,7 +133,7 @@ impl<'a> Locked<'a> {
 
     /// *Locked* to *exiting*: the thread is registered; the caller halts all others.
     pub(super) fn sig_lock_to_exit(mut self, thread: &Thread) {
-        self.state.p_end_thread = Some(thread.tid());
+        self.lock.p_end_thread.store(thread.tid(), Ordering::Relaxed);
         self.state.wake();
     }
 

@@ -23,13 +23,21 @@ impl Slab {
     }
 
     /// The slot with this number, made with its neighbours when it is first asked for.
+    #[inline]
     pub(super) fn get(&self, slot: u32) -> &Proc {
         let (chunk, at) = (slot as usize / CHUNK, slot as usize % CHUNK);
+        match self.chunks[chunk].get() {
+            Some(made) => &made[at],
+            None => &self.make(chunk)[at],
+        }
+    }
+
+    #[cold]
+    fn make(&self, chunk: usize) -> &[Proc] {
         let first = (chunk * CHUNK) as u32;
         let slots = first..first + CHUNK as u32;
         let make = || slots.map(|slot| Proc::new(slot, (self.blank)())).collect();
-        let made = self.chunks[chunk].get_or_init(make);
-        &made[at]
+        self.chunks[chunk].get_or_init(make)
     }
 
     /// All slots that were made, of a slab that nobody else can know of.

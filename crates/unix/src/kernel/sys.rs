@@ -3,7 +3,7 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use super::call::Call;
@@ -284,7 +284,8 @@ impl Sys for Call<'_> {
     fn set_subreaper(&self, on: bool) -> Result<()> {
         self.thread.calls(&"prctl");
         self.guarded(|| {
-            self.state().subreaper = on;
+            let _state = self.state();
+            self.proc.subreaper.store(on, Ordering::Relaxed);
             Ok(())
         })
     }

@@ -194,8 +194,7 @@ impl Call<'_> {
     }
 
     fn end_in_process(&self) {
-        let locks = &self.kernel.locks;
-        if self.proc.siglock.ending(locks) == Some(self.thread.tid()) {
+        if self.proc.siglock.ending() == Some(self.thread.tid()) {
             self.kernel.on_master(|| self.exit_process());
             return;
         }
@@ -282,7 +281,7 @@ impl Call<'_> {
             state.threads.push(Member::new(thread.clone()));
             drop(state);
             let unhalted = kernel.mutates(Mutation::MadeUnhalted);
-            if self.proc.siglock.ending(&kernel.locks).is_some() && !unhalted {
+            if self.proc.siglock.ending().is_some() && !unhalted {
                 // The thread that exits or executes may have halted the others before this one was
                 // among them.
                 thread.demand(Attention::HALT);

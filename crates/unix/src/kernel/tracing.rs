@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 
 use super::Kernel;
 use super::call::Call;
-use super::exit::wake_waiters;
+use super::exit::{Notice, wake_waiters};
 use super::family::Writing;
 use super::generate::To;
 use super::proc::{Phase, Proc, ProcState};
@@ -24,7 +24,6 @@ use crate::mutation::Mutation;
 use crate::process::Pid;
 use crate::ptrace::Ptrace;
 use crate::signal::Signal;
-use crate::wait::Status;
 
 /// With what a stopped tracee goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -226,14 +225,14 @@ impl Kernel {
         wake_waiters(&mut state);
     }
 
-    /// A tracer that ends lets its tracees go.
-    pub(super) fn release_tracees(&self, tracer: &Proc) {
-        let others = std::mem::take(&mut tracer.lock(&self.locks).tracees);
-        let children: Vec<u32> = {
+    /// A tracer that ends lets its tracees go: its children and `others`.
+    pub(super) fn release_tracees(&self, tracer: &Proc, others: Vec<u32>) {
+        let mut tracees = others;
+        if !self.stays_childless(tracer) {
             let _reading = self.read_family(tracer);
-            self.children(tracer).map(|child| child.slot).collect()
-        };
-        for slot in others.into_iter().chain(children) {
+            tracees.extend(self.children(tracer).map(|child| child.slot));
+        }
+        for slot in tracees {
             self.release_tracee(self.slab.get(slot), tracer.tenant());
         }
     }
@@ -274,11 +273,11 @@ impl Kernel {
             for member in &state.threads {
                 member.unpark();
             }
-            (state.phase == Phase::Zombie).then(|| state.end.unwrap_or(Status::Exited(0)))
+            (state.phase == Phase::Zombie).then(|| Notice::of(tracee, &state))
         };
         let is_child = parent.is_some_and(|parent| parent.slot == tracer.slot);
-        if let Some(status) = ended.filter(|_| !is_child) {
-            self.end_for(writing, parent, tracee, status, None);
+        if let Some(notice) = ended.filter(|_| !is_child) {
+            self.end_for(writing, parent, tracee, notice, None);
         }
     }
 }

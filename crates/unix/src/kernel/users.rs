@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Kernel;
+use crate::executor;
 use crate::mutation::Mutation;
 
 /// The process uid hash table, guarded by `uidhash_lock` (table 1).
@@ -20,28 +21,53 @@ pub(super) struct User {
     pub(super) signals: Count,
 }
 
-/// How many there are.
+/// More processors than this share stripes.
+const STRIPES: usize = 16;
+
+/// How many there are: the sum of what each processor counted, on a cache line of its own. Only
+/// where there is a limit does anybody ask for the sum.
 #[derive(Debug, Default)]
-pub(super) struct Count(AtomicU64);
+pub(super) struct Count([Stripe; STRIPES]);
+
+/// What was taken on some processors less what was given back there, modulo 2⁶⁴.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Stripe(AtomicU64);
 
 impl Count {
     /// One more, unless that were more than `limit`.
     pub(super) fn take(&self, limit: u64) -> bool {
-        let before = self.0.fetch_add(1, Ordering::Relaxed);
-        if before >= limit {
-            self.0.fetch_sub(1, Ordering::Relaxed);
+        // SYNC count: pairs with `sum`: of two who take the last one, one at least sees the other.
+        self.stripe().fetch_add(1, Ordering::SeqCst);
+        let refused = limit != u64::MAX && self.sum() > limit;
+        if refused {
+            self.give_back(1);
         }
-        before < limit
+        !refused
     }
 
     /// So many more, whatever the limit.
     pub(super) fn take_all(&self, count: usize) {
-        self.0.fetch_add(count as u64, Ordering::Relaxed);
+        self.stripe().fetch_add(count as u64, Ordering::Relaxed);
     }
 
     /// So many fewer.
     pub(super) fn give_back(&self, count: usize) {
-        self.0.fetch_sub(count as u64, Ordering::Relaxed);
+        if count > 0 {
+            self.stripe().fetch_sub(count as u64, Ordering::Relaxed);
+        }
+    }
+
+    fn stripe(&self) -> &AtomicU64 {
+        &self.0[executor::processor() % STRIPES].0
+    }
+
+    fn sum(&self) -> u64 {
+        // SYNC count: pairs with `take`.
+        let counted = self.0.iter().map(|stripe| stripe.0.load(Ordering::SeqCst));
+        let sum = counted.fold(0, u64::wrapping_add).cast_signed();
+        // What is given back meanwhile may be seen before what it was taken as.
+        u64::try_from(sum).unwrap_or(0)
     }
 }
 

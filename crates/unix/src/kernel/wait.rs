@@ -64,18 +64,21 @@ impl Call<'_> {
         options: WaitOptions,
     ) -> std::result::Result<Option<Waited>, Stop> {
         let kernel = self.kernel;
+        if !kernel.mutates(Mutation::WaitLooksFirst) {
+            self.set_waiting(true);
+        }
         loop {
-            if !kernel.mutates(Mutation::WaitLooksFirst) {
-                self.set_waiting(true);
-            }
             let found = {
                 let _coarse = kernel.coarse();
                 self.look(children, options)
             };
             match found {
                 Found::Child(child, waited, ended) => {
-                    self.set_waiting(false);
-                    self.take(child, ended, options);
+                    if ended && !options.contains(WaitOptions::NOWAIT) {
+                        self.take(child, waited.usage);
+                    } else {
+                        self.set_waiting(false);
+                    }
                     return Ok(Some(waited));
                 }
                 Found::Nobody => {
@@ -92,8 +95,8 @@ impl Call<'_> {
                 self.set_waiting(true);
             }
             let changed = self.sleep(None, |state| {
-                let member = state.member(self.thread.tid())?;
-                member.changed.then_some(())
+                // What comes from now on is not seen by the look that follows.
+                std::mem::take(&mut self.member(state).changed).then_some(())
             });
             if let Err(stop) = changed {
                 self.set_waiting(false);
@@ -104,8 +107,12 @@ impl Call<'_> {
 
     /// Says whether a child's change is to wake this thread; what came before is forgotten.
     fn set_waiting(&self, waits: bool) {
-        let mut state = self.state();
-        let member = self.member(&mut state);
+        self.say_waiting(&mut self.state(), waits);
+    }
+
+    /// The same under `p_lock`.
+    fn say_waiting(&self, state: &mut ProcState, waits: bool) {
+        let member = self.member(state);
         (member.waits, member.changed) = (waits, false);
     }
 
@@ -196,33 +203,31 @@ impl Call<'_> {
         Look::Has(waited, ended)
     }
 
-    /// Removes a child that has ended and that this thread owns.
-    fn take(&self, child: &Proc, ended: bool, options: WaitOptions) {
-        if !ended || options.contains(WaitOptions::NOWAIT) {
-            return;
-        }
+    /// Removes a child that has ended and that this thread owns; the thread waits no longer.
+    fn take(&self, child: &Proc, used: Usage) {
         let kernel = self.kernel;
         let _coarse = kernel.coarse();
-        self.state().tracees.retain(|slot| *slot != child.slot);
         let (writing, parent) = kernel.write_parent(child);
-        if parent.is_none_or(|parent| parent.slot != self.proc.slot) {
+        let is_child = parent.is_some_and(|parent| parent.slot == self.proc.slot);
+        if is_child {
+            kernel.unlink(self.proc, child);
+            drop(writing);
+        } else {
             kernel.let_go(writing, parent, child, self.proc.tenant());
-            // Others may wait for this tracee alone.
-            return super::exit::wake_waiters(&mut self.state());
         }
-        kernel.unlink(self.proc, child);
-        drop(writing);
-        let used = {
-            let state = child.lock(&kernel.locks);
-            kernel.usage(child, &state)
-        };
         {
             let mut state = self.state();
-            add(&mut state.children_used, used);
-            // Others may wait for this child alone.
+            self.say_waiting(&mut state, false);
+            state.tracees.retain(|slot| *slot != child.slot);
+            if is_child {
+                add(&mut state.children_used, used);
+            }
+            // Others may wait for this one alone.
             super::exit::wake_waiters(&mut state);
         }
-        kernel.reap(child);
+        if is_child {
+            kernel.reap(child);
+        }
     }
 }
 

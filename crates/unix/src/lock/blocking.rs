@@ -59,6 +59,7 @@ impl<C: Class, T> BlockingLock<C, T> {
     }
 
     /// [`Self::write`], or nothing where other locks stand in its place.
+    #[inline]
     #[track_caller]
     pub(crate) fn write_if_any<'a>(&'a self, locks: &'a Locks) -> Option<WriteGuard<'a, C, T>> {
         if locks.has::<C>() { Some(self.write(locks)) } else { None }
@@ -84,6 +85,31 @@ impl<C: Class, T> BlockingLock<C, T> {
     #[track_caller]
     pub(super) fn write_as<'a>(&'a self, locks: &'a Locks, manner: Manner) -> WriteGuard<'a, C, T> {
         WriteGuard { hold: Hold::take(self, locks, Want::Write, manner) }
+    }
+
+    /// Takes it, and says how that came about.
+    #[inline]
+    fn take(&self, locks: &Locks, want: Want) -> Came {
+        if self.turns.try_take(want) {
+            Came::AtOnce
+        } else {
+            self.turns.wait(want, locks.busy_turns())
+        }
+    }
+
+    /// Takes it where acquisitions are counted; says when that was.
+    #[cold]
+    #[inline(never)]
+    #[track_caller]
+    fn count_or_refuse(&self, locks: &Locks, want: Want) -> u64 {
+        if !locks.has::<C>() {
+            locks.refuse::<C>();
+        }
+        let noted = held::wait_counted::<C>(self.instance);
+        locks.point();
+        let came = self.take(locks, want);
+        held::have_counted(noted);
+        locks.acquired::<C>(came)
     }
 
     #[cold]
@@ -114,35 +140,26 @@ impl<'a, C: Class, T> Hold<'a, C, T> {
     #[track_caller]
     fn take(lock: &'a BlockingLock<C, T>, locks: &'a Locks, want: Want, manner: Manner) -> Self {
         let presence = locks.presence::<C>();
-        if presence == Presence::Replaced {
-            locks.refuse::<C>();
-        }
         if presence != Presence::Absent {
             held::assert_may_park();
         }
         let taken = Taken::note::<C>(lock.instance, manner, presence);
         let mut since = 0;
-        if presence == Presence::Absent {
-            locks.assert_alone_here(C::NAME);
-            if !lock.turns.try_take_alone(want) {
-                lock.held_twice(locks);
+        match presence {
+            Presence::Present => {
+                lock.take(locks, want);
             }
-        } else {
-            let noted = if presence == Presence::Counted {
-                held::wait_counted::<C>(lock.instance)
-            } else {
-                0
-            };
-            locks.point();
-            let came = if lock.turns.try_take(want) {
-                Came::AtOnce
-            } else {
-                lock.turns.wait(want, locks.busy_turns())
-            };
-            if presence == Presence::Counted {
-                held::have_counted(noted);
-                since = locks.acquired::<C>(came);
+            Presence::Absent => {
+                locks.assert_alone_here(C::NAME);
+                if !lock.turns.try_take_alone(want) {
+                    lock.held_twice(locks);
+                }
             }
+            Presence::Explored => {
+                locks.point();
+                lock.take(locks, want);
+            }
+            Presence::Counted | Presence::Replaced => since = lock.count_or_refuse(locks, want),
         }
         taken.have();
         Self { lock, locks, want, presence, since, taken }
@@ -168,7 +185,9 @@ impl<C: Class, T> Drop for Hold<'_, C, T> {
             held::forget_counted::<C>(self.lock.instance);
         }
         self.lock.turns.give_back(self.want);
-        self.locks.point();
+        if self.presence != Presence::Present {
+            self.locks.point();
+        }
     }
 }
 

@@ -35,7 +35,9 @@ pub(crate) enum Presence {
     Absent,
     /// To take it.
     Present,
-    /// To take it, to note that and to count.
+    /// To take it, where another fiber may come before and after.
+    Explored,
+    /// The same, to note that and to count.
     Counted,
     /// To refuse: the mode has other locks in its place.
     Replaced,
@@ -48,6 +50,8 @@ pub(crate) struct Options {
     pub(crate) keep_all: bool,
     /// Whether acquisitions are counted.
     pub(crate) count: bool,
+    /// Whether the executor is the simulated one, which may switch at each lock.
+    pub(crate) explore: bool,
     /// Measures how long locks are held; it needs [`Self::count`].
     pub(crate) hold_clock: Option<HoldClock>,
     /// How often a blocking lock is tried before the fiber parks.
@@ -56,7 +60,7 @@ pub(crate) struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { keep_all: false, count: false, hold_clock: None, busy_turns: 100 }
+        Self { keep_all: false, count: false, explore: true, hold_clock: None, busy_turns: 100 }
     }
 }
 
@@ -89,8 +93,14 @@ impl Locks {
     /// While a virtual Unix is made and taken apart, by one thread that hands it to the next,
     /// nobody has to hold or be any of these.
     pub(crate) unsafe fn new(mode: Mode, options: Options) -> Self {
-        let noted = options.count || options.keep_all;
-        let here = if noted { Presence::Counted } else { Presence::Present };
+        let preempts = !matches!(mode, Mode::Uniprocessor | Mode::Master);
+        let here = if options.count || options.keep_all {
+            Presence::Counted
+        } else if options.explore && preempts {
+            Presence::Explored
+        } else {
+            Presence::Present
+        };
         let presence = std::array::from_fn(|rank| match ORDER[rank].standing(mode) {
             Standing::Kept => here,
             Standing::Absent if options.keep_all => here,
@@ -99,7 +109,6 @@ impl Locks {
         });
         let Options { hold_clock, busy_turns, .. } = options;
         let counts = options.count.then(Counts::new);
-        let preempts = !matches!(mode, Mode::Uniprocessor | Mode::Master);
         Self { presence, mode, preempts, busy_turns, hold_clock, counts }
     }
 

@@ -67,7 +67,7 @@ impl<C: Class, T> SimpleLock<C, T> {
             Presence::Replaced => locks.refuse::<C>(),
             Presence::Absent if self.word.load(Ordering::Relaxed) == TAKEN => return None,
             Presence::Absent => self.word.store(TAKEN, Ordering::Relaxed),
-            Presence::Present | Presence::Counted => {
+            Presence::Present | Presence::Explored | Presence::Counted => {
                 locks.point();
                 if !self.take() {
                     return None;
@@ -118,19 +118,18 @@ impl<C: Class, T> SimpleLock<C, T> {
         let presence = locks.presence::<C>();
         let taken = Taken::note::<C>(self.instance, manner, presence);
         let mut since = 0;
-        if presence == Presence::Present {
-            locks.point();
-            if !self.take() {
-                self.spin();
+        match presence {
+            Presence::Present if self.take() => {}
+            Presence::Present => self.spin(),
+            Presence::Absent => {
+                locks.assert_alone_here(C::NAME);
+                if self.word.load(Ordering::Relaxed) == TAKEN {
+                    self.held_twice(locks);
+                }
+                self.word.store(TAKEN, Ordering::Relaxed);
             }
-        } else if presence == Presence::Absent {
-            locks.assert_alone_here(C::NAME);
-            if self.word.load(Ordering::Relaxed) == TAKEN {
-                self.held_twice(locks);
-            }
-            self.word.store(TAKEN, Ordering::Relaxed);
-        } else {
-            since = self.count_or_refuse(locks);
+            Presence::Explored => self.take_explored(locks),
+            Presence::Counted | Presence::Replaced => since = self.count_or_refuse(locks),
         }
         taken.have();
         SimpleGuard { lock: self, locks, presence, since, taken }
@@ -151,6 +150,15 @@ impl<C: Class, T> SimpleLock<C, T> {
             if self.word.load(Ordering::Relaxed) == FREE && self.take() {
                 return;
             }
+        }
+    }
+
+    /// Takes it where another fiber may come before.
+    #[inline(never)]
+    fn take_explored(&self, locks: &Locks) {
+        locks.point();
+        if !self.take() {
+            self.spin();
         }
     }
 
@@ -236,7 +244,7 @@ impl<C: Class, T> Drop for SimpleGuard<'_, C, T> {
         self.taken.forget();
         // SYNC simple: pairs with `take`. An absent lock needs no order, which costs nothing here.
         self.lock.word.store(FREE, Ordering::Release);
-        if self.presence != Presence::Absent {
+        if matches!(self.presence, Presence::Explored | Presence::Counted) {
             self.locks.point();
         }
     }

@@ -57,11 +57,13 @@ pub(crate) fn in_tick() -> bool {
 }
 
 /// Puts `state` in force here.
+#[inline]
 pub(super) fn replace(state: State) -> State {
     STATE.replace(state)
 }
 
 /// Holds ticks back on this worker until the guard goes.
+#[inline]
 #[must_use]
 pub(crate) fn splhigh() -> Spl {
     raised(State { level: Level::High, ..STATE.get() })
@@ -78,6 +80,7 @@ pub(crate) fn tick() -> Spl {
     raised(State { level: Level::High, in_tick: true })
 }
 
+#[inline]
 fn raised(state: State) -> Spl {
     let level = executor::splhigh();
     Spl { before: STATE.replace(state), level, here: PhantomData }
@@ -93,6 +96,7 @@ pub(crate) struct Spl {
 }
 
 impl Drop for Spl {
+    #[inline]
     fn drop(&mut self) {
         STATE.set(self.before);
         if self.before.level == Level::Base {

@@ -169,11 +169,11 @@ impl Terminal {
 impl Kernel {
     /// A session leader that exits leaves its terminal behind.
     pub(in crate::kernel) fn leave_session(&self, proc: &Proc) {
-        let group = proc.lock(&self.locks).pgrp.clone();
-        let Some(session) = group.map(|group| Arc::clone(&group.session)) else { return };
-        if session.id.number() != proc.number() {
+        if proc.ids().session != proc.number() {
             return;
         }
+        let group = proc.lock(&self.locks).pgrp.clone();
+        let Some(session) = group.map(|group| Arc::clone(&group.session)) else { return };
         let (terminal, left) = {
             let mut state = session.state.lock(&self.locks);
             (state.terminal.take(), state.left.take())
