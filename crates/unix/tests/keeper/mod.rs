@@ -6,7 +6,9 @@ use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use tontine_unix::{Children, Errno, Linux, Pid, SigAction, Signal, Status, Sys, WaitOptions};
+use tontine_unix::{
+    Children, Disposition, Errno, Linux, Pid, SigAction, Signal, Status, Sys, WaitOptions,
+};
 
 /// A player that takes longer than this will not end.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -35,11 +37,13 @@ pub(crate) fn keep(player: impl FnOnce(&dyn Sys) -> i32 + Send + 'static) -> Opt
     end.exited().filter(|status| *status != NO_STATUS)
 }
 
-/// Sets every signal to its default: nohup(1) leaves SIGHUP ignored, which would hang nobody up.
+/// Sets what is ignored to its default: nohup(1) leaves SIGHUP ignored, which would hang nobody up.
 fn forget_ignored(linux: &dyn Sys) {
     for signal in Signal::all() {
-        // SIGKILL and SIGSTOP refuse; nobody can have changed them.
-        let _ = linux.sigaction(signal, Some(SigAction::DEFAULT));
+        let action = linux.sigaction(signal, None).expect("every signal has one");
+        if action.disposition == Disposition::Ignore {
+            linux.sigaction(signal, Some(SigAction::DEFAULT)).expect("it was ignored");
+        }
     }
 }
 
