@@ -180,8 +180,8 @@ impl Kernel {
         self.bury();
     }
 
-    /// Takes a process out of its group and leaves its slot to the next one; the group, if nobody is
-    /// left in it.
+    /// Takes a process out of its group and leaves its slot to the next one; the group, if nobody
+    /// is left in it.
     fn move_out(&self, proc: &Proc) -> Option<Arc<Pgrp>> {
         loop {
             let group = proc.lock(&self.locks).pgrp.clone();
