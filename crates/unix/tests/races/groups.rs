@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 #[cfg(any(debug_assertions, feature = "mutations"))]
 use tontine_unix::Mutation;
-use tontine_unix::{Delivery, Errno, How, Mode, Pid, SigSet, Signal, Sys, Target};
+use tontine_unix::{Delivery, Errno, How, Mode, Pid, SigSet, Signal, Sys, Target, WaitOptions};
 
 use crate::explore::{CONCURRENT, PARALLEL, Race, Scene};
 
@@ -178,6 +178,30 @@ fn run_pipeline(sys: &dyn Sys) -> i32 {
     i32::from(![first, second].into_iter().all(ended))
 }
 
+/// One thread waits for a child while another one moves it to and fro between two groups, until it
+/// is not there any more: it leaves the group that it is in by then. It once left the one that it
+/// had been in a moment before, which did not know it any more.
+const SETPGID_AGAINST_WAIT: Race = Race {
+    scene: || {
+        Arc::new(|sys| {
+            let mine = sys.getpgid(OWN).expect("it has one");
+            for _ in 0..4 {
+                let child = sys.fork(|_| 0).expect("there is room");
+                let waits = move |sys: &dyn Sys| {
+                    sys.waitpid(child.into(), WaitOptions::empty()).map(drop).expect("its child");
+                };
+                let waiter = sys.thread(waits).expect("there is room");
+                while sys.setpgid(child, child).and_then(|()| sys.setpgid(child, mine)).is_ok() {}
+                sys.join(waiter).expect("it ends");
+            }
+            0
+        })
+    },
+    with: |builder| builder,
+    modes: CONCURRENT,
+    parallel: PARALLEL,
+};
+
 #[test]
 fn a_forked_child_is_in_the_walk_or_comes_after_the_signal() {
     KILLPG_AGAINST_FORK.holds();
@@ -197,6 +221,11 @@ fn whoever_forks_while_everybody_is_killed_leaves_no_child() {
 #[test]
 fn nothing_comes_from_a_group_that_was_left() {
     KILLPG_AGAINST_SETPGID.holds();
+}
+
+#[test]
+fn a_child_leaves_the_group_that_it_was_moved_to() {
+    SETPGID_AGAINST_WAIT.holds();
 }
 
 #[test]
