@@ -99,16 +99,14 @@ fn system(asked: &RunScenario, seed: u64) -> Builder {
         .masks(masks)
         .statistics(asked.statistics)
         .stacks(MOST_THREADS);
-    #[cfg(debug_assertions)]
-    let builder = with_spin(builder, asked.spin);
-    builder
+    with_spin(builder, asked)
 }
 
 /// A program that cannot be stopped, which no scenario can write: it computes for so many seconds
 /// without a system call.
 #[cfg(debug_assertions)]
-fn with_spin(builder: Builder, seconds: Option<u64>) -> Builder {
-    let Some(seconds) = seconds else { return builder };
+fn with_spin(builder: Builder, asked: &RunScenario) -> Builder {
+    let Some(seconds) = asked.spin else { return builder };
     builder.program("spin", move |_, _| {
         let (start, whole) = (Instant::now(), Duration::from_secs(seconds));
         while start.elapsed() < whole {
@@ -116,6 +114,12 @@ fn with_spin(builder: Builder, seconds: Option<u64>) -> Builder {
         }
         0
     })
+}
+
+/// Builds for use have none.
+#[cfg(not(debug_assertions))]
+fn with_spin(builder: Builder, _: &RunScenario) -> Builder {
+    builder
 }
 
 /// Two where the mode has more than one.

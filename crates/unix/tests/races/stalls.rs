@@ -43,7 +43,8 @@ fn a_deadlock_is_found_and_says_who_waits_for_what() {
         assert_eq!((report.ending, report.status), (Ending::Stalled, None), "{on}");
         let state = report.state.expect("it has not ended").to_string();
         for line in [
-            "sleeps in read for pipe 5\n                                        written by itself, 7",
+            "sleeps in read for pipe 5\n",
+            " written by itself, 7 (program)\n",
             "sleeps in sigtimedwait for {SIGUSR2}",
             "sleeps in sigsuspend",
             "sleeps in join for thread 5",
@@ -55,8 +56,8 @@ fn a_deadlock_is_found_and_says_who_waits_for_what() {
     }
 }
 
-/// Two that each keep what the other would have to close: a reader that did not close its own end to
-/// write, and a writer whose pipe is full.
+/// A reader that did not close its own end to write, and a writer whose pipe is full and has a
+/// reader that sleeps.
 fn forgotten_ends(sys: &dyn Sys) -> i32 {
     let (reader, writer) = sys.pipe().expect("there is room");
     let forgets = sys.fork(move |sys| {

@@ -64,8 +64,8 @@ fn a_number_that_is_not_hidden_finds_a_zombie_that_is_nobodys() {
     UNWANTED_AGAINST_KILL.fails_with(Mutation::NumberUnhidden);
 }
 
-/// A thread waits for any child while another one spawns what there is not: it is told that there is
-/// none, and never of an end.
+/// A thread waits for any child while another one spawns what there is not: it is told that there
+/// is none, and never of an end.
 const FAILED_SPAWN_AGAINST_WAIT: Race = Race {
     scene: || {
         Arc::new(|sys| {
