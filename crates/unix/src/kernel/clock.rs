@@ -15,7 +15,7 @@ use super::Kernel;
 use super::call::Call;
 use super::limits::Times;
 use super::proc::{Proc, ProcState};
-use super::reference::Tenant;
+use super::references::Tenant;
 use super::thread::{Attention, Thread};
 use crate::action::SignalInfo;
 use crate::executor;

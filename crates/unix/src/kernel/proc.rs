@@ -1,6 +1,6 @@
 //! A process (§5.2): [`Proc`], and what its `p_lock` guards ([`ProcState`]).
 //!
-//! Whoever looks a process up holds it by a [`ProcRef`](super::reference::ProcRef), which this
+//! Whoever looks a process up holds it by a [`ProcRef`](super::references::ProcRef), which this
 //! module counts. How a process comes and goes is [`fork`](super::fork)'s, [`exit`](super::exit)'s
 //! and [`wait`](super::wait)'s.
 
@@ -19,7 +19,7 @@ use super::files::Files;
 use super::limits::{Limits, Times};
 use super::pending::Pending;
 use super::pgrp::Pgrp;
-use super::reference::Tenant;
+use super::references::Tenant;
 use super::siglock::SigLock;
 use super::thread::{Attention, Thread};
 use super::tracing::Resumed;

@@ -14,7 +14,7 @@ use super::exit::wake_waiters;
 use super::family::Writing;
 use super::generate::To;
 use super::proc::{Phase, Proc, ProcState};
-use super::reference::Tenant;
+use super::references::Tenant;
 use super::siglock::Waiting;
 use super::thread::Attention;
 use crate::action::{ActionFlags, Code, SignalInfo};
