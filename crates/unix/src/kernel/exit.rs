@@ -294,9 +294,7 @@ impl Kernel {
             });
             below = match step {
                 Some((above, birth, true)) => return (above, birth),
-                Some((above, birth, false)) => {
-                    super::references::Tenant { slot: above.slot, birth }
-                }
+                Some((above, birth, false)) => super::proc::Tenant { slot: above.slot, birth },
                 // Relations changed meanwhile: from the beginning.
                 None => proc.tenant(),
             };

@@ -19,7 +19,6 @@ use super::files::Files;
 use super::limits::{Limits, Times};
 use super::pending::Pending;
 use super::pgrp::Pgrp;
-use super::references::Tenant;
 use super::siglock::SigLock;
 use super::thread::{Attention, Thread};
 use super::tracing::Resumed;
@@ -59,6 +58,13 @@ pub(super) struct Proc {
     pub(super) siglock: SigLock,
     state: SimpleLock<PLock, ProcState>,
     pub(super) times: SimpleLock<UTimeLock, Times>,
+}
+
+/// Who is in a slot, for those that keep no reference: the slot's next tenant is another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Tenant {
+    pub(super) slot: u32,
+    pub(super) birth: u32,
 }
 
 /// In `refs`: the process ends, and nobody gets a new reference.
