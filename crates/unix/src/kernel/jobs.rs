@@ -169,8 +169,8 @@ impl Kernel {
         if !proc.lock(&self.locks).pgrp.as_ref().is_some_and(|now| Arc::ptr_eq(now, from)) {
             return false;
         }
-        // The process counts for its new group before it joins that, and for its old one until it
-        // has left: at no moment does a group look orphaned that is not.
+        // Counted where it comes before it comes, and where it goes after it has gone: at no moment
+        // does a group look orphaned that is not.
         let counted = proc.qualifies.swap(false, Ordering::Relaxed);
         let lost = &mut Vec::new();
         self.recount(proc, Some(to), lost);

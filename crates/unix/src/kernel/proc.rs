@@ -1,8 +1,5 @@
-//! A process (§5.2): [`Proc`], and what its `p_lock` guards ([`ProcState`]).
-//!
-//! Whoever looks a process up holds it by a [`ProcRef`](super::references::ProcRef), which this
-//! module counts. How a process comes and goes is [`fork`](super::fork)'s, [`exit`](super::exit)'s
-//! and [`wait`](super::wait)'s.
+//! A process (§5.2): [`Proc`], and what its `p_lock` guards ([`ProcState`]). How others refer to it
+//! stands in [`references`](super::references).
 
 #![allow(unsafe_code, reason = "a system that has ended is looked at through its locks")]
 
@@ -289,11 +286,17 @@ impl Proc {
 
     /// From now on there is no new reference; returns whether there is one still.
     pub(super) fn end_references(&self) -> bool {
-        // SYNC references: pairs with `Proc::uncount`.
+        // SYNC references: pairs with the release in `Proc::uncount`.
         self.refs.fetch_or(ENDING, Ordering::Acquire) & !ENDING != 0
     }
 
-    /// Counts a reference, unless the process is ending.
+    /// Counts a reference less; whether an exit waits for just that.
+    pub(super) fn uncount(&self) -> bool {
+        // SYNC references: pairs with `Proc::end_references`.
+        self.refs.fetch_sub(1, Ordering::Release) == ENDING | 1
+    }
+
+    /// Counts a reference; false if the process is ending.
     pub(super) fn count(&self) -> bool {
         let mut refs = self.refs.load(Ordering::Relaxed);
         while refs & ENDING == 0 {
@@ -309,12 +312,6 @@ impl Proc {
             }
         }
         false
-    }
-
-    /// Takes a reference back; true if it was the last one of a process that is ending.
-    pub(super) fn uncount(&self) -> bool {
-        // SYNC references: pairs with `Proc::end_references`.
-        self.refs.fetch_sub(1, Ordering::Release) == ENDING | 1
     }
 }
 

@@ -283,8 +283,7 @@ impl Call<'_> {
             drop(state);
             let unhalted = kernel.mutates(Mutation::MadeUnhalted);
             if self.proc.siglock.ending(&kernel.locks).is_some() && !unhalted {
-                // The thread that exits or executes may have halted the others before this one was
-                // among them.
+                // Whoever exits or executes may not have met it.
                 thread.demand(Attention::HALT);
             }
             let body = body.take().expect("a thread is made once");
