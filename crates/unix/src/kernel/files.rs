@@ -224,7 +224,7 @@ impl Call<'_> {
     fn says_what_for(&self, end: &End) {
         match end {
             End::Reader(channel) | End::Writer(channel) => {
-                self.thread.waits_for(For::Pipe(channel.state.instance()));
+                self.thread.waits_for(For::Pipe(channel.state.instance() as i32));
             }
             End::Terminal(_) | End::Controlling(_) => self.thread.waits_for(For::Terminal),
         }
