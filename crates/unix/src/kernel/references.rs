@@ -1,5 +1,5 @@
-//! References to a process that was looked up (§5.2): [`ProcRef`] and [`HeldProc`]. An exit completes
-//! when there is none.
+//! References to a process that was looked up (§5.2): [`ProcRef`] and [`HeldProc`]. An exit
+//! completes when there is none.
 //!
 //! Slots are never freed: count a reference, then look whether the slot still has whom you meant.
 
