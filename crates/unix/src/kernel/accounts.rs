@@ -3,7 +3,7 @@
 use super::call::Call;
 use super::files::MOST;
 use super::proc::{Phase, ProcState};
-use super::reference::ProcRef;
+use super::references::ProcRef;
 use crate::errno::{Errno, Result};
 use crate::limit::{Limit, Resource};
 use crate::process::Whose;

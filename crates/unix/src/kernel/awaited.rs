@@ -23,7 +23,7 @@ impl State {
     pub(super) fn name_who_is_awaited(&mut self) {
         let named = |process: &ProcessState| (process.pid, process.name.clone());
         let names: BTreeMap<i32, String> = self.processes.iter().map(named).collect();
-        let mut owners: BTreeMap<(u32, PipeEnd), Vec<i32>> = BTreeMap::new();
+        let mut owners: BTreeMap<(i32, PipeEnd), Vec<i32>> = BTreeMap::new();
         for process in &self.processes {
             for &end in &process.pipe_ends {
                 owners.entry(end).or_default().push(process.pid);
@@ -31,9 +31,8 @@ impl State {
         }
         for process in &mut self.processes {
             for thread in &mut process.threads {
-                let number = |what| thread.object.strip_prefix(what)?.parse::<u32>().ok();
+                let number = |what| thread.object.strip_prefix(what)?.parse::<i32>().ok();
                 let (child, pipe) = (number(" for child "), number(" for pipe "));
-                let child = child.and_then(|child| i32::try_from(child).ok());
                 if let Some(name) = child.and_then(|child| names.get(&child)) {
                     thread.object.push_str(&format!(" ({name})"));
                 } else if let Some(pipe) = pipe {

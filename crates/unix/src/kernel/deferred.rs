@@ -15,7 +15,7 @@ use super::Kernel;
 use super::generate::To;
 use super::pgrp::Pgrp;
 use super::proc::Proc;
-use super::reference::{HeldProc, ProcRef};
+use super::references::{HeldProc, ProcRef};
 use crate::action::SignalInfo;
 use crate::executor::{self, Fiber};
 use crate::lock::lock_order::EventLock;

@@ -277,7 +277,7 @@ impl Kernel {
             });
             below = match step {
                 Some((above, birth, true)) => return (above, birth),
-                Some((above, birth, false)) => super::reference::Tenant { slot: above.slot, birth },
+                Some((above, birth, false)) => super::proc::Tenant { slot: above.slot, birth },
                 // Relations changed meanwhile: from the beginning, when whoever changes them has
                 // had a turn.
                 None => {

@@ -114,7 +114,7 @@ impl Files {
     }
 
     /// The pipes of which there is an end, by the numbers of their locks; each end once.
-    pub(super) fn pipe_ends(&self) -> Vec<(u32, PipeEnd)> {
+    pub(super) fn pipe_ends(&self) -> Vec<(i32, PipeEnd)> {
         let files = self.0.iter().flatten().map(|descriptor| &descriptor.file.end);
         let mut ends: Vec<_> = files.filter_map(End::of_pipe).collect();
         ends.sort_unstable();
@@ -133,7 +133,7 @@ impl Files {
 
 impl End {
     /// The pipe's number, where it is an end of one.
-    fn of_pipe(&self) -> Option<(u32, PipeEnd)> {
+    fn of_pipe(&self) -> Option<(i32, PipeEnd)> {
         match self {
             Self::Reader(channel) => Some((channel.number(), PipeEnd::Reader)),
             Self::Writer(channel) => Some((channel.number(), PipeEnd::Writer)),
@@ -144,8 +144,8 @@ impl End {
 
 impl Channel {
     /// What tells it from others: its lock's number.
-    fn number(&self) -> u32 {
-        self.state.instance()
+    fn number(&self) -> i32 {
+        self.state.instance() as i32
     }
 }
 

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use super::Kernel;
 use super::pgrp::Pgrp;
 use super::proc::{News, Phase, Proc, ProcState};
-use super::reference::ProcRef;
+use super::references::ProcRef;
 use super::thread::Attention;
 use crate::action::{Code, Disposition, SignalInfo};
 use crate::errno::{Errno, Result};

@@ -12,7 +12,7 @@ use super::call::Call;
 use super::pgrp::{Pgrp, Session};
 use super::pid_table::Keeper;
 use super::proc::{Phase, Proc, Standing};
-use super::reference::ProcRef;
+use super::references::ProcRef;
 use crate::action::SignalInfo;
 use crate::errno::{Errno, Result};
 use crate::executor;

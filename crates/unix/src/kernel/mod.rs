@@ -28,7 +28,7 @@ mod pgrp;
 mod pid_table;
 mod pipe;
 mod proc;
-mod reference;
+mod references;
 mod send;
 mod siglock;
 mod slab;

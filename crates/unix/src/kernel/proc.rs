@@ -1,8 +1,5 @@
-//! A process (§5.2): [`Proc`], and what its `p_lock` guards ([`ProcState`]).
-//!
-//! Whoever looks a process up holds it by a [`ProcRef`](super::reference::ProcRef), which this
-//! module counts. How a process comes and goes is [`fork`](super::fork)'s, [`exit`](super::exit)'s
-//! and [`wait`](super::wait)'s.
+//! A process (§5.2): [`Proc`], and what its `p_lock` guards ([`ProcState`]). How others refer to it
+//! stands in [`references`](super::references).
 
 #![allow(unsafe_code, reason = "a system that has ended is looked at through its locks")]
 
@@ -21,7 +18,6 @@ use super::files::Files;
 use super::limits::{Limits, Times};
 use super::pending::Pending;
 use super::pgrp::Pgrp;
-use super::reference::Tenant;
 use super::siglock::SigLock;
 use super::thread::{Attention, Thread};
 use super::tracing::Resumed;
@@ -69,6 +65,13 @@ pub(super) struct Proc {
     pub(super) siglock: SigLock,
     state: SimpleLock<PLock, ProcState>,
     pub(super) times: SimpleLock<UTimeLock, Times>,
+}
+
+/// Who is in a slot, for those that keep no reference: the slot's next tenant is another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Tenant {
+    pub(super) slot: u32,
+    pub(super) birth: u32,
 }
 
 /// In `refs`: the process ends, and nobody gets a new reference.
@@ -335,11 +338,17 @@ impl Proc {
 
     /// From now on there is no new reference; returns whether there is one still.
     pub(super) fn end_references(&self) -> bool {
-        // SYNC references: pairs with `Proc::uncount`.
+        // SYNC references: pairs with the release in `Proc::uncount`.
         self.refs.fetch_or(ENDING, Ordering::Acquire) & !ENDING != 0
     }
 
-    /// Counts a reference, unless the process is ending.
+    /// Counts a reference less; whether an exit waits for just that.
+    pub(super) fn uncount(&self) -> bool {
+        // SYNC references: pairs with `Proc::end_references`.
+        self.refs.fetch_sub(1, Ordering::Release) == ENDING | 1
+    }
+
+    /// Counts a reference; false if the process is ending.
     pub(super) fn count(&self) -> bool {
         let mut refs = self.refs.load(Ordering::Relaxed);
         while refs & ENDING == 0 {
@@ -355,12 +364,6 @@ impl Proc {
             }
         }
         false
-    }
-
-    /// Takes a reference back; true if it was the last one of a process that is ending.
-    pub(super) fn uncount(&self) -> bool {
-        // SYNC references: pairs with `Proc::end_references`.
-        self.refs.fetch_sub(1, Ordering::Release) == ENDING | 1
     }
 }
 

@@ -10,7 +10,7 @@ use super::generate::To;
 use super::pgrp::Pgrp;
 use super::pid_table::Keeper;
 use super::proc::{Phase, ProcState};
-use super::reference::ProcRef;
+use super::references::ProcRef;
 use super::users::Ids;
 use crate::action::{Code, SignalInfo};
 use crate::errno::{Errno, Result};

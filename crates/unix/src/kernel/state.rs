@@ -49,7 +49,7 @@ pub struct ProcessState {
     /// Of one that exits or executes: what it waits for, beside the end of its other threads.
     pub awaits: Option<Awaits>,
     /// The pipes of which it has an end.
-    pub(super) pipe_ends: Vec<(u32, PipeEnd)>,
+    pub(super) pipe_ends: Vec<(i32, PipeEnd)>,
 }
 
 /// What must end before a process can.

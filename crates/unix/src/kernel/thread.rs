@@ -46,7 +46,7 @@ pub(super) enum For {
     /// The end of the thread with this number.
     Thread(i32),
     /// What comes out of a pipe, by the instance of its lock, or room in it.
-    Pipe(u32),
+    Pipe(i32),
     /// What comes from a terminal, or room in it.
     Terminal,
 }
@@ -61,7 +61,7 @@ impl For {
             Self::Group(number) => (3, number as u32),
             Self::OwnGroup => (4, 0),
             Self::Thread(number) => (5, number as u32),
-            Self::Pipe(instance) => (6, instance),
+            Self::Pipe(instance) => (6, instance as u32),
             Self::Terminal => (7, 0),
         };
         (kind as u64) << 32 | number as u64
@@ -76,7 +76,7 @@ impl For {
             3 => Self::Group(number as i32),
             4 => Self::OwnGroup,
             5 => Self::Thread(number as i32),
-            6 => Self::Pipe(number),
+            6 => Self::Pipe(number as i32),
             7 => Self::Terminal,
             _ => Self::Nothing,
         }
@@ -255,7 +255,7 @@ mod tests {
             For::Group(number),
             For::OwnGroup,
             For::Thread(number),
-            For::Pipe(u32::MAX),
+            For::Pipe(number),
             For::Terminal,
         ];
         for what in all {

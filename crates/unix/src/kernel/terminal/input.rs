@@ -86,6 +86,7 @@ impl Input {
         }
     }
 
+    #[cfg(test)]
     pub(super) fn can_read(&self, canonical: bool) -> bool {
         if canonical { !self.ends.is_empty() } else { !self.bytes.is_empty() }
     }

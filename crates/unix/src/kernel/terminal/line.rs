@@ -33,10 +33,6 @@ pub(crate) struct Effects {
     pub(crate) taken: usize,
     /// Signals to be sent to the foreground group. With one, who waited for room may find some.
     pub(crate) signals: SigSet,
-    /// Whether there is something to read now.
-    pub(crate) readable: bool,
-    /// Whether there is something to be seen at the controlling end now.
-    pub(crate) visible: bool,
 }
 
 /// What reading found.
@@ -89,7 +85,7 @@ impl Line {
             }
             effects.taken += 1;
         }
-        Effects { readable: self.can_read(), visible: !self.output.is_empty(), ..effects }
+        effects
     }
 
     /// Reads what is there; in canonical mode no more than one line.
@@ -102,6 +98,7 @@ impl Line {
     }
 
     /// Whether [`Line::read`] would find something.
+    #[cfg(test)]
     pub(crate) fn can_read(&self) -> bool {
         self.hung_up || self.input.can_read(self.canonical())
     }

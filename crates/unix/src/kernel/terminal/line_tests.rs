@@ -47,9 +47,11 @@ fn with_modes(modes: Modes) -> Line {
 #[test]
 fn a_line_can_be_read_when_its_newline_is_there() {
     let mut line = Line::default();
-    assert!(!typed(&mut line, b"ab").readable);
+    typed(&mut line, b"ab");
+    assert!(!line.can_read());
     assert_eq!(read(&mut line, 10), None);
-    assert!(typed(&mut line, b"c\nnext\n").readable);
+    typed(&mut line, b"c\nnext\n");
+    assert!(line.can_read());
     assert_eq!(all(&mut line, 10), [b"abc\n".to_vec(), b"next\n".to_vec()]);
     assert_eq!(seen(&mut line), b"abc\r\nnext\r\n");
 }
@@ -133,7 +135,7 @@ fn three_characters_make_signals_and_throw_away_what_was_typed() {
         let mut line = Line::default();
         typed(&mut line, b"line\nhalf");
         let effects = typed(&mut line, byte);
-        assert_eq!((effects.signals, effects.readable), (SigSet::of(&[signal]), false));
+        assert_eq!((effects.signals, line.can_read()), (SigSet::of(&[signal]), false));
         typed(&mut line, b"new\n");
         assert_eq!(all(&mut line, 10), [b"new\n".to_vec()]);
     }
@@ -150,7 +152,8 @@ fn a_full_queue_lets_signals_through() {
     for before in [&b""[..], b"behind what has no room\n"] {
         let mut line = Line::default();
         assert!(typed_until_full(&mut line, &full) < full.len());
-        assert_eq!(line.input(b"more\n"), Effects { readable: true, visible: true, ..IDLE });
+        assert_eq!(line.input(b"more\n"), Effects::default());
+        assert!(line.can_read() && line.is_visible());
         let typed = [before, b"\x03new\n"].concat();
         let effects = line.input(&typed);
         assert_eq!((effects.signals, effects.taken), (SigSet::of(&[Signal::INT]), typed.len()));
@@ -166,8 +169,6 @@ fn a_full_queue_lets_signals_through() {
 fn typed_until_full(line: &mut Line, bytes: &[u8]) -> usize {
     line.input(bytes).taken
 }
-
-const IDLE: Effects = Effects { taken: 0, signals: SigSet::EMPTY, readable: false, visible: false };
 
 #[test]
 fn with_noflsh_a_signal_throws_nothing_away() {
@@ -207,7 +208,8 @@ fn a_signal_throws_output_away_that_has_not_arrived() {
 fn without_icanon_bytes_are_read_as_they_come() {
     let mut line = Line::default();
     line.set_termios(without(Modes::ICANON));
-    assert!(typed(&mut line, b"x\x04\n\x15\x7f").readable);
+    typed(&mut line, b"x\x04\n\x15\x7f");
+    assert!(line.can_read());
     assert_eq!(read(&mut line, 10).unwrap(), b"x\x04\n\x15\x7f");
     assert_eq!(seen(&mut line), b"x^D^J^U^?");
     assert!(typed(&mut line, b"a\x03").signals.contains(Signal::INT));
@@ -243,7 +245,8 @@ fn a_queue_full_of_lines_accepts_nothing_until_one_is_read() {
     let mut line = Line::default();
     let lines = [b'\n'; 5000];
     assert_eq!(line.input(&lines).taken, 4095);
-    assert_eq!(line.input(b"x"), Effects { readable: true, visible: true, ..Effects::default() });
+    assert_eq!(line.input(b"x"), Effects::default());
+    assert!(line.can_read() && line.is_visible());
     assert_eq!(read(&mut line, 10).unwrap(), b"\n");
     assert_eq!(line.input(&lines).taken, 1);
     line.set_termios(without(Modes::ICANON));
@@ -264,8 +267,8 @@ fn output_has_carriage_returns_with_onlcr_only() {
 fn without_echo_nothing_is_shown() {
     let mut line = Line::default();
     line.set_termios(without(Modes::ECHO));
-    let effects = typed(&mut line, b"secret\x7f\x15x\n\x03");
-    assert!(!effects.visible && !line.is_visible());
+    typed(&mut line, b"secret\x7f\x15x\n\x03");
+    assert!(!line.is_visible());
     assert_eq!(seen(&mut line), b"");
 }
 
@@ -341,14 +344,14 @@ proptest! {
         for (modes, bytes, times, size) in steps {
             let bytes = bytes.repeat(times);
             line.set_termios(Termios { modes, ..Termios::default() });
-            let effects = line.input(&bytes);
-            prop_assert_eq!(effects.readable, line.can_read());
+            line.input(&bytes);
+            let (readable, visible) = (line.can_read(), line.is_visible());
             prop_assert!(line.output(&bytes).unwrap() <= bytes.len());
             let got = read(&mut line, size + 1);
-            prop_assert_eq!(got.is_some(), effects.readable);
+            prop_assert_eq!(got.is_some(), readable);
             prop_assert!(got.is_none_or(|got| got.len() <= input::SIZE));
             prop_assert!(line.output_room() <= 20_480);
-            prop_assert_eq!(!seen(&mut line).is_empty(), effects.visible || !bytes.is_empty());
+            prop_assert_eq!(!seen(&mut line).is_empty(), visible || !bytes.is_empty());
         }
     }
 

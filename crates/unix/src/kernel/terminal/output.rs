@@ -66,6 +66,7 @@ impl Output {
         self.bytes.truncate(ARRIVED);
     }
 
+    #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }

@@ -8,7 +8,7 @@ use super::{in_each_mode, inside};
 use crate::action::{How, SignalInfo};
 use crate::kernel::Kernel;
 use crate::kernel::pgrp::PgrpRef;
-use crate::kernel::reference::ProcRef;
+use crate::kernel::references::ProcRef;
 use crate::lock::spl;
 use crate::mode::Mode;
 use crate::process::Pid;

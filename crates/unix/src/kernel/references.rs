@@ -1,8 +1,7 @@
-//! References to processes (§5.2): [`ProcRef`], what looking one up gives, and [`HeldProc`], the
-//! same where no lifetime can be.
+//! References to a process that was looked up (§5.2): [`ProcRef`] and [`HeldProc`]. An exit
+//! completes when there is none.
 //!
-//! A process completes no exit while somebody refers to it. [`Proc`] keeps the count. [`Tenant`] is
-//! not counted: it is a claim that whoever has it compares with who is there.
+//! Slots are never freed: count a reference, then look whether the slot still has whom you meant.
 
 use std::ops::Deref;
 
@@ -11,13 +10,6 @@ use super::proc::{Proc, ProcState};
 use crate::lock::SimpleGuard;
 use crate::lock::lock_order::PLock;
 use crate::process::Pid;
-
-/// Who is in a slot, for those that keep no reference: the slot's next tenant is another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Tenant {
-    pub(super) slot: u32,
-    pub(super) birth: u32,
-}
 
 /// A process that was looked up: it completes no exit while this lives, unless it was ending
 /// already.
