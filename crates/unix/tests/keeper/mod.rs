@@ -7,7 +7,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use tontine_unix::{
-    Children, Disposition, Errno, Linux, Pid, SigAction, Signal, Status, Sys, WaitOptions,
+    Children, Disposition, Errno, How, Linux, Pid, SigAction, SigSet, Signal, Status, Sys,
+    WaitOptions,
 };
 
 /// A player that takes longer than this will not end.
@@ -26,7 +27,7 @@ pub(crate) fn keep(player: impl FnOnce(&dyn Sys) -> i32 + Send + 'static) -> Opt
     let keeper = linux.fork(move |linux| {
         linux.setsid().expect("it leads no group");
         linux.set_subreaper(true).expect("nothing is refused");
-        forget_ignored(linux);
+        as_after_login(linux);
         let player = linux.fork(|sys| loudly(|| player(sys))).expect("a process more");
         let end = await_end(linux, player);
         reap_all(linux);
@@ -37,14 +38,16 @@ pub(crate) fn keep(player: impl FnOnce(&dyn Sys) -> i32 + Send + 'static) -> Opt
     end.exited().filter(|status| *status != NO_STATUS)
 }
 
-/// Sets what is ignored to its default: nohup(1) leaves SIGHUP ignored, which would hang nobody up.
-fn forget_ignored(linux: &dyn Sys) {
+/// Whoever ran the tests may have had signals ignored or blocked: nohup(1) leaves SIGHUP ignored,
+/// which would hang nobody up.
+fn as_after_login(linux: &dyn Sys) {
     for signal in Signal::all() {
         let action = linux.sigaction(signal, None).expect("every signal has one");
         if action.disposition == Disposition::Ignore {
             linux.sigaction(signal, Some(SigAction::DEFAULT)).expect("it was ignored");
         }
     }
+    linux.sigprocmask(Some((How::Set, SigSet::EMPTY))).expect("a mask");
 }
 
 /// Runs a player, and says why it panicked past the capture of the test's output, which ends with
@@ -90,7 +93,8 @@ fn children_of(parent: i32) -> Vec<i32> {
     numbers.filter(|number| parent_of(*number) == Some(parent)).collect()
 }
 
-fn parent_of(number: i32) -> Option<i32> {
+/// The same of one process.
+pub(crate) fn parent_of(number: i32) -> Option<i32> {
     let stat = std::fs::read_to_string(format!("/proc/{number}/stat")).ok()?;
     // The name before it, in brackets, may be anything.
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()

@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use tontine_unix::{
-    Children, Disposition, Errno, Fd, How, Pid, SigAction, SigSet, Signal, Status, Sys,
-    WaitOptions, Waited,
-};
+use tontine_unix::{Children, Errno, Fd, Pid, Signal, Status, Sys, WaitOptions, Waited};
 
 use crate::keeper::keep;
 
@@ -15,22 +12,10 @@ pub(crate) const PATIENCE_S: u32 = 30;
 /// Runs `test` in a forked process, and fails if an assertion failed there.
 pub(crate) fn play(test: impl FnOnce(&dyn Sys) + Send + 'static) {
     let status = keep(move |sys| {
-        as_after_login(sys);
         test(sys);
         0
     });
     assert_eq!(status, Some(0));
-}
-
-/// Whoever ran the tests may have had signals ignored or blocked.
-fn as_after_login(sys: &dyn Sys) {
-    for signal in Signal::all() {
-        let action = sys.sigaction(signal, None).expect("to read it");
-        if action.disposition == Disposition::Ignore {
-            sys.sigaction(signal, Some(SigAction::DEFAULT)).expect("not one of the two");
-        }
-    }
-    sys.sigprocmask(Some((How::Set, SigSet::EMPTY))).expect("a mask");
 }
 
 /// How a child ends.
