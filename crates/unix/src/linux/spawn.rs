@@ -93,22 +93,23 @@ pub(super) fn spawn(spawn: &Spawn) -> Result<Pid> {
         error: None,
     };
     let (number, pidfd) = clone(&mut order)?;
-    let has_ended = reap_unexecuted(&pidfd, order.error.is_some());
+    let executed = !reap_unexecuted(&pidfd);
     match order.error {
         Some(error) => Err(error),
-        None if has_ended => Err(Errno::EAGAIN),
+        // Somebody killed it.
+        None if !executed => Err(Errno::EAGAIN),
         None => Ok(table::write().insert(number, pidfd)),
     }
 }
 
-/// Reaps a child that has ended and has not executed, whose end is waited for if that is to come;
-/// whether it was one.
-fn reap_unexecuted(pidfd: &OwnedFd, to_come: bool) -> bool {
-    // Signals are blocked: nothing interrupts it.
+/// Reaps a child that was let go and has not executed, for it ends; whether it was one.
+///
+/// Its exit signal tells: exec makes it SIGCHLD before the parent goes on, and then this kind of
+/// wait has no such child.
+fn reap_unexecuted(pidfd: &OwnedFd) -> bool {
     let unexecuted = WaitIdOptions::from_bits_retain(libc::__WCLONE as u32);
-    let hang = if to_come { WaitIdOptions::empty() } else { WaitIdOptions::NOHANG };
-    let options = WaitIdOptions::EXITED | unexecuted | hang;
-    matches!(waitid(WaitId::PidFd(pidfd.as_fd()), options), Ok(Some(_)))
+    // Signals are blocked: nothing interrupts it.
+    waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED | unexecuted).is_ok()
 }
 
 fn moves(spawn: &Spawn) -> Vec<Move> {

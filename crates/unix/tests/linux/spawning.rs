@@ -1,13 +1,15 @@
 //! Programs in new processes.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
+use rustix::process::{PidfdFlags, Signal as HostSignal, pidfd_open, pidfd_send_signal};
 use tontine_unix::{
     Children, Errno, Fd, How, SigAction, SigSet, Signal, Spawn, SpawnGroup, Status, Sys,
     WaitOptions,
 };
 
+use crate::keeper::parent_of;
 use crate::scene::{end, open_descriptors, play};
 
 /// A shell that runs `script`.
@@ -77,6 +79,52 @@ fn a_program_that_cannot_be_executed_is_an_error_and_leaves_nothing() {
         let child = sys.spawn(&Spawn::new("/bin/true", &["true"])).unwrap();
         assert_eq!(sys.sigtimedwait(ends, None).unwrap().pid, child.number(), "of one there is");
         assert_eq!(end(sys, child), Status::Exited(0));
+    });
+}
+
+/// Enough for some to be killed before and some after they execute.
+const SPAWNED: u32 = 2_000;
+
+/// Kills whoever is a child of `parent` at a moment, until told to stop; how many were killed.
+fn kill_children_of(parent: i32, until: &AtomicBool) -> u32 {
+    let list = format!("/proc/{parent}/task/{parent}/children");
+    let mut killed = 0;
+    while !until.load(Relaxed) {
+        let children = std::fs::read_to_string(&list).unwrap_or_default();
+        for number in children.split_whitespace().filter_map(|number| number.parse().ok()) {
+            let child = rustix::process::Pid::from_raw(number).expect("a positive number");
+            let Ok(held) = pidfd_open(child, PidfdFlags::empty()) else { continue };
+            // Whom the descriptor holds is a child still: the number is nobody else's.
+            if parent_of(number) == Some(parent) {
+                killed += u32::from(pidfd_send_signal(held, HostSignal::KILL).is_ok());
+            }
+        }
+    }
+    killed
+}
+
+#[test]
+fn a_child_that_is_killed_before_it_executes_is_an_error_and_leaves_nothing() {
+    play(|sys| {
+        let (over, parent) = (Arc::new(AtomicBool::new(false)), sys.getpid().number());
+        let killer = std::thread::spawn({
+            let over = Arc::clone(&over);
+            move || kill_children_of(parent, &over)
+        });
+        for _ in 0..SPAWNED {
+            match sys.spawn(&Spawn::new("/bin/true", &["true"])) {
+                Ok(child) => {
+                    let ended = end(sys, child);
+                    assert!(matches!(ended, Status::Exited(0) | Status::Signaled(..)));
+                }
+                Err(error) => assert_eq!(error, Errno::EAGAIN),
+            }
+        }
+        over.store(true, Relaxed);
+        assert!(killer.join().expect("it does not panic") > 0);
+        assert_eq!(sys.waitpid(Children::Any, WaitOptions::NOHANG), Err(Errno::ECHILD));
+        let zombies = std::fs::read_to_string("/proc/thread-self/children");
+        assert!(zombies.is_ok_and(|children| children.is_empty()), "no process is left");
     });
 }
 
