@@ -9,7 +9,7 @@ use super::call::{Call, Leave};
 use super::family::Writing;
 use super::generate::To;
 use super::pgrp::Pgrp;
-use super::proc::{Left, Member, Phase, Proc, ProcState};
+use super::proc::{Left, Member, Phase, Proc, ProcState, Tenant};
 use super::thread::Attention;
 use crate::action::{ActionFlags, Code, SignalInfo};
 use crate::executor;
@@ -190,8 +190,7 @@ impl Kernel {
         // A child that could not be spawned is none, but somebody may wait for it alone.
         let vanishes = unwanted || failed;
         if !failed && !Self::ignores(&state, Signal::CHLD) {
-            // Nothing that the system sends is refused.
-            let _ = self.post(&mut state, info, super::generate::To::Process);
+            self.post_own(&mut state, info, To::Process);
         }
         self.set_changed(parent, child, true);
         wake_waiters(&mut state);
@@ -277,7 +276,7 @@ impl Kernel {
             });
             below = match step {
                 Some((above, birth, true)) => return (above, birth),
-                Some((above, birth, false)) => super::proc::Tenant { slot: above.slot, birth },
+                Some((above, birth, false)) => Tenant { slot: above.slot, birth },
                 // Relations changed meanwhile: from the beginning, when whoever changes them has
                 // had a turn.
                 None => {
@@ -321,8 +320,7 @@ impl Notice {
     /// Of a process whose `p_lock` is held.
     pub(super) fn of(proc: &Proc, state: &ProcState) -> Self {
         let (code, status) = end_of(state.end.unwrap_or(Status::Exited(0)));
-        let (pid, uid) = (proc.number(), state.credentials.real);
-        let info = SignalInfo { signal: Signal::CHLD, code, pid, uid, value: 0, status };
+        let info = SignalInfo::child(proc.number(), state.credentials.real, code, status);
         Self { info, traced: state.tracer.is_some(), failed: state.failure.is_some() }
     }
 }
