@@ -120,5 +120,6 @@ fn culprits(running: &[Running]) -> String {
         return "the system itself computes".into();
     }
     let threads: Vec<String> = running.iter().map(ToString::to_string).collect();
-    format!("{} computes without a system call", threads.join(", "))
+    let compute = if running.len() == 1 { "computes" } else { "compute" };
+    format!("{} {compute} without a system call", threads.join(", "))
 }
