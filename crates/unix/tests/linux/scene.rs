@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tontine_unix::{Children, Errno, Fd, Pid, Signal, Status, Sys, WaitOptions, Waited};
+use tontine_unix::{Children, Errno, Fd, Pid, Status, Sys, WaitOptions, Waited};
 
 use crate::keeper::keep;
 
