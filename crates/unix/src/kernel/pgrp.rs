@@ -122,7 +122,8 @@ impl Pgrp {
 
     /// What its members say of themselves.
     pub(super) fn standing(&self) -> Standing {
-        Standing { group: self.members.instance(), session: self.session.state.instance() }
+        let number = |id: Pid| id.number().unsigned_abs();
+        Standing { group: number(self.id), session: number(self.session.id) }
     }
 
     /// Whether nobody outside, in the same session, cares for the group.

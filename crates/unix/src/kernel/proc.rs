@@ -47,9 +47,9 @@ pub(super) struct Proc {
     /// Whether its group counts it as one whose parent cares for the group; changes under relations
     /// for writing.
     pub(super) qualifies: AtomicBool,
-    /// Its group and its session while it is alive, by the numbers of their locks: a copy of what
-    /// its state says, for those that count who cares for a group. Changes under relations for
-    /// writing; of one that has no parent yet and no children, under its `p_lock`.
+    /// Its group and its session while it is alive: a copy of what its state says, for those that
+    /// count who cares for a group. Changes under relations for writing; of one that has no parent
+    /// yet and no children, under its `p_lock`.
     standing: AtomicU64,
     /// Whether it inherits the orphans below it; changes under `p_lock`.
     pub(super) subreaper: AtomicBool,
@@ -174,7 +174,7 @@ pub(super) struct Member {
     pub(super) joiner: Option<Fiber>,
 }
 
-/// A group and its session, by the numbers of their locks: from 1, and never used again.
+/// A group and its session, by their numbers, which are nobody else's while a member lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Standing {
     pub(super) group: u32,
