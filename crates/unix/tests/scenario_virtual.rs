@@ -12,7 +12,7 @@ use examples::examples;
 const SEEDS: u64 = 20;
 
 /// Uses seconds of processor time: too many ticks to try every schedule of.
-const COMPUTES: &str = "processor-limit";
+const COMPUTES: &str = "limits/processor-limit";
 
 #[test]
 fn every_example_holds_under_every_schedule_in_every_mode() {
