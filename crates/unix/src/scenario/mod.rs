@@ -25,6 +25,7 @@
 mod ast;
 mod call;
 mod context;
+mod contexts;
 mod error;
 mod expected;
 mod flags;
