@@ -127,7 +127,7 @@ impl Conductor<'_> {
         let mut not_before = 0;
         let mut mark = self.mark();
         loop {
-            let is_at_rest = self.look(!is_first)?;
+            let is_at_rest = self.look()?;
             let now = self.mark();
             if is_at_rest && !is_first && now == mark && self.found == self.before {
                 if self.is_typing() {
@@ -175,19 +175,18 @@ impl Conductor<'_> {
         (arrivals.load(SeqCst), log_length.load(SeqCst), seats_taken.load(SeqCst))
     }
 
-    /// Where everybody is; false if somebody runs. `closely`: who is marked as asleep has left its
-    /// processor, too.
-    fn look(&mut self, closely: bool) -> Result<bool, Lost> {
+    /// Where everybody is; false if somebody runs.
+    fn look(&mut self) -> Result<bool, Lost> {
         let seats = (self.shared.seats_taken.load(SeqCst) as usize).min(SEATS);
         self.known.resize_with(seats, Known::default);
         self.found.clear();
         self.found.resize(seats, Found::Ended);
         // Who was let through is most likely to run.
-        if self.last < seats && !self.look_at(self.last, closely)? {
+        if self.last < seats && !self.look_at(self.last)? {
             return Ok(false);
         }
         for seat in 0..seats {
-            if seat != self.last && !self.look_at(seat, closely)? {
+            if seat != self.last && !self.look_at(seat)? {
                 return Ok(false);
             }
         }
@@ -195,7 +194,7 @@ impl Conductor<'_> {
     }
 
     /// Where one thread is; false if it runs.
-    fn look_at(&mut self, seat: usize, closely: bool) -> Result<bool, Lost> {
+    fn look_at(&mut self, seat: usize) -> Result<bool, Lost> {
         let known = &mut self.known[seat];
         let words = &self.shared.seats[seat];
         if known.has_ended {
@@ -211,10 +210,9 @@ impl Conductor<'_> {
             return Ok(self.was_never_born(seat));
         }
         if known.task.is_none() {
-            known.task =
-                Task::open(pid, tid).map_err(|error| Lost::Words(format!("/proc: {error}")))?;
+            known.task = Task::open(pid, tid).map_err(proc_fails)?;
         }
-        let state = known.task.as_ref().map_or(State::Gone, |task| task.state(closely));
+        let state = known.task.as_ref().map_or(Ok(State::Gone), Task::state).map_err(proc_fails)?;
         self.found[seat] = match (state, place) {
             (State::Gone, _) => {
                 (known.has_ended, known.task) = (true, None);
@@ -299,7 +297,8 @@ impl Conductor<'_> {
         let mut words = "expected everybody to come to rest in time, found".to_owned();
         for (seat, known) in self.known.iter().enumerate().filter(|(_, known)| !known.has_ended) {
             let one = &self.shared.seats[seat];
-            let state = known.task.as_ref().map_or(State::Runs, |task| task.state(false));
+            let state = known.task.as_ref().and_then(|task| task.state().ok());
+            let state = state.unwrap_or(State::Runs);
             let (line, place) = (one.line.load(SeqCst), one.place.load(SeqCst));
             words.push_str(&format!(
                 " [seat {seat}: {state:?}, place {place}, line {line}: {}]",
@@ -308,6 +307,10 @@ impl Conductor<'_> {
         }
         words
     }
+}
+
+fn proc_fails(error: std::io::Error) -> Lost {
+    Lost::Words(format!("/proc: {error}"))
 }
 
 fn nap(ns: u64) {
