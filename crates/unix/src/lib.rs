@@ -35,6 +35,7 @@ mod action;
 mod console;
 mod errno;
 mod executor;
+pub mod explore;
 mod kernel;
 mod limit;
 mod linux;

@@ -12,6 +12,7 @@ use std::thread::{self, Thread};
 use super::here::HERE;
 use super::simulated;
 use super::task::{Leave, Task};
+use super::touch::{At, reach_fiber};
 use crate::lock::assert_may_park;
 
 /// One execution that can sleep and be woken. Cheap to clone.
@@ -80,6 +81,7 @@ impl fmt::Debug for Fiber {
 }
 
 fn unpark(task: &Task) {
+    reach_fiber(task.id);
     if !task.unpark() {
         return;
     }
@@ -145,18 +147,20 @@ pub(crate) fn processor() -> usize {
 pub(crate) fn park() {
     assert_may_park();
     match running() {
-        Some(task) if !task.take_token() => task.suspend(Leave::Park),
-        Some(_) => point(),
+        Some(task) => {
+            reach_fiber(task.id);
+            if task.take_token() { point(At::Awake) } else { task.suspend(Leave::Park) }
+        }
         None => thread::park(),
     }
 }
 
 /// A place where the simulated executor may let another fiber run. Nothing in the parallel one.
 #[inline]
-pub(crate) fn point() {
+pub(crate) fn point(at: At) {
     HERE.with(|here| match here.left.get() {
         0 => {}
-        1 => simulated::decide(),
+        1 => simulated::decide(at),
         left => here.left.set(left - 1),
     });
 }
@@ -199,7 +203,7 @@ pub(crate) fn preempt() {
     // SAFETY: worker records live for ever.
     let Some(worker) = (unsafe { worker.as_ref() }) else { return };
     if HERE.with(|here| here.is_simulated()) {
-        point();
+        point(At::Return);
     } else if worker.return_to_user() {
         yield_now();
     }

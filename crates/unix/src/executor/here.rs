@@ -10,6 +10,7 @@ use std::ptr;
 use super::simulated::Simulation;
 use super::task::Task;
 use super::tick::TickFn;
+use super::touch::{At, Touched};
 use super::worker::{Local, Worker};
 
 /// See the module.
@@ -38,6 +39,10 @@ pub(super) struct Here {
     pub(super) worker: Cell<*const Worker>,
     /// What is its alone, or null.
     pub(super) local: Cell<*const Local>,
+    /// What the running fiber has reached since it went on.
+    pub(super) touched: Cell<Touched>,
+    /// Simulated: the point at which it left.
+    pub(super) at: Cell<At>,
 }
 
 impl Here {
@@ -64,6 +69,8 @@ thread_local! {
             tick_due: Cell::new(false),
             worker: Cell::new(ptr::null()),
             local: Cell::new(ptr::null()),
+            touched: Cell::new(Touched::NOTHING),
+            at: Cell::new(At::Start),
         }
     };
 }

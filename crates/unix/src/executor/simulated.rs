@@ -15,12 +15,13 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use super::chooser::Chooser;
+use super::chooser::{Chooser, Left};
 use super::fiber::running;
 use super::here::HERE;
 use super::signals::SignalStack;
 use super::task::{Leave, Task};
 use super::tick::tick_at_point;
+use super::touch::{At, Touched};
 use super::worker::{Local, Worker};
 use super::{Executor, Outcome};
 
@@ -132,11 +133,15 @@ impl Simulation {
 /// The last point of a stretch: somebody else may go on. While a panic unwinds nobody does, for the
 /// thread counts its panics, not the fibers'.
 #[cold]
-pub(super) fn decide() {
+pub(super) fn decide(at: At) {
     match running() {
         Some(task) if !thread::panicking() => {
-            HERE.with(|here| here.left.set(0));
+            HERE.with(|here| {
+                here.left.set(0);
+                here.at.set(at);
+            });
             task.suspend(Leave::Point);
+            HERE.with(|here| here.at.set(at));
             tick_at_point();
         }
         _ => {}
@@ -267,10 +272,15 @@ impl Run<'_> {
             here.task.set(task);
             here.left.set(stretch);
             here.tick_due.set(tick);
+            here.touched.set(Touched::NOTHING);
+            here.at.set(At::Start);
             here.level.set(this.level.load(Ordering::Relaxed));
             here.held.set(this.held.load(Ordering::Relaxed));
         });
         let leave = this.resume();
+        let (touched, at) = HERE.with(|here| (here.touched.get(), here.at.get()));
+        let Task { id: fiber, context, name, .. } = *this;
+        self.chooser.left(&Left { fiber, context, name, leave, at, touched });
         let unused = HERE.with(|here| {
             here.task.set(std::ptr::null());
             here.context.set(0);

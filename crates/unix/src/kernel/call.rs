@@ -12,7 +12,7 @@ use super::proc::{Member, Proc, ProcState};
 use super::siglock::{Locked, Marked};
 use super::thread::{Attention, Thread};
 use crate::errno::{Errno, Result};
-use crate::executor;
+use crate::executor::{self, At};
 use crate::lock::SimpleGuard;
 use crate::lock::lock_order::PLock;
 use crate::mode::Mode;
@@ -208,7 +208,7 @@ impl<'k> Call<'k> {
             return self.refuse();
         }
         executor::enter_kernel();
-        executor::point();
+        executor::point(At::Call);
         Ok(())
     }
 

@@ -17,11 +17,14 @@ use super::pgrp::Pgrp;
 use super::proc::Proc;
 use super::references::{HeldProc, ProcRef};
 use crate::action::SignalInfo;
-use crate::executor::{self, Fiber};
+use crate::executor::{self, Fiber, Object};
 use crate::lock::lock_order::EventLock;
-use crate::lock::{SimpleLock, spl};
+use crate::lock::{Class, SimpleLock, spl};
 use crate::mutation::Mutation;
 use crate::signal::Signal;
+
+/// The queue, and what is read of it without its lock, for who explores.
+const EVENTS: Object = Object::Lock(EventLock::RANK, 0);
 
 /// Most events that wait at once.
 const MOST: usize = 1024;
@@ -129,6 +132,7 @@ impl Kernel {
                 queue.made += 1;
             }
         }
+        executor::touch(EVENTS);
         if let Some(worker) = self.events.worker.get() {
             worker.unpark();
         }
@@ -155,6 +159,7 @@ impl Kernel {
 
     /// What the signal thread does, until the system ends.
     pub(super) fn generate_deferred(&self) {
+        executor::write(EVENTS);
         let _ = self.events.worker.set(executor::current());
         while !self.events.ending.load(Ordering::Relaxed) {
             let next = {
@@ -168,6 +173,7 @@ impl Kernel {
                 }
                 None => executor::park(),
             }
+            executor::touch(EVENTS);
         }
     }
 
@@ -203,6 +209,7 @@ impl Kernel {
 
     /// Ends the signal thread.
     pub(super) fn end_deferred(&self) {
+        executor::write(EVENTS);
         self.events.ending.store(true, Ordering::Relaxed);
         if let Some(worker) = self.events.worker.get() {
             worker.unpark();

@@ -12,7 +12,7 @@ use super::pgrp::Pgrp;
 use super::proc::{Left, Member, Phase, Proc, ProcState, Tenant};
 use super::thread::Attention;
 use crate::action::{ActionFlags, Code, SignalInfo};
-use crate::executor;
+use crate::executor::{self, At};
 use crate::mutation::Mutation;
 use crate::process::Pid;
 use crate::signal::{SigSet, Signal};
@@ -280,7 +280,7 @@ impl Kernel {
                 // Relations changed meanwhile: from the beginning, when whoever changes them has
                 // had a turn.
                 None => {
-                    executor::point();
+                    executor::point(At::Within);
                     proc.tenant()
                 }
             };

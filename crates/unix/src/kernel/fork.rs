@@ -13,6 +13,7 @@ use super::thread::{Attention, Thread};
 use super::threads::First;
 use super::users::User;
 use crate::errno::{Errno, Result};
+use crate::executor::{self, Object};
 use crate::limit::Resource;
 use crate::mutation::Mutation;
 use crate::process::{Pid, Program};
@@ -94,6 +95,7 @@ impl Call<'_> {
         kernel.start_time(child, kernel.time_limit(self.proc));
         kernel.clear_links(child);
         child.siglock.reset(&kernel.locks);
+        executor::write(Object::System);
         child.move_in(number, kernel.births.fetch_add(1, Ordering::Relaxed).max(1));
         {
             let _writing = kernel.write_family(self.proc);

@@ -64,7 +64,7 @@ pub(crate) use threads::named_by;
 use users::{Credentials, User, Users};
 
 use crate::action::SignalInfo;
-use crate::executor::{Executor, Outcome, Start};
+use crate::executor::{self, Executor, Object, Outcome, Start};
 use crate::limit::Resource;
 use crate::lock::lock_order::{CoarseLock, PgrphashLock, ProcRelationLock, UidhashLock};
 use crate::lock::{BlockingLock, Holding, Locks, SimpleLock, WriteGuard};
@@ -118,6 +118,17 @@ pub(crate) struct Notes {
     pub(crate) panicked: Vec<Pid>,
     /// What a check found wrong, for which the run was stopped.
     pub(crate) wrong: Option<String>,
+}
+
+/// Which call the thread is in, or was in last, whose fiber has this context; nothing for the
+/// system's own.
+///
+/// # Safety
+///
+/// The context is that of a fiber that has not ended.
+pub(crate) unsafe fn call_of(context: usize) -> Option<&'static str> {
+    // SAFETY: the caller's promise.
+    unsafe { Thread::call_of(context) }
 }
 
 /// A reference to the kernel for those that it outlives: fibers, timers, files.
@@ -274,6 +285,7 @@ impl Kernel {
 
     /// A number for a lock that orders it among those of its class.
     fn instance(&self) -> u32 {
+        executor::write(Object::System);
         self.instances.fetch_add(1, Ordering::Relaxed)
     }
 
@@ -285,6 +297,7 @@ impl Kernel {
 
     /// One process less. With the last one the system's own threads end.
     fn bury(&self) {
+        executor::write(Object::System);
         if self.population.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.end_deferred();
             self.end_master();
@@ -295,6 +308,7 @@ impl Kernel {
     /// The program has ended: so does everybody else, as in a container whose first process ends.
     fn close(&self, status: Status) {
         self.notes().status = Some(status);
+        executor::write(Object::System);
         self.closing.store(true, Ordering::Relaxed);
         for proc in self.slab.iter().filter(|proc| !self.is_init(proc)) {
             self.psignal_inthread(proc, SignalInfo::kernel(Signal::KILL));

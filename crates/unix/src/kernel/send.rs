@@ -14,6 +14,7 @@ use super::references::ProcRef;
 use super::users::Ids;
 use crate::action::{Code, SignalInfo};
 use crate::errno::{Errno, Result};
+use crate::executor::{self, Object};
 use crate::mutation::Mutation;
 use crate::process::{Pid, Target, Tid};
 use crate::signal::Signal;
@@ -133,6 +134,7 @@ impl Call<'_> {
         let _groups = kernel.pgrphash.write(&kernel.locks);
         // A fork whose child gets a slot that this walk has passed locks that slot after the walk
         // did, and so sees this.
+        executor::write(Object::System);
         kernel.walking.store(true, Ordering::Relaxed);
         let mut result = Err(Errno::ESRCH);
         for proc in kernel.slab.iter() {
@@ -148,6 +150,7 @@ impl Call<'_> {
                 };
             }
         }
+        executor::write(Object::System);
         kernel.walking.store(false, Ordering::Relaxed);
         result
     }
@@ -181,6 +184,7 @@ impl Kernel {
 
     /// Whether everybody is being signalled. Under the `p_lock` of a slot.
     pub(super) fn everyone_walked(&self) -> bool {
+        executor::touch(Object::System);
         self.walking.load(Ordering::Relaxed) && !self.mutates(Mutation::EveryoneUnlocked)
     }
 }

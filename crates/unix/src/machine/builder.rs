@@ -7,6 +7,7 @@ use super::Virtual;
 use super::config::{Config, Delivery, Executor, Masks};
 use super::watch::Busy;
 use crate::console::Console;
+use crate::explore::Guided;
 use crate::limit::{Limit, Resource};
 use crate::mode::Mode;
 use crate::stopper::Stopper;
@@ -124,6 +125,13 @@ impl Builder {
     /// Lets `stopper` end the run.
     pub fn stopper(mut self, stopper: &Stopper) -> Self {
         self.0.stopper = stopper.clone();
+        self
+    }
+
+    /// Lets `guide` decide for the simulated executor, at each point, in the place of its seed.
+    pub(crate) fn guided(mut self, guide: Guided) -> Self {
+        self.0.executor = Executor::Simulated { seed: 0 };
+        self.0.guide = Some(guide);
         self
     }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::watch::Busy;
 use crate::console::Console;
 use crate::executor;
+use crate::explore::Guided;
 use crate::limit::{Limit, Resource};
 use crate::mode::Mode;
 use crate::stopper::Stopper;
@@ -72,6 +73,8 @@ pub(crate) struct Config {
     pub(crate) mutation: Option<crate::mutation::Mutation>,
     pub(crate) console: Option<Console>,
     pub(super) stop_at: Option<u64>,
+    /// Decides for the simulated executor in the place of its seed.
+    pub(super) guide: Option<Guided>,
     pub(super) stopper: Stopper,
     pub(super) preemptions: u64,
     pub(crate) statistics: bool,
@@ -98,6 +101,7 @@ impl Config {
             mutation: None,
             console: None,
             stop_at: None,
+            guide: None,
             stopper: Stopper::new(),
             preemptions: u64::MAX,
             statistics: false,
