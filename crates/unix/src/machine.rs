@@ -87,6 +87,7 @@ impl Virtual {
             busy_limit: config.busy_limit,
             hooks: watch,
             stacks: config.stacks,
+            reused: config.reused.clone(),
             ..executor::Options::default()
         };
         match (config.executor, config.guide) {

@@ -46,7 +46,8 @@ pub(crate) use fiber::{
     processor, spin, yield_now,
 };
 use here::HERE;
-pub(crate) use options::{Hooks, Options, Outcome, Start};
+pub(crate) use options::{Hooks, Options, Outcome, Reused, Start};
+pub(crate) use signals::SignalStack;
 pub(crate) use overflow::{back_in_kernel, enter_kernel, in_kernel, leave_kernel};
 use stack::{Stack, StackPool};
 pub(crate) use stack::{StackCounts, StackError};
@@ -62,7 +63,7 @@ use worker::{AT_HAND, Local, MOVED, Worker};
 /// Runs fibers, once.
 pub(crate) struct Executor {
     workers: Box<[&'static Worker]>,
-    pool: StackPool,
+    pool: Arc<StackPool>,
     timers: Timers,
     options: Options,
     /// Fibers started.
@@ -126,7 +127,10 @@ impl Executor {
         overflow::install();
         Self {
             workers,
-            pool: StackPool::new(options.stack_size, options.stacks),
+            pool: match &options.reused {
+                Some(Reused(pool)) => Arc::clone(pool),
+                None => Arc::new(StackPool::new(options.stack_size, options.stacks)),
+            },
             timers: Timers::default(),
             options,
             started: AtomicU64::new(0),

@@ -101,7 +101,8 @@ impl Simulation {
         let chooser = self.chooser.lock().unwrap_or_else(PoisonError::into_inner).take();
         let worker = executor.workers[0];
         let local = Local::new();
-        let _signal_stack = SignalStack::new();
+        // Who runs one system after another has one for all.
+        let _signal_stack = executor.options.reused.is_none().then(SignalStack::new);
         HERE.with(|here| {
             here.simulation.set(self);
             here.tick.set(executor.ticks.get().map(|ticks| ticks.call));

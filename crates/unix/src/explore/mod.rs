@@ -46,6 +46,7 @@ pub(crate) use guide::Guided;
 pub use schedule::{NoSchedule, Schedule};
 use subject::{Seen, Subject};
 
+use crate::executor::{Reused, SignalStack};
 use crate::machine::{Builder, Virtual};
 use crate::mode::Mode;
 use crate::scenario::Scenario;
@@ -205,6 +206,7 @@ impl Exploration {
     fn run_all(&self, mut each: impl FnMut(&Guide)) -> Outcome {
         let mut outcome =
             Outcome { schedules: 0, by_bound: Vec::new(), complete: true, violation: None };
+        let (reused, _signal_stack) = (Reused::new(), SignalStack::new());
         for bound in 0..=self.bound {
             let mut guide = Guide::all(bound, self.reduces);
             outcome.by_bound.push(0);
@@ -213,7 +215,7 @@ impl Exploration {
                     outcome.complete = false;
                     return outcome;
                 }
-                let seen = self.once(&mut guide);
+                let seen = self.once(&mut guide, Some(&reused));
                 outcome.schedules += 1;
                 outcome.by_bound[bound as usize] += 1;
                 each(&guide);
@@ -235,9 +237,10 @@ impl Exploration {
         let mut outcome =
             Outcome { schedules: 0, by_bound: Vec::new(), complete: false, violation: None };
         let mut guide = Guide::sampled();
+        let (reused, _signal_stack) = (Reused::new(), SignalStack::new());
         for seed in first..first.saturating_add(seeds) {
             guide.seed(seed);
-            let seen = self.once(&mut guide);
+            let seen = self.once(&mut guide, Some(&reused));
             outcome.schedules += 1;
             if seen.wrong.is_some() {
                 outcome.violation = Some(self.violation(&guide, seen, Some(seed)));
@@ -256,7 +259,7 @@ impl Exploration {
     /// One run, and how it went, whether it was wrong or not.
     pub fn follow(&self, schedule: &Schedule) -> Replayed {
         let mut guide = Guide::given(schedule);
-        let seen = self.once(&mut guide);
+        let seen = self.once(&mut guide, None);
         let name =
             |pid| seen.names.iter().find(|(one, _)| *one == pid).map(|(_, name)| name.clone());
         Replayed {
@@ -279,7 +282,7 @@ impl Exploration {
         Violation { what, schedule, seed, preemptions: guide.preemptions(), interleaving }
     }
 
-    fn once(&self, guide: &mut Guide) -> Seen {
+    fn once(&self, guide: &mut Guide, reused: Option<&Reused>) -> Seen {
         let usual = if self.mode == Mode::Uniprocessor { 1 } else { 2 };
         let builder = Virtual::builder()
             .mode(self.mode)
@@ -288,7 +291,7 @@ impl Exploration {
             .stop_at(self.steps);
         // SAFETY: the run is over when `Subject::run` returns, and nobody uses the guide meanwhile.
         let guided = unsafe { Guided::new(guide) };
-        self.subject.run((self.with)(builder).guided(guided))
+        self.subject.run((self.with)(builder).guided(guided, reused))
     }
 }
 

@@ -20,6 +20,7 @@ use crate::action::SignalInfo;
 use crate::executor::{self, Fiber, Object};
 use crate::lock::lock_order::EventLock;
 use crate::lock::{Class, SimpleLock, spl};
+use crate::machine::{Config, Executor};
 use crate::mutation::Mutation;
 use crate::signal::Signal;
 
@@ -71,9 +72,11 @@ enum Event {
 }
 
 impl Events {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(config: &Config) -> Self {
+        // A real tick must not allocate; a simulated one may.
+        let room = if config.executor == Executor::Parallel { MOST } else { 0 };
         let queue = Queue {
-            events: VecDeque::with_capacity(MOST),
+            events: VecDeque::with_capacity(room),
             made: 0,
             generated: 0,
             sleepers: Vec::new(),

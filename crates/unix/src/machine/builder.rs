@@ -7,6 +7,7 @@ use super::Virtual;
 use super::config::{Config, Delivery, Executor, Masks};
 use super::watch::Busy;
 use crate::console::Console;
+use crate::executor::Reused;
 use crate::explore::Guided;
 use crate::limit::{Limit, Resource};
 use crate::mode::Mode;
@@ -128,8 +129,10 @@ impl Builder {
         self
     }
 
-    /// Lets `guide` decide for the simulated executor, at each point, in the place of its seed.
-    pub(crate) fn guided(mut self, guide: Guided) -> Self {
+    /// Lets `guide` decide for the simulated executor, at each point, in the place of its seed. What
+    /// is `reused` this thread also has a signal stack for.
+    pub(crate) fn guided(mut self, guide: Guided, reused: Option<&Reused>) -> Self {
+        self.0.reused = reused.cloned();
         self.0.executor = Executor::Simulated { seed: 0 };
         self.0.guide = Some(guide);
         self

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::watch::Busy;
 use crate::console::Console;
-use crate::executor;
+use crate::executor::{self, Reused};
 use crate::explore::Guided;
 use crate::limit::{Limit, Resource};
 use crate::mode::Mode;
@@ -75,6 +75,7 @@ pub(crate) struct Config {
     pub(super) stop_at: Option<u64>,
     /// Decides for the simulated executor in the place of its seed.
     pub(super) guide: Option<Guided>,
+    pub(super) reused: Option<Reused>,
     pub(super) stopper: Stopper,
     pub(super) preemptions: u64,
     pub(crate) statistics: bool,
@@ -102,6 +103,7 @@ impl Config {
             console: None,
             stop_at: None,
             guide: None,
+            reused: None,
             stopper: Stopper::new(),
             preemptions: u64::MAX,
             statistics: false,
