@@ -45,7 +45,9 @@ fn main() -> ExitCode {
         Some(true) => ExitCode::SUCCESS,
         Some(false) => ExitCode::from(1),
         None => {
-            eprintln!("usage: explored races BOUND [MODE…] | mutations BOUND | sample RUNS | speed");
+            eprintln!(
+                "usage: explored races BOUND [MODE…] | mutations BOUND | sample RUNS | speed"
+            );
             ExitCode::from(2)
         }
     }
@@ -55,7 +57,10 @@ fn main() -> ExitCode {
 fn held(what: &str, outcome: &Outcome) -> bool {
     if let Some(found) = &outcome.violation {
         let seed = found.seed.map_or(String::new(), |seed| format!(", seed {seed}"));
-        println!("{what}{seed}, schedule {}:\n{}\n{}", found.schedule, found.what, found.interleaving);
+        println!(
+            "{what}{seed}, schedule {}:\n{}\n{}",
+            found.schedule, found.what, found.interleaving
+        );
     }
     outcome.violation.is_none()
 }
@@ -154,7 +159,8 @@ fn speed() -> bool {
         }
     }
     for (name, scenario) in examples::examples() {
-        if ["ping-pong", "two-waiters-one-child", "group-kill", "sigqueue-order"].contains(&&*name) {
+        if ["ping-pong", "two-waiters-one-child", "group-kill", "sigqueue-order"].contains(&&*name)
+        {
             let exploration = Exploration::scenario(&scenario);
             let began = Instant::now();
             let outcome = exploration.sample(1, 20_000);

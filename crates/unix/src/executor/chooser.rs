@@ -33,6 +33,12 @@ pub(crate) trait Chooser: Send {
     /// go on, if it can.
     fn choose(&mut self, runnable: &[u32], running: Option<usize>) -> usize;
 
+    /// Whether it is asked at each point on the fiber's own stack: a fiber that goes on is not
+    /// switched away from and back to.
+    fn decides_in_place(&self) -> bool {
+        false
+    }
+
     /// What a fiber has just done, if it is to be known.
     fn left(&mut self, left: &Left) {
         let _ = left;

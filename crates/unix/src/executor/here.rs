@@ -41,6 +41,8 @@ pub(super) struct Here {
     pub(super) local: Cell<*const Local>,
     /// What the running fiber has reached since it went on.
     pub(super) touched: Cell<Touched>,
+    /// Simulated: the run under way, where it is asked at each point, or null.
+    pub(super) run: Cell<*mut ()>,
     /// Simulated: the point at which it left.
     pub(super) at: Cell<At>,
 }
@@ -70,6 +72,7 @@ thread_local! {
             worker: Cell::new(ptr::null()),
             local: Cell::new(ptr::null()),
             touched: Cell::new(Touched::NOTHING),
+            run: Cell::new(ptr::null_mut()),
             at: Cell::new(At::Start),
         }
     };

@@ -47,8 +47,8 @@ pub(crate) use fiber::{
 };
 use here::HERE;
 pub(crate) use options::{Hooks, Options, Outcome, Reused, Start};
-pub(crate) use signals::SignalStack;
 pub(crate) use overflow::{back_in_kernel, enter_kernel, in_kernel, leave_kernel};
+pub(crate) use signals::SignalStack;
 use stack::{Stack, StackPool};
 pub(crate) use stack::{StackCounts, StackError};
 pub(crate) use task::Leave;

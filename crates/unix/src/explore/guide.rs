@@ -2,7 +2,7 @@
 
 use super::dice::Dice;
 use super::interleaving::Step;
-use super::order::Order;
+use super::order::{Order, gives_way};
 use super::path::Path;
 use super::schedule::Schedule;
 use crate::executor::{Chooser, Leave, Left};
@@ -28,8 +28,10 @@ pub(crate) struct Guide {
     decisions: u32,
     /// Where it departed from what would have been chosen.
     taken: Schedule,
-    /// What each fiber has done in this run, as a hash, by its number.
-    histories: Vec<u64>,
+    /// What each fiber has done in this run, as a hash, by its number, if that is wanted.
+    histories: Option<Vec<u64>>,
+    /// Whether who left last lets others run first.
+    gave_way: bool,
     /// What happened, if it is to be told.
     steps: Option<Vec<Step>>,
 }
@@ -41,7 +43,8 @@ impl Guide {
             order: Order::default(),
             decisions: 0,
             taken: Schedule::default(),
-            histories: Vec::new(),
+            histories: None,
+            gave_way: false,
             steps: None,
         }
     }
@@ -84,7 +87,16 @@ impl Guide {
         self.order.clear();
         self.decisions = 0;
         self.taken.turns.clear();
-        self.histories.clear();
+        self.gave_way = false;
+        if let Some(histories) = &mut self.histories {
+            histories.clear();
+        }
+    }
+
+    /// From now on it remembers what each run comes to.
+    pub(super) fn with_classes(mut self) -> Self {
+        self.histories = Some(Vec::new());
+        self
     }
 
     /// The schedule of this run.
@@ -111,7 +123,7 @@ impl Guide {
             let one = history.wrapping_add(fiber as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             (all.rotate_left(13) ^ one).wrapping_mul(0x0000_0100_0000_01b3)
         };
-        self.histories.iter().enumerate().fold(0, mix)
+        self.histories.iter().flatten().enumerate().fold(0, mix)
     }
 
     /// What happened.
@@ -120,13 +132,15 @@ impl Guide {
     }
 
     fn note(&mut self, left: &Left) {
-        let place = left.fiber as usize;
-        if self.histories.len() <= place {
-            self.histories.resize(place + 1, 0);
+        if let Some(histories) = &mut self.histories {
+            let place = left.fiber as usize;
+            if histories.len() <= place {
+                histories.resize(place + 1, 0);
+            }
+            let history = &mut histories[place];
+            let step = left.touched.hash() ^ (left.at.hash() << 8 | left.leave as u64);
+            *history = (history.rotate_left(23) ^ step).wrapping_mul(0x0000_0100_0000_01b3);
         }
-        let history = &mut self.histories[place];
-        let step = left.touched.hash() ^ (left.at.hash() << 8 | left.leave as u64);
-        *history = (history.rotate_left(23) ^ step).wrapping_mul(0x0000_0100_0000_01b3);
         if let Some(steps) = &mut self.steps {
             // A fiber that has ended has let go of its thread.
             let is_there = left.leave != Leave::End && left.leave != Leave::Overflow;
@@ -136,16 +150,34 @@ impl Guide {
         }
     }
 
+    #[inline]
     fn left(&mut self, left: &Left) {
-        self.note(left);
-        self.order.left(left);
+        if self.histories.is_some() || self.steps.is_some() {
+            self.note(left);
+        }
+        self.gave_way = gives_way(left);
+        self.order.left(left, self.gave_way);
         if let Policy::All(path) = &mut self.policy {
-            path.left(left);
+            path.left(left, self.gave_way);
         }
     }
 
     fn choose(&mut self, runnable: &[u32], running: Option<u32>) -> u32 {
         self.decisions += 1;
+        if let Some(running) = running
+            && !self.gave_way
+        {
+            let stays = match &mut self.policy {
+                Policy::All(path) => path.leaves_alone(),
+                Policy::Dice(dice, _) => !dice.interrupts(),
+                Policy::Given(schedule, had, _) => {
+                    schedule.turns.get(*had).is_none_or(|turn| turn.0 != self.decisions)
+                }
+            };
+            if stays && !self.order.waits(running) {
+                return running;
+            }
+        }
         self.order.decide(runnable, running);
         let Order { ready, goes_on, .. } = &self.order;
         let first = ready[0];
@@ -155,8 +187,7 @@ impl Guide {
                 let others = ready.len() as u32 - u32::from(*goes_on);
                 let fiber = match goes_on {
                     _ if others == 0 => first,
-                    true if dice.interrupts() => ready[1 + dice.below(others) as usize],
-                    true => first,
+                    true => ready[1 + dice.below(others) as usize],
                     false => ready[dice.below(others) as usize],
                 };
                 (fiber, Some(preemptions))
@@ -205,6 +236,10 @@ impl Guided {
 }
 
 impl Chooser for Guided {
+    fn decides_in_place(&self) -> bool {
+        true
+    }
+
     fn stretch(&mut self) -> u32 {
         1
     }

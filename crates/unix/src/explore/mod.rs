@@ -187,7 +187,7 @@ impl Exploration {
 
     /// All schedules, those with the fewest preemptions first, until one is wrong.
     pub fn run(&self) -> Outcome {
-        self.run_all(|_| {})
+        self.run_all(|guide| guide, |_| {})
     }
 
     /// What the schedules up to the bound come to, as hashes, and a schedule that comes to each: the
@@ -195,7 +195,7 @@ impl Exploration {
     #[doc(hidden)]
     pub fn classes(&self) -> (Outcome, BTreeMap<u64, Schedule>) {
         let mut classes = BTreeMap::new();
-        let outcome = self.run_all(|guide| {
+        let outcome = self.run_all(Guide::with_classes, |guide| {
             if !guide.repeats() {
                 classes.entry(guide.class()).or_insert_with(|| guide.taken().clone());
             }
@@ -203,12 +203,12 @@ impl Exploration {
         (outcome, classes)
     }
 
-    fn run_all(&self, mut each: impl FnMut(&Guide)) -> Outcome {
+    fn run_all(&self, with: fn(Guide) -> Guide, mut each: impl FnMut(&Guide)) -> Outcome {
         let mut outcome =
             Outcome { schedules: 0, by_bound: Vec::new(), complete: true, violation: None };
         let (reused, _signal_stack) = (Reused::new(), SignalStack::new());
         for bound in 0..=self.bound {
-            let mut guide = Guide::all(bound, self.reduces);
+            let mut guide = with(Guide::all(bound, self.reduces));
             outcome.by_bound.push(0);
             loop {
                 if outcome.schedules == self.most {

@@ -43,7 +43,8 @@ impl Order {
     }
 
     /// A fiber has had a turn.
-    pub(super) fn left(&mut self, left: &Left) {
+    #[inline]
+    pub(super) fn left(&mut self, left: &Left, gives_way: bool) {
         self.clock += 1;
         let index = left.fiber as usize;
         if self.last.len() <= index {
@@ -56,9 +57,15 @@ impl Order {
                 before.retain(|fiber| *fiber != left.fiber);
             }
         }
-        if gives_way(left) {
+        if gives_way {
             self.yielded.push(Yielded { fiber: left.fiber, before: None });
         }
+    }
+
+    /// Whether a fiber that has yielded is not to go on yet.
+    #[inline]
+    pub(super) fn waits(&self, fiber: u32) -> bool {
+        self.yielded.iter().any(|one| one.fiber == fiber)
     }
 
     /// Who may go on, of those that can.

@@ -14,7 +14,7 @@
 //! - *Nothing to come*: where the step (the turn) that was tried first has nothing in common with
 //!   anything that others did after it in any run, nobody else need be tried there.
 
-use super::order::{Order, gives_way};
+use super::order::Order;
 use crate::executor::{Leave, Left, Touched};
 
 /// The tree, as far as it is known.
@@ -188,12 +188,18 @@ impl Path {
         fiber
     }
 
+    /// Whether whoever can go on does, without a look at the others.
+    #[inline]
+    pub(super) fn leaves_alone(&self) -> bool {
+        self.run.is_over || self.run.spent == self.bound
+    }
+
     /// A fiber has made a step.
-    pub(super) fn left(&mut self, left: &Left) {
+    pub(super) fn left(&mut self, left: &Left, gives_way: bool) {
         let Self { nodes, run, .. } = self;
-        let is_last = left.leave != Leave::Point || gives_way(left);
+        let is_last = left.leave != Leave::Point || gives_way;
         // Who yields depends on whether there is somebody else.
-        let touched = if gives_way(left) { Touched::EVERYTHING } else { left.touched };
+        let touched = if gives_way { Touched::EVERYTHING } else { left.touched };
         if !run.in_turn || run.turns.last().is_none_or(|turn| turn.fiber != left.fiber) {
             let turn = Turn { fiber: left.fiber, touched: Touched::NOTHING, before: Vec::new() };
             run.turns.push(turn);
