@@ -10,7 +10,7 @@ use std::ptr;
 use super::simulated::Simulation;
 use super::task::Task;
 use super::tick::TickFn;
-use super::touch::{At, Touched};
+use super::touch::{At, Reaching};
 use super::worker::{Local, Worker};
 
 /// See the module.
@@ -40,7 +40,7 @@ pub(super) struct Here {
     /// What is its alone, or null.
     pub(super) local: Cell<*const Local>,
     /// What the running fiber has reached since it went on.
-    pub(super) touched: Cell<Touched>,
+    pub(super) reaching: Reaching,
     /// Simulated: the run under way, where it is asked at each point, or null.
     pub(super) run: Cell<*mut ()>,
     /// Simulated: the point at which it left.
@@ -71,7 +71,7 @@ thread_local! {
             tick_due: Cell::new(false),
             worker: Cell::new(ptr::null()),
             local: Cell::new(ptr::null()),
-            touched: Cell::new(Touched::NOTHING),
+            reaching: Reaching::new(),
             run: Cell::new(ptr::null_mut()),
             at: Cell::new(At::Start),
         }

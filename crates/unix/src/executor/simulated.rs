@@ -22,7 +22,7 @@ use super::here::HERE;
 use super::signals::SignalStack;
 use super::task::{Leave, Task};
 use super::tick::tick_at_point;
-use super::touch::{At, Touched};
+use super::touch::At;
 use super::worker::{Local, Worker};
 use super::{Executor, Outcome};
 
@@ -109,6 +109,7 @@ impl Simulation {
             here.tick.set(executor.ticks.get().map(|ticks| ticks.call));
             here.worker.set(worker);
             here.local.set(&raw const local);
+            let _ = here.reaching.take();
         });
         let mut run = Run {
             simulation: self,
@@ -289,10 +290,7 @@ impl Run<'_> {
         this.collect();
         let Some((chosen, tick)) = this.decide() else { return false };
         if chosen == this.running {
-            HERE.with(|here| {
-                here.touched.set(Touched::NOTHING);
-                here.tick_due.set(tick);
-            });
+            HERE.with(|here| here.tick_due.set(tick));
             return true;
         }
         this.decided = Some((chosen, tick));
@@ -303,7 +301,7 @@ impl Run<'_> {
     fn tell(&mut self, leave: Leave) {
         // SAFETY: the fiber that runs, or has just left, is alive.
         let Task { id: fiber, context, name, .. } = unsafe { &*self.runnable[self.running] };
-        let (touched, at) = HERE.with(|here| (here.touched.get(), here.at.get()));
+        let (touched, at) = HERE.with(|here| (here.reaching.take(), here.at.get()));
         let (fiber, context, name) = (*fiber, *context, *name);
         self.chooser.left(&Left { fiber, context, name, leave, at, touched });
     }
@@ -371,7 +369,6 @@ impl Run<'_> {
             here.task.set(task);
             here.left.set(stretch);
             here.tick_due.set(tick);
-            here.touched.set(Touched::NOTHING);
             here.at.set(At::Start);
             here.level.set(this.level.load(Ordering::Relaxed));
             here.held.set(this.held.load(Ordering::Relaxed));

@@ -6,6 +6,8 @@
 //! are at each acquisition; words that are read without a lock are named where they are read and
 //! written. To name too much costs schedules; to leave something out may hide one.
 
+use std::cell::Cell;
+
 use super::here::HERE;
 use crate::lock::lock_order::ORDER;
 
@@ -122,13 +124,38 @@ impl Touched {
     }
 }
 
+/// What the running fiber has reached since it went on: word by word, for the next point reads what
+/// was just written.
+#[derive(Debug)]
+pub(super) struct Reaching {
+    reached: Cell<u64>,
+    written: Cell<u64>,
+    fibers: Cell<u64>,
+}
+
+impl Reaching {
+    /// Nothing yet.
+    pub(super) const fn new() -> Self {
+        Self { reached: Cell::new(0), written: Cell::new(0), fibers: Cell::new(0) }
+    }
+
+    /// All of it; from now on nothing.
+    #[inline]
+    pub(super) fn take(&self) -> Touched {
+        Touched {
+            reached: self.reached.take(),
+            written: self.written.take(),
+            fibers: self.fibers.take(),
+        }
+    }
+}
+
 /// The running fiber looks at something.
 #[inline]
 pub(crate) fn touch(object: Object) {
     HERE.with(|here| {
-        let mut touched = here.touched.get();
-        touched.reached |= object.bit();
-        here.touched.set(touched);
+        let reached = &here.reaching.reached;
+        reached.set(reached.get() | object.bit());
     });
 }
 
@@ -136,10 +163,9 @@ pub(crate) fn touch(object: Object) {
 #[inline]
 pub(crate) fn write(object: Object) {
     HERE.with(|here| {
-        let mut touched = here.touched.get();
-        touched.reached |= object.bit();
-        touched.written |= object.bit();
-        here.touched.set(touched);
+        let Reaching { reached, written, .. } = &here.reaching;
+        reached.set(reached.get() | object.bit());
+        written.set(written.get() | object.bit());
     });
 }
 
@@ -147,9 +173,8 @@ pub(crate) fn write(object: Object) {
 #[inline]
 pub(super) fn reach_fiber(id: u32) {
     HERE.with(|here| {
-        let mut touched = here.touched.get();
-        touched.fibers |= 1 << (id % u64::BITS);
-        here.touched.set(touched);
+        let fibers = &here.reaching.fibers;
+        fibers.set(fibers.get() | 1 << (id % u64::BITS));
     });
 }
 

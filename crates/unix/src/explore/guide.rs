@@ -1,5 +1,7 @@
 //! Decides for the simulated executor at each point, and remembers what came of it: [`Guide`].
 
+use std::ops::{Deref, DerefMut};
+
 use super::dice::Dice;
 use super::interleaving::Step;
 use super::order::{Order, gives_way};
@@ -214,26 +216,57 @@ impl Guide {
     }
 }
 
+/// Keeps a guide where it is, while it is lent to runs.
+#[derive(Debug)]
+pub(super) struct Kept(*mut Guide);
+
+impl Kept {
+    pub(super) fn new(guide: Guide) -> Self {
+        Self(Box::into_raw(Box::new(guide)))
+    }
+
+    /// Lends it to runs.
+    ///
+    /// # Safety
+    ///
+    /// They are on this thread, and over before this is dropped. Nobody uses the guide while one is
+    /// under way.
+    pub(super) unsafe fn lend(&self) -> Guided {
+        Guided(self.0)
+    }
+}
+
+impl Deref for Kept {
+    type Target = Guide;
+
+    fn deref(&self) -> &Guide {
+        // SAFETY: made of a box, and no run is under way, says `Kept::lend`.
+        unsafe { &*self.0 }
+    }
+}
+
+impl DerefMut for Kept {
+    fn deref_mut(&mut self) -> &mut Guide {
+        // SAFETY: as above.
+        unsafe { &mut *self.0 }
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        // SAFETY: made of a box, once; no run is left to use it.
+        drop(unsafe { Box::from_raw(self.0) });
+    }
+}
+
 /// A guide that outlives the run in which it decides.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Guided(*mut Guide);
 
-// SAFETY: a run has one thread, which made the guide, says `Guided::new`.
+// SAFETY: a run has one thread, which made the guide, says `Kept::lend`.
 unsafe impl Send for Guided {}
 // SAFETY: as above.
 unsafe impl Sync for Guided {}
-
-impl Guided {
-    /// Lends a guide to a run.
-    ///
-    /// # Safety
-    ///
-    /// The run is on this thread; until it has ended nobody else uses the guide, and it stays where
-    /// it is.
-    pub(super) unsafe fn new(guide: *mut Guide) -> Self {
-        Self(guide)
-    }
-}
 
 impl Chooser for Guided {
     fn decides_in_place(&self) -> bool {

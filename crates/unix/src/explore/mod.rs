@@ -41,15 +41,15 @@ mod subject;
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug, Formatter};
 
-use guide::Guide;
 pub(crate) use guide::Guided;
+use guide::{Guide, Kept};
 pub use schedule::{NoSchedule, Schedule};
 use subject::{Seen, Subject};
 
 use crate::executor::{Reused, SignalStack};
 use crate::machine::{Builder, Virtual};
 use crate::mode::Mode;
-use crate::scenario::Scenario;
+use crate::scenario::{Scenario, Stage};
 use crate::sys::Sys;
 
 /// Runs something under many schedules.
@@ -119,7 +119,7 @@ impl Exploration {
 
     /// Of a scenario: what its text expects is to hold.
     pub fn scenario(scenario: &Scenario) -> Self {
-        Self::of(Subject::Scenario(Box::new(scenario.clone())))
+        Self::of(Subject::Scenario(Box::new(Stage::sparse(scenario))))
     }
 
     fn of(subject: Subject) -> Self {
@@ -208,14 +208,15 @@ impl Exploration {
             Outcome { schedules: 0, by_bound: Vec::new(), complete: true, violation: None };
         let (reused, _signal_stack) = (Reused::new(), SignalStack::new());
         for bound in 0..=self.bound {
-            let mut guide = with(Guide::all(bound, self.reduces));
+            let mut guide = Kept::new(with(Guide::all(bound, self.reduces)));
+            let system = self.system(&guide, Some(&reused));
             outcome.by_bound.push(0);
             loop {
                 if outcome.schedules == self.most {
                     outcome.complete = false;
                     return outcome;
                 }
-                let seen = self.once(&mut guide, Some(&reused));
+                let seen = self.subject.run(&system);
                 outcome.schedules += 1;
                 outcome.by_bound[bound as usize] += 1;
                 each(&guide);
@@ -236,11 +237,12 @@ impl Exploration {
     pub fn sample(&self, first: u64, seeds: u64) -> Outcome {
         let mut outcome =
             Outcome { schedules: 0, by_bound: Vec::new(), complete: false, violation: None };
-        let mut guide = Guide::sampled();
+        let mut guide = Kept::new(Guide::sampled());
         let (reused, _signal_stack) = (Reused::new(), SignalStack::new());
+        let system = self.system(&guide, Some(&reused));
         for seed in first..first.saturating_add(seeds) {
             guide.seed(seed);
-            let seen = self.once(&mut guide, Some(&reused));
+            let seen = self.subject.run(&system);
             outcome.schedules += 1;
             if seen.wrong.is_some() {
                 outcome.violation = Some(self.violation(&guide, seen, Some(seed)));
@@ -258,8 +260,8 @@ impl Exploration {
 
     /// One run, and how it went, whether it was wrong or not.
     pub fn follow(&self, schedule: &Schedule) -> Replayed {
-        let mut guide = Guide::given(schedule);
-        let seen = self.once(&mut guide, None);
+        let mut guide = Kept::new(Guide::given(schedule));
+        let seen = self.subject.run(&self.system(&guide, None));
         let name =
             |pid| seen.names.iter().find(|(one, _)| *one == pid).map(|(_, name)| name.clone());
         Replayed {
@@ -282,16 +284,18 @@ impl Exploration {
         Violation { what, schedule, seed, preemptions: guide.preemptions(), interleaving }
     }
 
-    fn once(&self, guide: &mut Guide, reused: Option<&Reused>) -> Seen {
+    /// A system in whose runs the guide decides, one after another.
+    fn system(&self, guide: &Kept, reused: Option<&Reused>) -> Virtual {
         let usual = if self.mode == Mode::Uniprocessor { 1 } else { 2 };
         let builder = Virtual::builder()
             .mode(self.mode)
             .processors(self.processors.unwrap_or(usual))
             .pids(PIDS)
             .stop_at(self.steps);
-        // SAFETY: the run is over when `Subject::run` returns, and nobody uses the guide meanwhile.
-        let guided = unsafe { Guided::new(guide) };
-        self.subject.run((self.with)(builder).guided(guided, reused))
+        // SAFETY: a run is over when `Subject::run` returns, and nobody uses the guide meanwhile;
+        // whoever asked keeps it as long as the system.
+        let guided = unsafe { guide.lend() };
+        self.subject.system((self.with)(builder).guided(guided, reused))
     }
 }
 

@@ -3,9 +3,9 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::machine::{Builder, Ending, Report};
+use crate::machine::{Builder, Ending, Report, Virtual};
 use crate::process::Program;
-use crate::scenario::{self, Scenario};
+use crate::scenario::Stage;
 use crate::wait::Status;
 
 /// What is run again and again.
@@ -13,7 +13,7 @@ pub(super) enum Subject {
     /// A program, made anew for each run: it held if its exit status is 0.
     Program(Box<dyn Fn() -> Program>),
     /// A scenario: it held if its verdict does.
-    Scenario(Box<Scenario>),
+    Scenario(Box<Stage>),
 }
 
 /// What a run came to.
@@ -25,26 +25,35 @@ pub(super) struct Seen {
 }
 
 impl Subject {
-    /// Runs it once.
-    pub(super) fn run(&self, builder: Builder) -> Seen {
+    /// The system on which it runs.
+    ///
+    /// # Panics
+    /// What the builder was asked for does not go together.
+    pub(super) fn system(&self, builder: Builder) -> Virtual {
+        let builder = match self {
+            Self::Program(_) => builder,
+            Self::Scenario(stage) => stage.set(builder),
+        };
+        builder.build().unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Runs it once, on a system that [`Subject::system`] made.
+    pub(super) fn run(&self, system: &Virtual) -> Seen {
         let run = || match self {
             Self::Program(make) => {
-                let unix = builder.build().unwrap_or_else(|error| panic!("{error}"));
-                let report = unix.run(make());
-                Seen {
-                    wrong: wrong(&report, |status| status == Status::Exited(0)),
-                    names: Vec::new(),
-                }
+                let report = system.run(make());
+                let wrong = wrong(&report, |status| status == Status::Exited(0));
+                Seen { wrong, names: Vec::new() }
             }
-            Self::Scenario(scenario) => {
-                let observed =
-                    scenario::run(scenario, builder).unwrap_or_else(|error| panic!("{error}"));
-                let failed = (!observed.verdict.holds()).then(|| {
-                    let state = observed.report.state.as_ref().map(ToString::to_string);
-                    format!("{}\n{}", observed.verdict, state.unwrap_or_default())
+            Self::Scenario(stage) => {
+                let report = system.run(stage.root());
+                let (timeline, verdict) = stage.judge(&report);
+                let failed = (!verdict.holds()).then(|| {
+                    let state = report.state.as_ref().map(ToString::to_string);
+                    format!("{verdict}\n{}", state.unwrap_or_default())
                 });
-                let names = if failed.is_none() { Vec::new() } else { observed.timeline.names() };
-                Seen { wrong: failed.or_else(|| wrong(&observed.report, |_| true)), names }
+                let names = if failed.is_some() { timeline.names() } else { Vec::new() };
+                Seen { wrong: failed.or_else(|| wrong(&report, |_| true)), names }
             }
         };
         catch_unwind(AssertUnwindSafe(run))
@@ -59,7 +68,7 @@ fn words(panic: &(dyn Any + Send)) -> String {
     format!("a check failed: {}", text.unwrap_or("without a word"))
 }
 
-/// What is wrong with a run of which `held` is asked what its status says.
+/// What is wrong with a run, whose program `held` if that says so of how it ended.
 fn wrong(report: &Report, held: impl Fn(Status) -> bool) -> Option<String> {
     let Report { status, ending, panicked, abandoned, state, .. } = report;
     let ended = match ending {

@@ -8,6 +8,7 @@
 
 mod accounts;
 mod actions;
+mod audit;
 mod awaited;
 mod call;
 mod clock;
@@ -271,6 +272,7 @@ impl Kernel {
         if outcome != Outcome::Stopped {
             self.check_groups_at_the_end();
         }
+        self.audit(outcome);
         outcome
     }
 
@@ -293,6 +295,11 @@ impl Kernel {
     #[inline]
     fn coarse(&self) -> Option<WriteGuard<'_, CoarseLock, ()>> {
         self.coarse.write_if_any(&self.locks)
+    }
+
+    /// Processes that there are, the first one not counted.
+    fn population(&self) -> usize {
+        self.population.load(Ordering::Relaxed)
     }
 
     /// One process less. With the last one the system's own threads end.

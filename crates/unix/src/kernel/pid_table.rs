@@ -125,6 +125,11 @@ impl PidTable {
         }
     }
 
+    /// How many numbers are in use.
+    pub(super) fn used(&self, locks: &Locks) -> usize {
+        self.allocation.lock(locks).used
+    }
+
     /// Lets lookups find the process whose number and slot were taken.
     pub(super) fn publish(&self, number: i32, slot: u32) {
         executor::write(Object::Number(number));

@@ -114,6 +114,13 @@ impl Config {
     }
 }
 
+impl Config {
+    /// Whether what a run leaves is counted from scratch: where many are run one after another.
+    pub(crate) fn is_audited(&self) -> bool {
+        self.guide.is_some()
+    }
+}
+
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { mode, processors, executor, delivery, .. } = self;

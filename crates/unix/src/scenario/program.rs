@@ -37,7 +37,12 @@ const MOST_ROUNDS: u32 = 1_000_000;
 /// # Panics
 /// If `scenario` was not parsed and has no process, or a name that nothing defines.
 pub fn root(scenario: &Scenario, log: impl Log + 'static) -> Program {
-    let run = Arc::new(Run::new(scenario, Arc::new(log)));
+    root_of(&Arc::new(Run::new(scenario, Arc::new(log))))
+}
+
+/// [`root`] of what is known already.
+pub(super) fn root_of(run: &Arc<Run>) -> Program {
+    let run = Arc::clone(run);
     Box::new(move |sys| begin(sys, &run))
 }
 
@@ -64,7 +69,14 @@ pub fn executed(
     name: &str,
     log: impl Log + 'static,
 ) -> impl Fn(&dyn Sys, &[String]) -> i32 + Send + Sync + 'static {
-    let run = Arc::new(Run::new(scenario, Arc::new(log)));
+    executed_in(Arc::new(Run::new(scenario, Arc::new(log))), name)
+}
+
+/// [`executed`] of what is known already.
+pub(super) fn executed_in(
+    run: Arc<Run>,
+    name: &str,
+) -> impl Fn(&dyn Sys, &[String]) -> i32 + Send + Sync + 'static {
     let name = name.to_owned();
     move |sys, arguments| {
         let number = |at: usize| arguments.get(at).and_then(|text| text.parse::<u64>().ok());
