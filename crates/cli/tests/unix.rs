@@ -30,7 +30,7 @@ fn scenario(text: &str) -> tempfile::NamedTempFile {
 
 #[test]
 fn an_example_holds_and_its_timeline_is_printed() {
-    let output = run(&[], &example("setsid.unix"));
+    let output = run(&[], &example("groups/setsid.unix"));
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
     let printed = text(&output.stdout);
     for part in ["process", "begins shell", "setsid -> EPERM", "holds: every expectation"] {
@@ -41,8 +41,8 @@ fn an_example_holds_and_its_timeline_is_printed() {
 #[test]
 fn the_same_seed_prints_the_same_bytes() {
     for format in ["text", "columns", "json"] {
-        let once = run(&["--seed", "7", "--format", format], &example("group-kill.unix"));
-        let again = run(&["--seed", "7", "--format", format], &example("group-kill.unix"));
+        let once = run(&["--seed", "7", "--format", format], &example("sending/group-kill.unix"));
+        let again = run(&["--seed", "7", "--format", format], &example("sending/group-kill.unix"));
         assert_eq!(text(&once.stdout), text(&again.stdout));
     }
 }
@@ -92,7 +92,8 @@ fn bad_input_is_shown_with_a_caret_and_the_status_is_2() {
     let missing = run(&[], Path::new("/nonexistent/file.unix"));
     assert_eq!(missing.status.code(), Some(2));
     assert!(text(&missing.stderr).contains("/nonexistent/file.unix: No such file"));
-    let mode = run(&["--mode", "uniprocessor", "--processors", "2"], &example("setsid.unix"));
+    let mode =
+        run(&["--mode", "uniprocessor", "--processors", "2"], &example("groups/setsid.unix"));
     assert_eq!(mode.status.code(), Some(2), "{}", text(&mode.stderr));
 }
 
@@ -142,6 +143,23 @@ fn a_signal_stops_a_run_and_what_happened_is_printed() {
     }
 }
 
+/// A run under nohup(1) was stopped by the hang-up that it was to outlive.
+#[test]
+fn a_run_that_is_to_outlive_its_terminal_does() {
+    let file = scenario(ENDLESS);
+    let mut nohup = Command::new("nohup");
+    nohup.arg(env!("CARGO_BIN_EXE_tontine")).args(["unix", "run", "--limit", "0"]).arg(file.path());
+    let mut child = nohup.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it runs");
+    await_work(&child);
+    send(&child, rustix::process::Signal::HUP);
+    send(&child, rustix::process::Signal::TERM);
+    let mut printed = String::new();
+    child.stdout.take().expect("a pipe").read_to_string(&mut printed).expect("text");
+    let status = child.wait().expect("it has ended");
+    assert_eq!(status.code(), Some(128 + rustix::process::Signal::TERM.as_raw()), "{printed}");
+    assert!(printed.contains("expected an end, found SIGTERM"), "{printed}");
+}
+
 /// Has a program that makes no system call for longer than this test takes.
 #[cfg(debug_assertions)]
 const DEAF: &str = "process main\n  note \"here\"\n  exec \"spin\"\n";
@@ -181,7 +199,7 @@ fn a_second_signal_ends_the_command_at_once() {
     use std::os::unix::process::ExitStatusExt;
 
     let file = scenario(DEAF);
-    for signal in [rustix::process::Signal::INT, rustix::process::Signal::HUP] {
+    for signal in [rustix::process::Signal::INT, rustix::process::Signal::TERM] {
         let mut child = deaf(file.path(), "0");
         await_work(&child);
         let status = loop {
@@ -252,10 +270,10 @@ fn a_deadlock_is_in_the_document_too() {
 
 #[test]
 fn locks_are_counted_when_asked_for() {
-    let output = run(&["--statistics"], &example("group-kill.unix"));
+    let output = run(&["--statistics"], &example("sending/group-kill.unix"));
     let printed = text(&output.stdout);
     assert!(printed.contains("proc_relation_lock"), "{printed}");
-    let output = run(&["--statistics", "--format", "json"], &example("group-kill.unix"));
+    let output = run(&["--statistics", "--format", "json"], &example("sending/group-kill.unix"));
     let document: Value = serde_json::from_slice(&output.stdout).expect("only JSON");
     let rows = document["locks"].as_array().expect("rows");
     assert!(rows.iter().any(|row| row["acquisitions"].as_u64() > Some(0)), "{rows:?}");

@@ -23,7 +23,9 @@ use tontine_unix::Mode;
 use tontine_unix::explore::{Exploration, Outcome};
 
 /// Uses seconds of processor time, which only clock ticks count.
-const COMPUTES: &str = "processor-limit";
+const COMPUTES: &str = "limits/processor-limit";
+/// Scenarios whose rate is told.
+const WATCHED: [&str; 4] = ["ping-pong", "two-waiters-one-child", "group-kill", "sigqueue-order"];
 /// Runs of one scene in a row.
 const IN_A_ROW: u64 = 1000;
 

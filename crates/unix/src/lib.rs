@@ -32,7 +32,9 @@
 compile_error!("tontine-unix is for Linux on x86-64 and AArch64");
 
 mod action;
+pub mod check;
 mod console;
+mod costs;
 mod errno;
 mod executor;
 pub mod explore;
@@ -56,6 +58,7 @@ mod wait;
 
 pub use action::{ActionFlags, Code, Disposition, Handler, How, SigAction, SignalInfo};
 pub use console::Console;
+pub use costs::{Costs, CostsError, Step};
 pub use errno::{Errno, Result};
 pub use kernel::{Awaits, ProcessState, State, ThreadState};
 pub use limit::{Limit, Resource};

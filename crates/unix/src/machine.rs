@@ -20,7 +20,7 @@ use crate::lock::{HoldClock, Locks, Options};
 use crate::sys::Sys;
 
 pub use builder::{BuildError, Builder};
-pub(crate) use config::{Config, Registered, TICKS_A_SECOND};
+pub(crate) use config::{Conductor, Config, Registered, TICKS_A_SECOND};
 pub use config::{Delivery, Executor, Masks};
 pub use report::{Ending, Report};
 pub use watch::Busy;
@@ -70,7 +70,9 @@ impl Virtual {
         let locks = self.locks(&executor);
         let mut kernel = Kernel::boot(config, locks, executor, Box::new(program));
         watch.begin(kernel.handle());
-        kernel.executor.ticks(TICKS_A_SECOND, Kernel::on_tick);
+        if self.config.conductor.is_none() {
+            kernel.executor.ticks(TICKS_A_SECOND, Kernel::on_tick);
+        }
         let outcome = {
             let _attached = self.config.stopper.attach(&kernel.executor);
             kernel.run()
@@ -98,6 +100,9 @@ impl Virtual {
                 let seeded = executor::Seeded::varied(seed).preemptions(config.preemptions);
                 executor::Executor::chosen(Box::new(seeded), options)
             }
+            (Executor::Modelled { seed }, _) => {
+                executor::Executor::modelled(config.costs, seed, options)
+            }
             (Executor::Parallel, _) => executor::Executor::parallel(config.processors, options),
         }
     }
@@ -109,7 +114,8 @@ impl Virtual {
         let options = Options {
             keep_all: config.keep_locks,
             count: config.statistics,
-            explore: matches!(config.executor, Executor::Simulated { .. }),
+            explore: config.executor != Executor::Parallel,
+            model: matches!(config.executor, Executor::Modelled { .. }),
             hold_clock: config.statistics.then(|| HoldClock::new(move || clock.now_ns())),
             // Who tries again and again is chosen again and again.
             busy_turns: if config.guide.is_some() { 0 } else { Options::default().busy_turns },

@@ -67,7 +67,7 @@ pub(super) fn scenario(file: &Path) -> Result<Scenario, Refusal> {
 }
 
 /// The text of a scenario.
-fn read(file: &Path) -> Result<String, String> {
+pub(super) fn read(file: &Path) -> Result<String, String> {
     let mut bytes = Vec::new();
     let opened = File::open(file).and_then(|file| file.take(LONGEST + 1).read_to_end(&mut bytes));
     opened.map_err(|error| format!("{error}; name a file with a scenario"))?;

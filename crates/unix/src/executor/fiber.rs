@@ -10,9 +10,11 @@ use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 use std::thread::{self, Thread};
 
 use super::here::HERE;
-use super::simulated;
+use super::modelled::spend;
 use super::task::{Leave, Task};
 use super::touch::{At, reach_fiber};
+use super::{modelled, simulated};
+use crate::costs::Step;
 use crate::lock::assert_may_park;
 
 /// One execution that can sleep and be woken. Cheap to clone.
@@ -83,6 +85,9 @@ impl fmt::Debug for Fiber {
 fn unpark(task: &Task) {
     reach_fiber(task.id);
     if !task.unpark() {
+        return;
+    }
+    if modelled::post(task, false) {
         return;
     }
     let home = task.home();
@@ -165,6 +170,13 @@ pub(crate) fn point(at: At) {
     });
 }
 
+/// A turn of waiting at a lock: a [`point`] that takes time.
+#[inline]
+pub(crate) fn turn() {
+    spend(Step::Spin);
+    point(At::Within);
+}
+
 /// Does what no run is to show: simulated, it passes no point. It neither sleeps nor waits for a
 /// lock.
 pub(crate) fn aside<R>(body: impl FnOnce() -> R) -> R {
@@ -202,9 +214,15 @@ pub(crate) fn preempt() {
     let worker = HERE.with(|here| here.worker.get());
     // SAFETY: worker records live for ever.
     let Some(worker) = (unsafe { worker.as_ref() }) else { return };
-    if HERE.with(|here| here.is_simulated()) {
-        point(At::Return);
-    } else if worker.return_to_user() {
+    let makes_way = if HERE.with(|here| here.is_simulated()) {
+        modelled::makes_way().unwrap_or_else(|| {
+            point(At::Return);
+            false
+        })
+    } else {
+        worker.return_to_user()
+    };
+    if makes_way {
         yield_now();
     }
 }

@@ -26,6 +26,12 @@ pub(crate) trait Hooks: Send + Sync {
         let _ = name;
     }
 
+    /// Simulated: nobody can go on until time passes. True: fibers were woken, go on now; false: let
+    /// it pass.
+    fn on_rest(&self) -> bool {
+        false
+    }
+
     /// Everybody waits for ever. True: fibers were woken, go on; false: the run ends as
     /// [`Outcome::Stalled`].
     fn on_stall(&self) -> bool {
@@ -66,7 +72,7 @@ pub(crate) struct Options {
     pub(crate) stacks: usize,
     /// Parallel: computing for longer than this is told to [`Hooks::on_busy`].
     pub(crate) busy_limit: Duration,
-    /// Simulated: processors that fibers are spread over in name.
+    /// Simulated: processors that fibers are spread over in name. Modelled: processors.
     pub(crate) processors: usize,
     /// Simulated: the run ends as [`Outcome::Stopped`] after exactly so many points.
     pub(crate) stop_at: Option<u64>,

@@ -21,7 +21,7 @@ use corosensei::trap::TrapHandlerRegs;
 
 use super::fiber::running;
 use super::task::{Leave, Task};
-use super::touch::{Object, write};
+use super::touch::{Object, changes};
 
 /// The running fiber enters kernel mode, once more: running out of stack in it aborts. A fiber
 /// begins in kernel mode, entered once. Nothing outside of fibers.
@@ -30,7 +30,7 @@ pub(crate) fn enter_kernel() {
     if let Some(task) = running() {
         let depth = task.kernel_depth.load(Ordering::Relaxed);
         if depth == 0 {
-            write(Object::User);
+            changes(Object::User);
         }
         task.kernel_depth.store(depth + 1, Ordering::Relaxed);
     }
@@ -55,7 +55,7 @@ pub(crate) fn in_kernel() -> bool {
 /// unwound.
 pub(crate) fn back_in_kernel() {
     if let Some(task) = running() {
-        write(Object::User);
+        changes(Object::User);
         task.kernel_depth.store(1, Ordering::Relaxed);
     }
 }

@@ -1,4 +1,4 @@
-//! What a fiber reaches between two points: [`touch`], [`write`], [`Touched`]; and where a point is:
+//! What a fiber reaches between two points: [`looks_at`], [`changes`], [`Touched`]; and where a point is:
 //! [`At`].
 //!
 //! Two steps of different fibers that reach nothing in common, or only read it, come to the same in
@@ -152,7 +152,7 @@ impl Reaching {
 
 /// The running fiber looks at something.
 #[inline]
-pub(crate) fn touch(object: Object) {
+pub(crate) fn looks_at(object: Object) {
     HERE.with(|here| {
         let reached = &here.reaching.reached;
         reached.set(reached.get() | object.bit());
@@ -161,7 +161,7 @@ pub(crate) fn touch(object: Object) {
 
 /// It changes something, or may.
 #[inline]
-pub(crate) fn write(object: Object) {
+pub(crate) fn changes(object: Object) {
     HERE.with(|here| {
         let Reaching { reached, written, .. } = &here.reaching;
         reached.set(reached.get() | object.bit());

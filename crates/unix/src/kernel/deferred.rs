@@ -135,7 +135,7 @@ impl Kernel {
                 queue.made += 1;
             }
         }
-        executor::touch(EVENTS);
+        executor::looks_at(EVENTS);
         if let Some(worker) = self.events.worker.get() {
             worker.unpark();
         }
@@ -162,7 +162,7 @@ impl Kernel {
 
     /// What the signal thread does, until the system ends.
     pub(super) fn generate_deferred(&self) {
-        executor::write(EVENTS);
+        executor::changes(EVENTS);
         let _ = self.events.worker.set(executor::current());
         while !self.events.ending.load(Ordering::Relaxed) {
             let next = {
@@ -176,7 +176,7 @@ impl Kernel {
                 }
                 None => executor::park(),
             }
-            executor::touch(EVENTS);
+            executor::looks_at(EVENTS);
         }
     }
 
@@ -212,7 +212,7 @@ impl Kernel {
 
     /// Ends the signal thread.
     pub(super) fn end_deferred(&self) {
-        executor::write(EVENTS);
+        executor::changes(EVENTS);
         self.events.ending.store(true, Ordering::Relaxed);
         if let Some(worker) = self.events.worker.get() {
             worker.unpark();

@@ -17,6 +17,7 @@ use super::pid_table::Keeper;
 use super::thread::Attention;
 use super::threads::First;
 use crate::action::{How, SigAction};
+use crate::costs::Step;
 use crate::errno::{Errno, Result};
 use crate::executor::{self, Fiber};
 use crate::machine::Registered;
@@ -116,6 +117,7 @@ impl Call<'_> {
 
     /// The caller is alone: its process becomes another program's.
     fn reset_for(&self, image: Image) {
+        executor::spend(Step::Exec);
         let mut state = self.state();
         Arc::make_mut(&mut state.actions).executed();
         self.proc.program.store(self.kernel.program_number(&image.name), Ordering::Relaxed);

@@ -69,8 +69,8 @@ impl Link {
 
 /// What both say of their relations changes: who looks without a lock sees it.
 fn reach_both(parent: &Proc, child: &Proc) {
-    executor::write(Object::Family(parent.slot));
-    executor::write(Object::Family(child.slot));
+    executor::changes(Object::Family(parent.slot));
+    executor::changes(Object::Family(child.slot));
 }
 
 impl Links {
@@ -208,7 +208,7 @@ impl Kernel {
 
     /// The parent as it was a moment ago; it may be another by now.
     pub(super) fn parent_hint(&self, child: &Proc) -> Option<&Proc> {
-        executor::touch(Object::Family(child.slot));
+        executor::looks_at(Object::Family(child.slot));
         child.links.p_pptr.get().map(|slot| self.slab.get(slot))
     }
 
@@ -281,7 +281,7 @@ impl Kernel {
 
     /// Whether there may be something to be told of any child. Under the family's lock.
     pub(super) fn any_changed(&self, parent: &Proc) -> bool {
-        executor::touch(Object::Family(parent.slot));
+        executor::looks_at(Object::Family(parent.slot));
         parent.links.changed_children.load(Ordering::Relaxed) > 0
     }
 
@@ -294,8 +294,8 @@ impl Kernel {
     /// its own forks are over, orphans are given to subreapers alone, and whoever took its last
     /// child away is done with it. A child that asks to be traced by it finds it exiting.
     pub(super) fn stays_childless(&self, proc: &Proc) -> bool {
-        executor::touch(Object::Family(proc.slot));
-        executor::touch(Object::Process(proc.slot));
+        executor::looks_at(Object::Family(proc.slot));
+        executor::looks_at(Object::Process(proc.slot));
         let inherits = self.is_init(proc) || proc.subreaper.load(Ordering::Relaxed);
         !inherits && proc.links.p_eldest.is_nobody()
     }

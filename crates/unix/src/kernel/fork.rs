@@ -12,6 +12,7 @@ use super::proc::{Phase, Proc, ProcState};
 use super::thread::{Attention, Thread};
 use super::threads::First;
 use super::users::User;
+use crate::costs::Step;
 use crate::errno::{Errno, Result};
 use crate::executor::{self, Object};
 use crate::limit::Resource;
@@ -72,6 +73,7 @@ impl Call<'_> {
     ) -> std::result::Result<Pid, Stop> {
         let kernel = self.kernel;
         let coarse = kernel.coarse();
+        executor::spend(Step::Fork);
         let Begun { user, limit, group } = begun;
         if !user.tasks.take(limit) {
             return Err(Errno::EAGAIN.into());
@@ -95,7 +97,7 @@ impl Call<'_> {
         kernel.start_time(child, kernel.time_limit(self.proc));
         kernel.clear_links(child);
         child.siglock.reset(&kernel.locks);
-        executor::write(Object::System);
+        executor::changes(Object::System);
         child.move_in(number, kernel.births.fetch_add(1, Ordering::Relaxed).max(1));
         {
             let _writing = kernel.write_family(self.proc);
@@ -176,6 +178,7 @@ impl Kernel {
     /// Undoes what a process took, once it is unlinked and nobody can find it alive.
     pub(super) fn reap(&self, proc: &Proc) {
         let number = proc.number();
+        executor::spend(Step::Reap);
         let (emptied, failure) = self.move_out(proc);
         if let Some(group) = emptied {
             self.forget_group(&group);

@@ -183,7 +183,7 @@ impl Kernel {
     }
 
     fn desk(&self) -> MutexGuard<'_, Desk> {
-        executor::write(Object::Desk);
+        executor::changes(Object::Desk);
         self.master.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -61,7 +61,7 @@ use slab::Slab;
 pub use state::{Awaits, ProcessState, State, ThreadState};
 use thread::Thread;
 use threads::First;
-pub(crate) use threads::named_by;
+pub(crate) use threads::{is_wanted, named_by};
 use users::{Credentials, User, Users};
 
 use crate::action::SignalInfo;
@@ -208,7 +208,9 @@ impl Kernel {
     fn make_first(&self, program: Program) {
         let init = self.make_leader(Self::INIT, None);
         assert_eq!((init.slot, init.number()), (self.init, 1), "the first process comes first");
-        let thread = Arc::new(Thread::new(self.handle(), self.init + 1, 2, SigSet::EMPTY));
+        let second = self.config.second;
+        self.pids.go_on_at(&self.locks, second);
+        let thread = Arc::new(Thread::new(self.handle(), self.init + 1, second, SigSet::EMPTY));
         let proc = self.make_leader(Self::PROGRAM, Some(Arc::clone(&thread)));
         assert_eq!(
             (proc.slot, proc.number()),
@@ -287,7 +289,7 @@ impl Kernel {
 
     /// A number for a lock that orders it among those of its class.
     fn instance(&self) -> u32 {
-        executor::write(Object::System);
+        executor::changes(Object::System);
         self.instances.fetch_add(1, Ordering::Relaxed)
     }
 
@@ -304,7 +306,7 @@ impl Kernel {
 
     /// One process less. With the last one the system's own threads end.
     fn bury(&self) {
-        executor::write(Object::System);
+        executor::changes(Object::System);
         if self.population.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.end_deferred();
             self.end_master();
@@ -315,7 +317,7 @@ impl Kernel {
     /// The program has ended: so does everybody else, as in a container whose first process ends.
     fn close(&self, status: Status) {
         self.notes().status = Some(status);
-        executor::write(Object::System);
+        executor::changes(Object::System);
         self.closing.store(true, Ordering::Relaxed);
         for proc in self.slab.iter().filter(|proc| !self.is_init(proc)) {
             self.psignal_inthread(proc, SignalInfo::kernel(Signal::KILL));

@@ -64,7 +64,7 @@ impl PidTable {
 
     /// The slot that had this number when it was read.
     pub(super) fn slot(&self, number: i32) -> Option<u32> {
-        executor::touch(Object::Number(number));
+        executor::looks_at(Object::Number(number));
         let word = self.words.get(usize::try_from(number).ok()?)?;
         // SYNC pid-table: pairs with `PidTable::publish`.
         (word.load(Ordering::Acquire) & SLOT).checked_sub(1)
@@ -72,9 +72,14 @@ impl PidTable {
 
     /// Whether somebody keeps this number so.
     pub(super) fn is_kept(&self, number: i32, keeper: Keeper) -> bool {
-        executor::touch(Object::Number(number));
+        executor::looks_at(Object::Number(number));
         let word = usize::try_from(number).ok().and_then(|number| self.words.get(number));
         word.is_some_and(|word| word.load(Ordering::Relaxed) & keeper as u32 != 0)
+    }
+
+    /// The next number that is looked at is this one.
+    pub(super) fn go_on_at(&self, locks: &Locks, number: i32) {
+        self.allocation.lock(locks).next = usize::try_from(number).unwrap_or(RESERVED);
     }
 
     /// Takes a number and a slot for a process. Nobody finds it before it is published.
@@ -112,7 +117,7 @@ impl PidTable {
             }
             let word = &self.words[number];
             if word.load(Ordering::Relaxed) == 0 {
-                executor::write(Object::Number(number as i32));
+                executor::changes(Object::Number(number as i32));
                 word.store(keeper as u32, Ordering::Relaxed);
                 allocation.used += 1;
                 allocation.next = number + 1;
@@ -132,7 +137,7 @@ impl PidTable {
 
     /// Lets lookups find the process whose number and slot were taken.
     pub(super) fn publish(&self, number: i32, slot: u32) {
-        executor::write(Object::Number(number));
+        executor::changes(Object::Number(number));
         // Nobody else changes the word of a number that was taken and not published.
         // SYNC pid-table: pairs with `PidTable::slot`.
         self.words[number as usize].store(slot + 1, Ordering::Release);
@@ -140,7 +145,7 @@ impl PidTable {
 
     /// Lets lookups find it no longer; the number is not given out again before it is given back.
     pub(super) fn hide(&self, number: i32) {
-        executor::write(Object::Number(number));
+        executor::changes(Object::Number(number));
         let word = &self.words[number as usize];
         word.fetch_or(Keeper::Thread as u32, Ordering::Relaxed);
         word.fetch_and(!SLOT, Ordering::Relaxed);
@@ -156,7 +161,7 @@ impl PidTable {
     /// Keeps a number that somebody has, which is why nobody else is given it meanwhile: no lock is
     /// needed.
     pub(super) fn keep(&self, number: i32, keeper: Keeper) {
-        executor::write(Object::Number(number));
+        executor::changes(Object::Number(number));
         self.words[number as usize].fetch_or(keeper as u32, Ordering::Relaxed);
     }
 
@@ -167,7 +172,7 @@ impl PidTable {
     }
 
     fn release(&self, allocation: &mut Allocation, number: i32, bits: u32) {
-        executor::write(Object::Number(number));
+        executor::changes(Object::Number(number));
         let before = self.words[number as usize].fetch_and(!bits, Ordering::Relaxed);
         if before != 0 && before & !bits == 0 {
             allocation.used -= 1;

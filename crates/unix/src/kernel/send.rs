@@ -13,6 +13,7 @@ use super::proc::{Phase, ProcState};
 use super::references::ProcRef;
 use super::users::Ids;
 use crate::action::{Code, SignalInfo};
+use crate::costs::Step;
 use crate::errno::{Errno, Result};
 use crate::executor::{self, Object};
 use crate::mutation::Mutation;
@@ -90,6 +91,7 @@ impl Call<'_> {
         let target = target.ok_or(Errno::ESRCH)?;
         let mine = (target.slot != self.proc.slot).then(|| self.proc.ids());
         let mut state = target.state().ok_or(Errno::ESRCH)?;
+        executor::spend(Step::Send);
         if let Some(tid) = thread
             && state.member(tid).is_none()
             && (state.phase == Phase::Live || tid != pid.number())
@@ -120,6 +122,7 @@ impl Call<'_> {
         for &slot in slots {
             let member = self.kernel.slab.get(slot);
             let mut state = member.lock(&self.kernel.locks);
+            executor::spend(Step::Send);
             result = tally(result, self.send_if_permitted(mine, &mut state, info));
         }
         result
@@ -134,7 +137,7 @@ impl Call<'_> {
         let _groups = kernel.pgrphash.write(&kernel.locks);
         // A fork whose child gets a slot that this walk has passed locks that slot after the walk
         // did, and so sees this.
-        executor::write(Object::System);
+        executor::changes(Object::System);
         kernel.walking.store(true, Ordering::Relaxed);
         let mut result = Err(Errno::ESRCH);
         for proc in kernel.slab.iter() {
@@ -150,7 +153,7 @@ impl Call<'_> {
                 };
             }
         }
-        executor::write(Object::System);
+        executor::changes(Object::System);
         kernel.walking.store(false, Ordering::Relaxed);
         result
     }
@@ -184,7 +187,7 @@ impl Kernel {
 
     /// Whether everybody is being signalled. Under the `p_lock` of a slot.
     pub(super) fn everyone_walked(&self) -> bool {
-        executor::touch(Object::System);
+        executor::looks_at(Object::System);
         self.walking.load(Ordering::Relaxed) && !self.mutates(Mutation::EveryoneUnlocked)
     }
 }

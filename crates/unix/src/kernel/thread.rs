@@ -159,7 +159,7 @@ impl Thread {
 
     /// Says that its process is no longer its own. By itself, or for it while it sleeps.
     pub(super) fn leaves(&self) {
-        executor::write(Object::Process(self.slot));
+        executor::changes(Object::Process(self.slot));
         self.left.store(true, Ordering::Relaxed);
     }
 
@@ -202,7 +202,7 @@ impl Thread {
     }
 
     pub(super) fn attention(&self) -> Attention {
-        executor::touch(Object::Process(self.slot));
+        executor::looks_at(Object::Process(self.slot));
         // SYNC attention: pairs with `Thread::demand`.
         Attention::from_bits_retain(self.attention.load(Ordering::Acquire))
     }
@@ -210,7 +210,7 @@ impl Thread {
     /// Makes the thread look before it goes back to user mode. Under its `p_lock`, or by itself, by
     /// the thread that made it, or by the clock.
     pub(super) fn demand(&self, what: Attention) {
-        executor::write(Object::Process(self.slot));
+        executor::changes(Object::Process(self.slot));
         // SYNC attention: pairs with `Thread::attention`.
         self.attention.fetch_or(what.bits(), Ordering::Release);
     }
@@ -218,18 +218,18 @@ impl Thread {
     /// What was seen to. Most often there is nothing to take away, and so nothing is written.
     pub(super) fn settle(&self, what: Attention) {
         if self.attention.load(Ordering::Relaxed) & what.bits() != 0 {
-            executor::write(Object::Process(self.slot));
+            executor::changes(Object::Process(self.slot));
             self.attention.fetch_and(!what.bits(), Ordering::Relaxed);
         }
     }
 
     pub(super) fn mask(&self) -> SigSet {
-        executor::touch(Object::Process(self.slot));
+        executor::looks_at(Object::Process(self.slot));
         SigSet::from_bits(self.mask.load(Ordering::Relaxed))
     }
 
     pub(super) fn set_mask(&self, mask: SigSet) {
-        executor::write(Object::Process(self.slot));
+        executor::changes(Object::Process(self.slot));
         self.mask.store(mask.bits(), Ordering::Relaxed);
     }
 
@@ -242,12 +242,12 @@ impl Thread {
     }
 
     pub(super) fn is_sleeping(&self) -> bool {
-        executor::touch(Object::Process(self.slot));
+        executor::looks_at(Object::Process(self.slot));
         self.sleeping.load(Ordering::Relaxed)
     }
 
     pub(super) fn set_sleeping(&self, sleeping: bool) {
-        executor::write(Object::Process(self.slot));
+        executor::changes(Object::Process(self.slot));
         self.sleeping.store(sleeping, Ordering::Relaxed);
     }
 

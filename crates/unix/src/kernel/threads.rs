@@ -112,6 +112,17 @@ impl Kernel {
     }
 }
 
+/// Whether the thread has something to see to before it goes on, whose fiber has this context.
+///
+/// # Safety
+///
+/// The fiber has not ended.
+pub(crate) unsafe fn is_wanted(context: usize) -> bool {
+    // SAFETY: the context of a fiber is its thread, which it keeps.
+    let thread = unsafe { &*(context as *const Thread) };
+    !thread.attention().difference(Attention::TICK).is_empty()
+}
+
 impl Call<'_> {
     /// Says on which fiber the thread runs.
     fn begins(&self) {
@@ -122,7 +133,7 @@ impl Call<'_> {
     /// A thread's whole life.
     fn run(&self, first: First) {
         self.begins();
-        executor::touch(Object::System);
+        executor::looks_at(Object::System);
         if self.kernel.closing.load(std::sync::atomic::Ordering::Relaxed) {
             self.kernel.psignal_inthread(self.proc, SignalInfo::kernel(Signal::KILL));
         }

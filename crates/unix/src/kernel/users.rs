@@ -59,7 +59,7 @@ impl Count {
     }
 
     fn stripe(&self) -> &AtomicU64 {
-        executor::touch(Object::Users);
+        executor::looks_at(Object::Users);
         &self.0[executor::processor() % STRIPES].0
     }
 
@@ -70,7 +70,7 @@ impl Count {
 
     fn sum(&self) -> u64 {
         // Who asks is kept apart from all that count.
-        executor::write(Object::Users);
+        executor::changes(Object::Users);
         // SYNC count: pairs with `take`.
         let counted = self.0.iter().map(|stripe| stripe.0.load(Ordering::SeqCst));
         let sum = counted.fold(0, u64::wrapping_add).cast_signed();

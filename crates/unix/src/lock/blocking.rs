@@ -109,8 +109,7 @@ impl<C: Class, T> BlockingLock<C, T> {
             locks.refuse::<C>();
         }
         let noted = held::wait_counted::<C>(self.instance);
-        locks.point(At::Lock(C::RANK, self.instance));
-        Locks::reach::<C>(self.instance, want == Want::Read);
+        locks.point_at::<C>(self.instance, want == Want::Read);
         let came = self.take(locks, want);
         held::have_counted(noted);
         locks.acquired::<C>(came)
@@ -161,8 +160,7 @@ impl<'a, C: Class, T> Hold<'a, C, T> {
                 }
             }
             Presence::Explored => {
-                locks.point(At::Lock(C::RANK, lock.instance));
-                Locks::reach::<C>(lock.instance, want == Want::Read);
+                locks.point_at::<C>(lock.instance, want == Want::Read);
                 lock.take(locks, want);
             }
             Presence::Counted | Presence::Replaced => since = lock.count_or_refuse(locks, want),

@@ -68,8 +68,7 @@ impl<C: Class, T> SimpleLock<C, T> {
             Presence::Absent if self.word.load(Ordering::Relaxed) == TAKEN => return None,
             Presence::Absent => self.word.store(TAKEN, Ordering::Relaxed),
             Presence::Present | Presence::Explored | Presence::Counted => {
-                locks.point(At::Lock(C::RANK, self.instance));
-                Locks::reach::<C>(self.instance, false);
+                locks.point_at::<C>(self.instance, false);
                 if !self.take() {
                     return None;
                 }
@@ -159,8 +158,7 @@ impl<C: Class, T> SimpleLock<C, T> {
     /// Takes it where another fiber may come before.
     #[inline(never)]
     fn take_explored(&self, locks: &Locks) {
-        locks.point(At::Lock(C::RANK, self.instance));
-        Locks::reach::<C>(self.instance, false);
+        locks.point_at::<C>(self.instance, false);
         if !self.take() {
             self.spin();
         }
@@ -175,8 +173,7 @@ impl<C: Class, T> SimpleLock<C, T> {
             locks.refuse::<C>();
         }
         let noted = held::wait_counted::<C>(self.instance);
-        locks.point(At::Lock(C::RANK, self.instance));
-        Locks::reach::<C>(self.instance, false);
+        locks.point_at::<C>(self.instance, false);
         let came = if self.take() {
             Came::AtOnce
         } else {

@@ -8,7 +8,6 @@
 use super::statistics::Came;
 use super::sync::executor::{self, Fiber};
 use super::sync::{AtomicBool, AtomicU32, Gate, Ordering};
-use crate::executor::At;
 use std::collections::VecDeque;
 use std::hint;
 use std::sync::Arc;
@@ -81,7 +80,7 @@ impl Turns {
     pub(super) fn wait(&self, want: Want, busy_turns: u32) -> Came {
         for _ in 0..busy_turns {
             hint::spin_loop();
-            executor::point(At::Within);
+            executor::turn();
             if self.try_take(want) {
                 return Came::Waited;
             }

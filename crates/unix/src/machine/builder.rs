@@ -4,15 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Virtual;
-use super::config::{Config, Delivery, Executor, Masks};
+use super::config::{Conductor, Config, Delivery, Executor, Masks};
 use super::watch::Busy;
 use crate::console::Console;
+use crate::costs::Costs;
 use crate::executor::Reused;
 use crate::explore::Guided;
 use crate::limit::{Limit, Resource};
 use crate::mode::Mode;
 use crate::stopper::Stopper;
 use crate::sys::Sys;
+
+/// Processors of a model.
+const MOST_MODELLED: usize = 4096;
 
 /// Says what a [`Virtual`] is to be.
 #[derive(Debug, Clone)]
@@ -22,6 +26,9 @@ pub struct Builder(Config);
 /// Why a system cannot be built.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BuildError {
+    /// A model has at most so many processors.
+    #[error("a model has at most {MOST_MODELLED} processors; {0} were asked for")]
+    TooManyModelled(usize),
     /// There must be a processor.
     #[error("a system needs at least one processor")]
     NoProcessor,
@@ -143,10 +150,23 @@ impl Builder {
         self.0.stopper.clone()
     }
 
+    /// Lets `conductor` say who goes on when nobody can, from the process with the number `second`
+    /// on.
+    pub(crate) fn conducted(mut self, conductor: Arc<dyn Conductor>, second: i32) -> Self {
+        (self.0.conductor, self.0.second) = (Some(conductor), second);
+        self
+    }
+
     /// Simulated: takes the processor at most so often from a thread that could go on. Most races
     /// need few.
     pub fn preemptions(mut self, most: u64) -> Self {
         self.0.preemptions = most;
+        self
+    }
+
+    /// Modelled: what each step costs; [`Costs::published`] if nothing is said.
+    pub fn costs(mut self, costs: Costs) -> Self {
+        self.0.costs = costs;
         self
     }
 
@@ -225,6 +245,10 @@ impl Builder {
         }
         if config.mode == Mode::Uniprocessor && config.processors > 1 {
             return Err(BuildError::ManyProcessors(config.processors));
+        }
+        let modelled = matches!(config.executor, Executor::Modelled { .. });
+        if modelled && config.processors > MOST_MODELLED {
+            return Err(BuildError::TooManyModelled(config.processors));
         }
         if !(300..=4_194_304).contains(&config.pids) {
             return Err(BuildError::Pids(config.pids));

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::watch::Busy;
 use crate::console::Console;
+use crate::costs::Costs;
 use crate::executor::{self, Reused};
 use crate::explore::Guided;
 use crate::limit::{Limit, Resource};
@@ -53,6 +54,19 @@ pub enum Executor {
     },
     /// As many threads of this process as there are processors.
     Parallel,
+    /// One thread of this process that stands for as many processors as you like, each with a clock
+    /// that every step moves by its cost ([`Builder::costs`](super::Builder::costs)): what it says
+    /// of time is a model's word. The same seed and costs give the same run.
+    Modelled {
+        /// Decides by how much each cost varies.
+        seed: u64,
+    },
+}
+
+/// Lets threads go on that wait for nothing in the system, in place of the clock.
+pub(crate) trait Conductor: Send + Sync {
+    /// Nobody can go on until time passes. Whether somebody can now.
+    fn at_rest(&self) -> bool;
 }
 
 /// What a system is built from.
@@ -78,8 +92,13 @@ pub(crate) struct Config {
     pub(super) reused: Option<Reused>,
     pub(super) stopper: Stopper,
     pub(super) preemptions: u64,
+    pub(super) costs: Costs,
     pub(crate) statistics: bool,
     pub(crate) keep_locks: bool,
+    /// With one, the clock does not tick.
+    pub(crate) conductor: Option<Arc<dyn Conductor>>,
+    /// The number of the program's process; those that follow have the next.
+    pub(crate) second: i32,
     pub(super) busy_limit: Duration,
     pub(super) on_busy: Arc<dyn Fn(Busy) + Send + Sync>,
 }
@@ -106,8 +125,11 @@ impl Config {
             reused: None,
             stopper: Stopper::new(),
             preemptions: u64::MAX,
+            costs: Costs::published(),
             statistics: false,
             keep_locks: false,
+            conductor: None,
+            second: 2,
             busy_limit: Duration::from_secs(2),
             on_busy: Arc::new(|busy| eprintln!("tontine-unix: {busy}")),
         }

@@ -24,7 +24,9 @@
 
 mod ast;
 mod call;
+pub(crate) mod conduct;
 mod context;
+mod contexts;
 mod error;
 mod expected;
 mod flags;
@@ -39,7 +41,7 @@ mod stage;
 mod timeline;
 mod token;
 mod verdict;
-mod wire;
+pub(crate) mod wire;
 mod word;
 
 pub use ast::{
@@ -50,6 +52,7 @@ pub use call::{Aim, Bounds, Call, Owner, Path, Spawning, Tracing, Whom};
 pub use error::SyntaxError;
 pub use expected::{Expected, Pattern, StatusPattern, TakenPattern};
 pub use log::{About, Event, EventKind, Log, Memory, Record};
+pub(crate) use program::{conducted, conducted_program};
 pub use program::{executed, program, root};
 pub use run::{Observed, run};
 pub(crate) use stage::Stage;
