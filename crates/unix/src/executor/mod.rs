@@ -46,7 +46,7 @@ use std::time::Duration;
 pub(crate) use chooser::{Chooser, Left, Seeded};
 pub(crate) use fiber::{
     Fiber, abandon, aside, context, current, current_id, forget_context, park, point, preempt,
-    processor, spin, turn, yield_now,
+    processor, spin, take_turns, turn, yield_now,
 };
 use here::HERE;
 pub(crate) use modelled::{compute, slice, spend, touch};
@@ -264,6 +264,15 @@ impl Executor {
         self.given_up.store(left, Ordering::Relaxed);
         self.pool.abandon(left);
         outcome
+    }
+
+    /// Lets the fiber that runs on `processor` make way at its next return to user mode.
+    pub(crate) fn hurry(&self, processor: usize) {
+        match &self.kind {
+            Kind::Parallel => self.workers[processor].make_way.store(true, Ordering::Relaxed),
+            Kind::Simulated(_) => {}
+            Kind::Modelled(_) => modelled::hurry(processor),
+        }
     }
 
     /// Asks [`Executor::run`] to return: no fiber is resumed any more.
