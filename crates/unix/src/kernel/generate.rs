@@ -21,6 +21,7 @@
 use std::sync::Arc;
 
 use super::Kernel;
+use super::pending::Pending;
 use super::pgrp::Pgrp;
 use super::proc::{News, Phase, Proc, ProcState};
 use super::references::ProcRef;
@@ -30,6 +31,7 @@ use crate::errno::{Errno, Result};
 use crate::limit::Resource;
 use crate::machine::{Config, Delivery, Executor};
 use crate::mode::Mode;
+use crate::rule::Rule;
 use crate::signal::{DefaultAction, SigSet, Signal};
 
 /// To whom in a process.
@@ -126,6 +128,10 @@ impl Kernel {
         if state.phase != Phase::Live {
             return Ok(());
         }
+        let kills_stopped = info.signal == Signal::KILL && state.stopped.is_some();
+        if kills_stopped && !self.follows(Rule::KillEndsStopped) {
+            return Ok(());
+        }
         self.cancel_opposite(state, info.signal);
         if self.is_dropped(state, info.signal, to) {
             return Ok(());
@@ -137,14 +143,16 @@ impl Kernel {
                 None => return Ok(()),
             },
         };
-        if pending.merges(info.signal) {
+        if self.merges(pending, info.signal) {
             return Ok(());
         }
         let limit = state.limits.of(Resource::PendingSignals).soft;
         if state.credentials.user.signals.take(if is_limited(info) { limit } else { u64::MAX }) {
             pending.add(info);
         } else if info.signal.is_realtime() && info.code != Code::User {
-            return Err(Errno::EAGAIN);
+            return Err(self.error_by(Rule::QueueLimited, Errno::EAGAIN));
+        } else if !self.follows(Rule::OverflowLosesInfo) {
+            pending.add(info);
         } else {
             pending.add_without_info(info.signal);
         }
@@ -163,10 +171,10 @@ impl Kernel {
     fn cancel_opposite(&self, state: &mut ProcState, signal: Signal) {
         if signal == Signal::CONT {
             state.stopping = false;
-            self.discard(state, SigSet::STOPS);
+            self.discard_by(Rule::ContinueTakesStops, state, SigSet::STOPS);
             self.resume(state);
         } else if signal.by_default() == DefaultAction::Stop {
-            self.discard(state, SigSet::of(&[Signal::CONT]));
+            self.discard_by(Rule::StopTakesContinue, state, SigSet::of(&[Signal::CONT]));
         } else if signal == Signal::KILL {
             // It dies; its parent learns of that and of no continuing.
             (state.stopped, state.stopping) = (None, false);
@@ -179,10 +187,14 @@ impl Kernel {
 
     /// Lets a stopped process go on; it tells its parent itself.
     fn resume(&self, state: &mut ProcState) {
-        if state.stopped.take().is_none() {
+        if state.stopped.is_none() || !self.follows(Rule::ContinueResumes) {
             return;
         }
-        state.news = Some(News::Continued);
+        state.stopped = None;
+        let untold = matches!(state.news, Some(News::Stopped(_)));
+        if !untold || self.follows(Rule::ContinueReplacesStop) {
+            state.news = Some(News::Continued);
+        }
         for (nth, member) in state.threads.iter().enumerate() {
             member.thread.settle(Attention::STOP);
             if nth == 0 {
@@ -195,14 +207,39 @@ impl Kernel {
     /// Whether nothing comes of a signal: ignored, and neither blocked nor traced. That somebody
     /// waits for it does not matter, as Linux has it.
     fn is_dropped(&self, state: &ProcState, signal: Signal, to: To) -> bool {
-        if !state.actions.nothing().contains(signal) || state.tracer.is_some() {
+        if !state.actions.nothing().contains(signal) {
             return false;
+        }
+        if state.tracer.is_some() {
+            return !self.follows(Rule::TracerHears);
         }
         let who = match to {
             To::Thread(tid) => state.threads.iter().find(|member| member.thread.tid() == tid),
             To::Process => state.threads.first(),
         };
-        !who.is_some_and(|member| member.thread.mask().contains(signal))
+        if who.is_some_and(|member| member.thread.mask().contains(signal)) {
+            !self.follows(Rule::BlockedIgnoredKept)
+        } else {
+            self.follows(Rule::IgnoredDropped)
+        }
+    }
+
+    /// Whether a signal adds nothing to what is pending.
+    fn merges(&self, pending: &Pending, signal: Signal) -> bool {
+        match signal {
+            _ if !pending.set().contains(signal) => false,
+            Signal::CHLD => self.follows(Rule::ChildSignalMerges),
+            _ if signal.is_realtime() => !self.follows(Rule::RealTimeQueues),
+            _ => self.follows(Rule::StandardMerges),
+        }
+    }
+
+    /// Throws pending signals away, by this rule.
+    pub(super) fn discard_by(&self, rule: Rule, state: &mut ProcState, signals: SigSet) {
+        let pending = state.pending_anywhere().intersection(signals);
+        if !pending.is_empty() && self.follows(rule) {
+            self.discard(state, signals);
+        }
     }
 
     /// Throws pending signals of all kinds of pending away.
@@ -230,7 +267,12 @@ impl Kernel {
                     .iter()
                     .find(|member| member.thread.awaited().contains(signal))
                     .or_else(|| state.threads.first().filter(ready)),
-                Delivery::AnyUnblocked => state.threads.iter().find(ready),
+                Delivery::AnyUnblocked => {
+                    let mut threads = state.threads.iter().enumerate();
+                    let found = threads.find(|(_, member)| ready(member));
+                    let takes = |nth: usize| nth == 0 || self.follows(Rule::AnyThreadTakes);
+                    found.filter(|(nth, _)| takes(*nth)).map(|(_, member)| member)
+                }
             },
         };
         let Some(member) = chosen else { return };

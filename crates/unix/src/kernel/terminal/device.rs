@@ -13,6 +13,7 @@ use crate::kernel::proc::Proc;
 use crate::kernel::sleepers::Sleepers;
 use crate::lock::SimpleLock;
 use crate::lock::lock_order::TLock;
+use crate::rule::Rule;
 use crate::signal::Signal;
 
 /// A terminal.
@@ -59,7 +60,7 @@ impl Terminal {
         match (&state.session, &own.terminal) {
             (Some(its), _) if Arc::ptr_eq(its, &session) => return Ok(()),
             (None, None) => {}
-            _ => return Err(Errno::EPERM),
+            _ => return Err(kernel.error_by(Rule::ControlsOne, Errno::EPERM)),
         }
         own.terminal = Some(Arc::clone(self));
         drop(own);
@@ -92,7 +93,7 @@ impl Terminal {
             (effects, state.foreground.as_ref().map(|held| kernel.refer(held.group())))
         };
         if let Some(group) = group {
-            for signal in effects.signals.iter() {
+            for signal in effects.signals.iter().filter(|_| kernel.follows(Rule::KeysSignal)) {
                 kernel.pgsignal(&group, SignalInfo::kernel(signal));
             }
             kernel.await_generated();
@@ -146,7 +147,8 @@ impl Terminal {
             own.terminal = None;
             own.left = foreground;
         }
-        if let Some(leader) = kernel.find(session.id) {
+        let leader = kernel.find(session.id);
+        if let Some(leader) = leader.filter(|_| kernel.follows(Rule::HangUpTold)) {
             kernel.psignal_found(&leader, SignalInfo::kernel(Signal::HUP));
             kernel.psignal_found(&leader, SignalInfo::kernel(Signal::CONT));
         }
@@ -161,7 +163,9 @@ impl Terminal {
         };
         if let Some(held) = foreground {
             let group = held.refer(kernel);
-            kernel.pgsignal_inthread(&group, SignalInfo::kernel(Signal::HUP));
+            if kernel.follows(Rule::LeaderHangsUp) {
+                kernel.pgsignal_inthread(&group, SignalInfo::kernel(Signal::HUP));
+            }
         }
     }
 }
