@@ -32,6 +32,7 @@
 compile_error!("tontine-unix is for Linux on x86-64 and AArch64");
 
 mod action;
+pub mod check;
 mod console;
 mod errno;
 mod executor;

@@ -20,7 +20,7 @@ use crate::lock::{HoldClock, Locks, Options};
 use crate::sys::Sys;
 
 pub use builder::{BuildError, Builder};
-pub(crate) use config::{Config, Registered, TICKS_A_SECOND};
+pub(crate) use config::{Conductor, Config, Registered, TICKS_A_SECOND};
 pub use config::{Delivery, Executor, Masks};
 pub use report::{Ending, Report};
 pub use watch::Busy;
@@ -70,7 +70,9 @@ impl Virtual {
         let locks = self.locks(&executor);
         let mut kernel = Kernel::boot(config, locks, executor, Box::new(program));
         watch.begin(kernel.handle());
-        kernel.executor.ticks(TICKS_A_SECOND, Kernel::on_tick);
+        if self.config.conductor.is_none() {
+            kernel.executor.ticks(TICKS_A_SECOND, Kernel::on_tick);
+        }
         let outcome = {
             let _attached = self.config.stopper.attach(&kernel.executor);
             kernel.run()

@@ -25,6 +25,12 @@ pub(crate) trait Hooks: Send + Sync {
         let _ = name;
     }
 
+    /// Simulated: nobody can go on until time passes. True: fibers were woken, go on now; false: let
+    /// it pass.
+    fn on_rest(&self) -> bool {
+        false
+    }
+
     /// Everybody waits for ever. True: fibers were woken, go on; false: the run ends as
     /// [`Outcome::Stalled`].
     fn on_stall(&self) -> bool {

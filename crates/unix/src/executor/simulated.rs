@@ -187,6 +187,10 @@ impl Run<'_> {
                 if self.executor.live() == 0 {
                     return Outcome::Finished;
                 }
+                if self.executor.options.hooks.on_rest() {
+                    last = None;
+                    continue;
+                }
                 if !self.wait() {
                     // A hook that wakes nobody is asked once.
                     if asked_at == Some(steps) || !self.executor.options.hooks.on_stall() {

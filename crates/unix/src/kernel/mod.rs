@@ -60,7 +60,7 @@ use slab::Slab;
 pub use state::{Awaits, ProcessState, State, ThreadState};
 use thread::Thread;
 use threads::First;
-pub(crate) use threads::named_by;
+pub(crate) use threads::{is_wanted, named_by};
 use users::{Credentials, User, Users};
 
 use crate::action::SignalInfo;
@@ -196,7 +196,9 @@ impl Kernel {
     fn make_first(&self, program: Program) {
         let init = self.make_leader(Self::INIT, None);
         assert_eq!((init.slot, init.number()), (self.init, 1), "the first process comes first");
-        let thread = Arc::new(Thread::new(self.handle(), self.init + 1, 2, SigSet::EMPTY));
+        let second = self.config.second;
+        self.pids.go_on_at(&self.locks, second);
+        let thread = Arc::new(Thread::new(self.handle(), self.init + 1, second, SigSet::EMPTY));
         let proc = self.make_leader(Self::PROGRAM, Some(Arc::clone(&thread)));
         assert_eq!(
             (proc.slot, proc.number()),

@@ -74,6 +74,11 @@ impl PidTable {
         word.is_some_and(|word| word.load(Ordering::Relaxed) & keeper as u32 != 0)
     }
 
+    /// The next number that is looked at is this one.
+    pub(super) fn go_on_at(&self, locks: &Locks, number: i32) {
+        self.allocation.lock(locks).next = usize::try_from(number).unwrap_or(RESERVED);
+    }
+
     /// Takes a number and a slot for a process. Nobody finds it before it is published.
     ///
     /// # Errors

@@ -113,6 +113,17 @@ impl Kernel {
     }
 }
 
+/// Whether the thread has something to see to before it goes on, whose fiber has this context.
+///
+/// # Safety
+///
+/// The fiber has not ended.
+pub(crate) unsafe fn is_wanted(context: usize) -> bool {
+    // SAFETY: the context of a fiber is its thread, which it keeps.
+    let thread = unsafe { &*(context as *const Thread) };
+    !thread.attention().difference(Attention::TICK).is_empty()
+}
+
 impl Call<'_> {
     /// Says on which fiber the thread runs.
     fn begins(&self) {

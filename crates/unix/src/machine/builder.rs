@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Virtual;
-use super::config::{Config, Delivery, Executor, Masks};
+use super::config::{Conductor, Config, Delivery, Executor, Masks};
 use super::watch::Busy;
 use crate::console::Console;
 use crate::limit::{Limit, Resource};
@@ -130,6 +130,13 @@ impl Builder {
     /// What ends the run.
     pub(crate) fn its_stopper(&self) -> Stopper {
         self.0.stopper.clone()
+    }
+
+    /// Lets `conductor` say who goes on when nobody can, from the process with the number `second`
+    /// on.
+    pub(crate) fn conducted(mut self, conductor: Arc<dyn Conductor>, second: i32) -> Self {
+        (self.0.conductor, self.0.second) = (Some(conductor), second);
+        self
     }
 
     /// Simulated: takes the processor at most so often from a thread that could go on. Most races

@@ -54,6 +54,12 @@ pub enum Executor {
     Parallel,
 }
 
+/// Lets threads go on that wait for nothing in the system, in place of the clock.
+pub(crate) trait Conductor: Send + Sync {
+    /// Nobody can go on until time passes. Whether somebody can now.
+    fn at_rest(&self) -> bool;
+}
+
 /// What a system is built from.
 #[derive(Clone)]
 pub(crate) struct Config {
@@ -78,6 +84,10 @@ pub(crate) struct Config {
     pub(super) preemptions: u64,
     pub(crate) statistics: bool,
     pub(crate) keep_locks: bool,
+    /// With one, the clock does not tick.
+    pub(crate) conductor: Option<Arc<dyn Conductor>>,
+    /// The number of the program's process; those that follow have the next.
+    pub(crate) second: i32,
     pub(super) busy_limit: Duration,
     pub(super) on_busy: Arc<dyn Fn(Busy) + Send + Sync>,
 }
@@ -106,6 +116,8 @@ impl Config {
             preemptions: u64::MAX,
             statistics: false,
             keep_locks: false,
+            conductor: None,
+            second: 2,
             busy_limit: Duration::from_secs(2),
             on_busy: Arc::new(|busy| eprintln!("tontine-unix: {busy}")),
         }

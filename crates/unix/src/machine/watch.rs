@@ -58,6 +58,10 @@ impl executor::Hooks for Watch {
         (self.config.on_busy)(Busy { pid, program, tid, limit });
     }
 
+    fn on_rest(&self) -> bool {
+        self.config.conductor.as_ref().is_some_and(|conductor| conductor.at_rest())
+    }
+
     fn on_overflow(&self, context: usize) {
         if let Some(kernel) = self.kernel.get() {
             kernel.get().overflowed(context);

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use super::ast::{Condition, Expression, Part, Place, Scenario, Statement, Step, Term};
 use super::call::Call;
+use super::conduct::{Conduct, Seat};
 use super::log::{About, Event, EventKind, Log};
 use super::outcome::cause;
 use super::print::Name;
@@ -22,19 +23,31 @@ use crate::sys::Sys;
 pub(super) struct Run {
     pub(super) scenario: Scenario,
     pub(super) log: Arc<dyn Log>,
+    /// Who decides when a thread makes its next call, if somebody does.
+    pub(super) conduct: Option<Arc<dyn Conduct>>,
     /// All variables of the text, sorted: a variable's slot is its place here.
     variables: Vec<String>,
 }
 
 impl Run {
     pub(super) fn new(scenario: &Scenario, log: Arc<dyn Log>) -> Self {
+        Self::with(scenario, log, None)
+    }
+
+    /// One whose threads stand at gates.
+    pub(super) fn conducted(scenario: &Scenario, conduct: Arc<dyn Conduct>) -> Self {
+        let log: Arc<dyn Log> = Arc::<dyn Conduct>::clone(&conduct);
+        Self::with(scenario, log, Some(conduct))
+    }
+
+    fn with(scenario: &Scenario, log: Arc<dyn Log>, conduct: Option<Arc<dyn Conduct>>) -> Self {
         let mut variables = Vec::new();
         for block in &scenario.blocks {
             collect(&block.body, &mut variables);
         }
         variables.sort_unstable();
         variables.dedup();
-        Self { scenario: scenario.clone(), log, variables }
+        Self { scenario: scenario.clone(), log, conduct, variables }
     }
 }
 
@@ -65,6 +78,8 @@ pub(super) struct Context {
     pub(super) init: i32,
     /// When the run began, on the monotonic clock.
     pub(super) began: Duration,
+    /// Its first thread's seat, where somebody conducts.
+    pub(super) seat: Option<Seat>,
     /// The process's number, once it runs.
     pub(super) pid: AtomicI32,
     /// Number in the low half, birth in the high one.
@@ -82,6 +97,7 @@ impl Context {
             name: name.to_owned(),
             init,
             began,
+            seat: None,
             pid: AtomicI32::new(0),
             variables,
             profile: Mutex::default(),

@@ -24,6 +24,7 @@
 
 mod ast;
 mod call;
+pub(crate) mod conduct;
 mod context;
 mod error;
 mod expected;
@@ -38,7 +39,7 @@ mod run;
 mod timeline;
 mod token;
 mod verdict;
-mod wire;
+pub(crate) mod wire;
 mod word;
 
 pub use ast::{
@@ -49,6 +50,7 @@ pub use call::{Aim, Bounds, Call, Owner, Path, Spawning, Tracing, Whom};
 pub use error::SyntaxError;
 pub use expected::{Expected, Pattern, StatusPattern, TakenPattern};
 pub use log::{About, Event, EventKind, Log, Memory, Record};
+pub(crate) use program::{conducted, conducted_program};
 pub use program::{executed, program, root};
 pub use run::{Observed, run};
 pub use timeline::{Columns, Timeline};

@@ -5,6 +5,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use super::call::{Aim, Call, Owner, Path, Spawning, Tracing, Whom};
+use super::conduct::Kind;
 use super::context::Frame;
 use super::outcome::{Outcome, done, limit};
 use super::program::{arguments, process, thread};
@@ -46,13 +47,22 @@ impl Frame<'_> {
             Call::Signal(call, signal) => self.on_signal(*call, *signal),
             Call::Action(call, signal, flags) => self.action(*call, *signal, *flags),
             Call::Fork(name) => {
-                let child = self.context.forked(name);
-                sys.fork(move |sys| process(sys, child)).into()
+                let mut child = self.context.forked(name);
+                child.seat = self.expect(Kind::Process);
+                let seat = child.seat;
+                let made = sys.fork(move |sys| process(sys, child));
+                self.made(seat, made.ok());
+                made.into()
             }
-            Call::Thread(name) => match sys.thread_boxed(thread(self.context, name)) {
-                Ok(thread) => Outcome::number(thread.0),
-                Err(errno) => Outcome::Error(errno),
-            },
+            Call::Thread(name) => {
+                let seat = self.expect(Kind::Thread);
+                let made = sys.thread_boxed(thread(self.context, name, seat));
+                self.made(seat, made.ok().map(|Tid(number)| Pid::number_only(number)));
+                match made {
+                    Ok(thread) => Outcome::number(thread.0),
+                    Err(errno) => Outcome::Error(errno),
+                }
+            }
             Call::Exec(path) => self.exec(path),
             Call::Spawn(spawning) => self.spawn(spawning),
             Call::Wait(call, whom, options) => self.wait(*call, whom, *options),
@@ -215,8 +225,8 @@ impl Frame<'_> {
     }
 
     fn exec(&self, path: &Path) -> Outcome {
-        let arguments = arguments(self.context, path.name());
-        let arguments = arguments.each_ref().map(String::as_str);
+        let arguments = arguments(self.context, path.name(), None);
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let Err(errno) = self.sys.exec(path.name(), &arguments);
         Outcome::Error(errno)
     }
@@ -224,9 +234,10 @@ impl Frame<'_> {
     fn spawn(&self, spawning: &Spawning) -> Outcome {
         let path = spawning.path.name();
         let descriptor = |term| Fd(self.number(term));
+        let seat = self.expect(Kind::Process);
         let spawn = Spawn {
             path: path.to_owned(),
-            arguments: arguments(self.context, path).into(),
+            arguments: arguments(self.context, path, seat),
             group: match &spawning.group {
                 SpawnGroup::Parents => SpawnGroup::Parents,
                 SpawnGroup::Own => SpawnGroup::Own,
@@ -241,7 +252,9 @@ impl Frame<'_> {
                 .map(|(from, to)| (descriptor(from), descriptor(to)))
                 .collect(),
         };
-        self.sys.spawn(&spawn).into()
+        let made = self.sys.spawn(&spawn);
+        self.made(seat, made.ok());
+        made.into()
     }
 
     fn wait(&self, call: WaitCall, whom: &Whom, options: WaitOptions) -> Outcome {

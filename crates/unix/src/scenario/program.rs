@@ -10,15 +10,16 @@ use std::time::Duration;
 
 use super::ast::{CallStep, Condition, HandlerStep, Place, Scenario, Statement, Step};
 use super::call::Call;
+use super::conduct::{Clock, Conduct, Due, Kind, Seat};
 use super::context::{Context, Filled, Frame, Run, Told};
 use super::expected::Expected;
 use super::log::{About, EventKind, Log};
 use super::outcome::{Known, Outcome, done};
-use super::word::{OnSet, Plain};
+use super::word::{OnSet, OnValue, Plain};
 use crate::action::{Disposition, Handler, How, SigAction};
 use crate::errno::Errno;
 use crate::kernel::State;
-use crate::process::{Body, Program, SigVec};
+use crate::process::{Body, Pid, Program, SigVec};
 use crate::signal::SigSet;
 use crate::sys::Sys;
 use crate::wait::{Children, WaitOptions};
@@ -39,6 +40,21 @@ const MOST_ROUNDS: u32 = 1_000_000;
 pub fn root(scenario: &Scenario, log: impl Log + 'static) -> Program {
     let run = Arc::new(Run::new(scenario, Arc::new(log)));
     Box::new(move |sys| begin(sys, &run))
+}
+
+/// The same with threads that stand at gates.
+pub(crate) fn conducted(scenario: &Scenario, conduct: Arc<dyn Conduct>) -> Program {
+    let run = Arc::new(Run::conducted(scenario, conduct));
+    Box::new(move |sys| begin(sys, &run))
+}
+
+/// What [`executed`] is, with threads that stand at gates.
+pub(crate) fn conducted_program(
+    scenario: &Scenario,
+    name: &str,
+    conduct: Arc<dyn Conduct>,
+) -> impl Fn(&dyn Sys, &[String]) -> i32 + Send + Sync + 'static {
+    executable(Arc::new(Run::conducted(scenario, conduct)), name)
 }
 
 /// A process of the scenario alone, without what [`root`] does around the first.
@@ -64,19 +80,31 @@ pub fn executed(
     name: &str,
     log: impl Log + 'static,
 ) -> impl Fn(&dyn Sys, &[String]) -> i32 + Send + Sync + 'static {
-    let run = Arc::new(Run::new(scenario, Arc::new(log)));
+    executable(Arc::new(Run::new(scenario, Arc::new(log))), name)
+}
+
+fn executable(
+    run: Arc<Run>,
+    name: &str,
+) -> impl Fn(&dyn Sys, &[String]) -> i32 + Send + Sync + 'static {
     let name = name.to_owned();
     move |sys, arguments| {
         let number = |at: usize| arguments.get(at).and_then(|text| text.parse::<u64>().ok());
         let init = number(1).and_then(|n| i32::try_from(n).ok()).unwrap_or(0);
         let began = number(2).map_or_else(|| sys.now(), Duration::from_nanos);
-        process(sys, Context::new(Arc::clone(&run), &name, init, began))
+        let mut context = Context::new(Arc::clone(&run), &name, init, began);
+        context.seat = number(3).and_then(|n| u32::try_from(n).ok()).map(Seat);
+        process(sys, context)
     }
 }
 
-/// The arguments by which [`executed`] learns what it cannot inherit.
-pub(super) fn arguments(context: &Context, path: &str) -> [String; 3] {
-    [path.to_owned(), context.init.to_string(), context.began.as_nanos().to_string()]
+/// The arguments by which [`executed`] learns what it cannot inherit: its seat too, where it has
+/// one.
+pub(super) fn arguments(context: &Context, path: &str, seat: Option<Seat>) -> Vec<String> {
+    let began = context.began.as_nanos().to_string();
+    let mut arguments = vec![path.to_owned(), context.init.to_string(), began];
+    arguments.extend(seat.map(|Seat(seat)| seat.to_string()));
+    arguments
 }
 
 fn begin(sys: &dyn Sys, run: &Arc<Run>) -> i32 {
@@ -89,12 +117,18 @@ fn begin(sys: &dyn Sys, run: &Arc<Run>) -> i32 {
         Arc::new(Context::new(Arc::clone(run), HARNESS, sys.getpid().number(), sys.now()));
     context.pid.store(sys.getpid().number(), Relaxed);
     let frame = Frame { sys, context: &context, info: None };
-    let child = context.forked(&first.name);
+    if let Some(conduct) = &run.conduct {
+        conduct.sit(sys, Seat::INIT);
+    }
+    let mut child = context.forked(&first.name);
+    child.seat = frame.expect(Kind::Process);
+    let seat = child.seat;
     let made = sys.fork(move |sys| {
         let _ = sys.setsid();
         let _ = sys.sigprocmask(Some((How::Set, SigSet::EMPTY)));
         process(sys, child)
     });
+    frame.made(seat, made.ok());
     let Ok(made) = made else { return 1 };
     let place = Place::default();
     let about = About::Made(made.number(), &first.name);
@@ -123,6 +157,9 @@ pub(super) fn process(sys: &dyn Sys, context: Context) -> i32 {
     context.pid.store(sys.getpid().number(), Relaxed);
     State::name_caller(&context.name);
     let run = Arc::clone(&context.run);
+    if let (Some(conduct), Some(seat)) = (&run.conduct, context.seat) {
+        conduct.sit(sys, seat);
+    }
     let block = run.scenario.block(&context.name).expect("a parsed scenario has all its blocks");
     let frame = Frame { sys, context: &context, info: None };
     frame.record(Told::new(block.place, EventKind::Began, &context.name));
@@ -131,10 +168,13 @@ pub(super) fn process(sys: &dyn Sys, context: Context) -> i32 {
 }
 
 /// What a thread of a process runs.
-pub(super) fn thread(context: &Arc<Context>, name: &str) -> Body {
+pub(super) fn thread(context: &Arc<Context>, name: &str, seat: Option<Seat>) -> Body {
     let (context, name) = (Arc::clone(context), name.to_owned());
     Box::new(move |sys| {
         let run = Arc::clone(&context.run);
+        if let (Some(conduct), Some(seat)) = (&run.conduct, seat) {
+            conduct.sit(sys, seat);
+        }
         let block = run.scenario.block(&name).expect("a parsed scenario has all its blocks");
         let frame = Frame { sys, context: &context, info: None };
         frame.record(Told::new(block.place, EventKind::Began, &name));
@@ -172,10 +212,18 @@ impl Frame<'_> {
 
     fn call(&self, place: Place, step: &CallStep) {
         let told = Told::new(place, EventKind::Call, step);
+        let due = Due {
+            line: place.line,
+            what: step,
+            clock: self.clock(&step.call),
+            writes: self.written(&step.call),
+        };
+        self.gate(&due);
         if !step.call.returns() {
             self.record(told);
         }
         let outcome = self.perform(&step.call);
+        self.passed(&due);
         if let Some(name) = &step.into {
             self.context.set(name, outcome.value());
         }
@@ -192,6 +240,52 @@ impl Frame<'_> {
         let is_end = outcome == Outcome::Error(Errno::EINTR) && step.call.ends_by_handler();
         if step.expected.is_some() || !is_end {
             self.judge(place, step, step.expected.as_ref(), &outcome);
+        }
+    }
+
+    /// Waits at the gate, where there is one.
+    fn gate(&self, due: &Due<'_>) {
+        if let Some(conduct) = &self.context.run.conduct {
+            conduct.gate(self.sys, due);
+        }
+    }
+
+    /// The call was made.
+    fn passed(&self, due: &Due<'_>) {
+        if let Some(conduct) = &self.context.run.conduct {
+            conduct.passed(due);
+        }
+    }
+
+    /// A seat for what is about to be made, where somebody conducts.
+    pub(super) fn expect(&self, kind: Kind) -> Option<Seat> {
+        self.context.run.conduct.as_ref().map(|conduct| conduct.expect(self.sys, kind))
+    }
+
+    /// It was made, or not.
+    pub(super) fn made(&self, seat: Option<Seat>, made: Option<Pid>) {
+        if let (Some(conduct), Some(seat)) = (&self.context.run.conduct, seat) {
+            conduct.made(seat, made.map(Pid::number));
+        }
+    }
+
+    /// When a call ends by itself.
+    fn clock(&self, call: &Call) -> Clock {
+        match call {
+            Call::Sleep(duration) | Call::Sigtimedwait(_, duration) => Clock::Ends(*duration),
+            Call::Value(OnValue::Alarm, seconds) => {
+                let seconds = u64::from(self.number(seconds).cast_unsigned());
+                Clock::Alarm(Duration::from_secs(seconds))
+            }
+            _ => Clock::None,
+        }
+    }
+
+    /// The descriptor into which a call writes.
+    fn written(&self, call: &Call) -> Option<i32> {
+        match call {
+            Call::Write { descriptor, .. } => Some(self.number(descriptor)),
+            _ => None,
         }
     }
 
@@ -223,6 +317,8 @@ impl Frame<'_> {
         });
         let disposition = Disposition::Handler(handler);
         let action = SigAction { disposition, mask: step.mask, flags: step.flags };
+        let due = Due { line: place.line, what: step, clock: Clock::None, writes: None };
+        self.gate(&due);
         let old = if step.bsd {
             self.sys.sigvec(step.signal, Some(SigVec { action })).map(|old| old.action)
         } else {
@@ -258,7 +354,6 @@ impl Frame<'_> {
 impl Call {
     /// Whether the process goes on behind it, unless it is refused.
     fn returns(&self) -> bool {
-        use super::word::OnValue;
         !matches!(self, Self::Exec(_) | Self::Value(OnValue::Exit, _))
     }
 

@@ -34,14 +34,22 @@ impl PipeLog {
 
 impl Log for PipeLog {
     fn record(&self, event: &Event<'_>) {
-        let mut line = Stack { bytes: [0; LONGEST], length: 0 };
-        // It fails where the line is full: what fits is written.
-        let _ = encode(&mut line, event);
-        let end = line.length.min(LONGEST - 1);
-        line.bytes[end] = b'\n';
-        // Nobody reads any more: there is nobody to tell.
-        let _ = (&*self.0).write_all(&line.bytes[..=end]);
+        with_line(event, |line| {
+            // Nobody reads any more: there is nobody to tell.
+            let _ = (&*self.0).write_all(line);
+        });
     }
+}
+
+/// Hands over the line that says this event, with its end; what is too long is cut. Allocates
+/// nothing.
+pub(crate) fn with_line(event: &Event<'_>, take: impl FnOnce(&[u8])) {
+    let mut line = Stack { bytes: [0; LONGEST], length: 0 };
+    // It fails where the line is full: what fits is written.
+    let _ = encode(&mut line, event);
+    let end = line.length.min(LONGEST - 1);
+    line.bytes[end] = b'\n';
+    take(&line.bytes[..=end]);
 }
 
 /// Reads a log to its end.
@@ -131,7 +139,7 @@ fn encode(line: &mut Stack, event: &Event<'_>) -> fmt::Result {
 }
 
 /// What a line says; fields that were cut are empty.
-fn decode(line: &str) -> Option<Record> {
+pub(crate) fn decode(line: &str) -> Option<Record> {
     let mut fields = line.split('\t');
     let at = Duration::from_nanos(fields.next()?.parse().ok()?);
     let pid = fields.next()?.parse().ok()?;

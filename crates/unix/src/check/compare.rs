@@ -1,0 +1,83 @@
+//! Where two traces part: [`Difference`].
+
+use std::fmt::{self, Display, Formatter};
+
+use super::trace::{Ending, Entry, Step, Trace};
+
+/// Entries that are shown before the first that differs, and from it on.
+const SHOWN_BEFORE: usize = 12;
+const SHOWN_AFTER: usize = 8;
+
+/// Two traces of a scenario that part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    /// What chose who goes on.
+    pub seed: u64,
+    /// The step in which they part.
+    pub step: u32,
+    /// What the virtual Unix did.
+    pub on_virtual: Trace,
+    /// What Linux did.
+    pub on_linux: Trace,
+    /// Where in `entries` both part.
+    at: usize,
+}
+
+/// Where they part; `None` if they are the same.
+pub fn compare(seed: u64, on_virtual: &Trace, on_linux: &Trace) -> Option<Difference> {
+    if on_virtual == on_linux {
+        return None;
+    }
+    let same = on_virtual.entries.iter().zip(&on_linux.entries);
+    let at = same.take_while(|(one, other)| one == other).count();
+    let entry = |trace: &Trace| trace.entries.get(at).map_or(u32::MAX, |entry| entry.step);
+    let steps = on_virtual.steps.iter().zip(&on_linux.steps);
+    let steps = steps.take_while(|(one, other)| one == other).count();
+    let steps = u32::try_from(steps + 1).unwrap_or(u32::MAX);
+    let step = entry(on_virtual).min(entry(on_linux)).min(steps);
+    let (on_virtual, on_linux) = (on_virtual.clone(), on_linux.clone());
+    Some(Difference { seed, step, on_virtual, on_linux, at })
+}
+
+impl Difference {
+    /// The first entries that differ: on the virtual Unix, and on Linux.
+    pub fn first(&self) -> (Option<&Entry>, Option<&Entry>) {
+        (self.on_virtual.entries.get(self.at), self.on_linux.entries.get(self.at))
+    }
+
+    fn side(&self, f: &mut Formatter<'_>, name: &str, trace: &Trace) -> fmt::Result {
+        writeln!(f, "{name}:")?;
+        let from = self.at.saturating_sub(SHOWN_BEFORE);
+        let shown = trace.entries.iter().enumerate().skip(from);
+        for (at, entry) in shown.take(self.at - from + SHOWN_AFTER) {
+            writeln!(f, "{} {entry}", if at >= self.at { '>' } else { ' ' })?;
+        }
+        let left = trace.entries.len().saturating_sub(self.at + SHOWN_AFTER);
+        match left {
+            0 => writeln!(f, "  and then {}", trace.ending),
+            _ => writeln!(f, "  {left} more, and then {}", trace.ending),
+        }?;
+        match trace.steps.get(self.step.saturating_sub(1) as usize) {
+            Some(Step { who, line }) => {
+                writeln!(f, "  step {} is {who}'s, at line {line}", self.step)
+            }
+            None => writeln!(f, "  there is no step {}", self.step),
+        }
+    }
+}
+
+impl Display for Difference {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        writeln!(f, "seed {}: they part in step {}", self.seed, self.step)?;
+        writeln!(f, "   step  who          line  what")?;
+        self.side(f, "virtual", &self.on_virtual)?;
+        self.side(f, "linux", &self.on_linux)
+    }
+}
+
+impl Ending {
+    /// Whether the run came to an end.
+    pub fn is_finished(&self) -> bool {
+        *self == Self::Finished
+    }
+}

@@ -1,0 +1,335 @@
+//! The keeper: a process that runs scenarios on the real system, one after another, in a PID
+//! namespace of its own, whose first process it is.
+//!
+//! Whatever a scenario leaves behind is the keeper's, and is killed and waited for before the next
+//! one. If the keeper ends, the kernel ends everybody in its namespace.
+
+#![allow(unsafe_code, reason = "namespaces, mounts, limits")]
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+
+use super::conductor::{Lost, conduct};
+use super::fibers::FIRST_NUMBER;
+use super::gates::Gates;
+use super::region::{LINES, Order, Region, SEATS, TEXT};
+use super::trace::{Raw, RawEnding, SeatFacts, Trace};
+use crate::action::{Disposition, How, SigAction};
+use crate::linux::Linux;
+use crate::process::{Pid, Target};
+use crate::scenario::conduct::{Conduct, Kind, Seat};
+use crate::scenario::wire::decode;
+use crate::scenario::{Scenario, Statement, Step, conducted};
+use crate::signal::{SigSet, Signal};
+use crate::sys::Sys;
+use crate::wait::{Children, WaitOptions};
+
+/// The scenario's ending, as the keeper says it.
+const FINISHED: u32 = 1;
+const STUCK: u32 = 2;
+const CUT: u32 = 3;
+const LOST: u32 = 4;
+
+/// How much longer than a run's patience its keeper is waited for.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// The keeper, as the checker has it.
+#[derive(Debug)]
+pub(super) struct Keeper {
+    region: Arc<Region>,
+    line: UnixStream,
+    process: Pid,
+}
+
+impl Keeper {
+    /// Starts it.
+    pub(super) fn start() -> io::Result<Self> {
+        let region = Arc::new(Region::new()?);
+        let (line, other) = UnixStream::pair()?;
+        let linux = Linux::new().map_err(to_io)?;
+        let sys: &dyn Sys = &linux;
+        let shared = Arc::clone(&region);
+        let process = sys.fork(move |sys| i32::from(enclose(sys, shared, other).is_err()));
+        let keeper = Self { region, line, process: process.map_err(to_io)? };
+        keeper.await_word(GRACE)?;
+        Ok(keeper)
+    }
+
+    /// Runs a scenario.
+    pub(super) fn run(
+        &mut self,
+        scenario: &Scenario,
+        seed: u64,
+        most_steps: u32,
+        patience: Duration,
+    ) -> io::Result<Result<Trace, Lost>> {
+        let text = scenario.to_string();
+        let mut lines = Vec::new();
+        let mut copy = scenario.clone();
+        each_line(&mut copy, &mut |line| lines.push(*line));
+        if text.len() > TEXT || lines.len() > LINES {
+            return Ok(Err(Lost("the scenario is too long".into())));
+        }
+        self.region.put_text(&text);
+        for (to, line) in self.region.lines.iter().zip(&lines) {
+            to.store(*line, SeqCst);
+        }
+        let Order {
+            seed: seed_word,
+            most_steps: steps,
+            processor,
+            patience_ms,
+            text_length,
+            lines_length,
+        } = &self.region.order;
+        processor.store(u32::try_from(rustix::thread::sched_getcpu()).unwrap_or(0), SeqCst);
+        seed_word.store(seed, SeqCst);
+        steps.store(most_steps, SeqCst);
+        patience_ms.store(u32::try_from(patience.as_millis()).unwrap_or(u32::MAX), SeqCst);
+        text_length.store(u32::try_from(text.len()).unwrap_or(0), SeqCst);
+        lines_length.store(u32::try_from(lines.len()).unwrap_or(0), SeqCst);
+        self.line.write_all(&[1])?;
+        self.await_word(patience + GRACE)?;
+        Ok(self.trace())
+    }
+
+    /// Waits for a byte.
+    fn await_word(&self, patience: Duration) -> io::Result<()> {
+        self.line.set_read_timeout(Some(patience))?;
+        let mut word = [0];
+        (&self.line).read_exact(&mut word).map_err(|error| {
+            io::Error::new(error.kind(), format!("the keeper has ended or hangs: {error}"))
+        })
+    }
+
+    /// What the last run did.
+    fn trace(&self) -> Result<Trace, Lost> {
+        let region = &*self.region;
+        let ending = match region.ending.load(SeqCst) {
+            FINISHED => RawEnding::Finished,
+            STUCK => RawEnding::Stuck,
+            CUT => RawEnding::Cut,
+            _ => return Err(Lost(region.words())),
+        };
+        let seats = (region.seats_taken.load(SeqCst) as usize).min(SEATS);
+        let mut raw = Raw::default();
+        for seat in &region.seats[..seats] {
+            raw.seats.push(SeatFacts {
+                maker: seat.maker.load(SeqCst),
+                kind: match seat.is_thread.load(SeqCst) {
+                    0 => Kind::Process,
+                    _ => Kind::Thread,
+                },
+                number: seat.tid.load(SeqCst),
+            });
+        }
+        for step in &region.steps[..region.step.load(SeqCst) as usize] {
+            let step = step.load(SeqCst);
+            raw.steps.push(((step >> 32) as u32, step as u32));
+        }
+        let mut log = region.log(region.log_length.load(SeqCst) as usize);
+        while let Some((head, rest)) = log.split_at_checked(super::gates::HEAD) {
+            let number = |at: usize| {
+                u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]])
+            };
+            let Some((line, rest)) = rest.split_at_checked(number(8) as usize) else { break };
+            log = rest;
+            let text = String::from_utf8_lossy(line);
+            // A part that was reserved by somebody who was killed then is empty.
+            if let Some(record) = decode(text.trim_end_matches('\n')) {
+                raw.records.push((number(0), number(4), record));
+            }
+        }
+        if ending == RawEnding::Stuck {
+            for line in region.words().lines() {
+                let mut fields = line.splitn(4, '\t');
+                let mut field = || fields.next().unwrap_or_default();
+                let (seat, letter, place) = (field(), field(), field());
+                if let (Ok(seat), Ok(place)) = (seat.parse(), place.parse()) {
+                    raw.waiting.push((seat, place, field().to_owned(), letter == "T"));
+                }
+            }
+        }
+        Ok(Trace::new(raw, ending))
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        let Ok(linux) = Linux::new() else { return };
+        let sys: &dyn Sys = &linux;
+        let _ = sys.kill(Target::Process(self.process), Some(Signal::KILL));
+        let _ = sys.waitpid(Children::One(self.process), WaitOptions::empty());
+    }
+}
+
+fn to_io(errno: crate::errno::Errno) -> io::Error {
+    io::Error::from_raw_os_error(errno.raw())
+}
+
+/// Makes the namespace, and in it the keeper; waits for its end.
+fn enclose(sys: &dyn Sys, region: Arc<Region>, line: UnixStream) -> io::Result<()> {
+    sys.setsid().map_err(to_io)?;
+    let line = close_others(line)?;
+    let is_root = rustix::process::geteuid().is_root();
+    let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
+    let more = if is_root { 0 } else { libc::CLONE_NEWUSER };
+    // SAFETY: it takes flags; this process has one thread.
+    if unsafe { libc::unshare(libc::CLONE_NEWPID | libc::CLONE_NEWNS | more) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    if !is_root {
+        std::fs::write("/proc/self/setgroups", "deny")?;
+        std::fs::write("/proc/self/uid_map", format!("0 {} 1", user.as_raw()))?;
+        std::fs::write("/proc/self/gid_map", format!("0 {} 1", group.as_raw()))?;
+    }
+    let keeper = sys.fork(move |sys| i32::from(serve(sys, &region, &line).is_err()));
+    sys.waitpid(keeper.map_err(to_io)?.into(), WaitOptions::empty()).map_err(to_io)?;
+    Ok(())
+}
+
+/// Keeps nothing open but the line.
+fn close_others(line: UnixStream) -> io::Result<UnixStream> {
+    let (low, high) = (line.as_raw_fd() as u32, u32::MAX);
+    // SAFETY: nobody in this process uses another descriptor any more.
+    unsafe {
+        libc::syscall(libc::SYS_close_range, low + 1, high, 0);
+        if low > 3 {
+            libc::syscall(libc::SYS_close_range, 3, low - 1, 0);
+        }
+        libc::close(0);
+        libc::close(1);
+    }
+    Ok(line)
+}
+
+/// What the keeper does until nobody is at the other end of the line.
+fn serve(sys: &dyn Sys, region: &Arc<Region>, mut line: &UnixStream) -> io::Result<()> {
+    // SAFETY: plain calls; strings end with NUL.
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        let (none, root) = (std::ptr::null(), c"/".as_ptr());
+        let flags = libc::MS_REC | libc::MS_PRIVATE;
+        libc::mount(c"none".as_ptr(), root, none, flags, std::ptr::null());
+        let proc = c"proc".as_ptr();
+        if libc::mount(proc, c"/proc".as_ptr(), proc, 0, std::ptr::null()) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    as_after_login(sys);
+    let last_number = File::options().write(true).open("/proc/sys/kernel/ns_last_pid")?;
+    let before_first = (FIRST_NUMBER - 1).to_string();
+    line.write_all(&[0])?;
+    let mut word = [0];
+    while line.read(&mut word)? == 1 {
+        last_number.write_at(before_first.as_bytes(), 0)?;
+        let (ending, words) = match play(sys, region) {
+            Ok(RawEnding::Finished) => (FINISHED, None),
+            Ok(RawEnding::Stuck) => (STUCK, None),
+            Ok(RawEnding::Cut) => (CUT, None),
+            Err(Lost(words)) => (LOST, Some(words)),
+        };
+        if let Some(words) = words {
+            region.put_words(&words);
+        }
+        region.ending.store(ending, SeqCst);
+        clear(sys);
+        line.write_all(&[0])?;
+    }
+    Ok(())
+}
+
+/// Nothing ignored, nothing blocked, and the limits that a virtual process begins with.
+fn as_after_login(sys: &dyn Sys) {
+    for signal in Signal::all() {
+        let action = sys.sigaction(signal, None);
+        if action.is_ok_and(|action| action.disposition == Disposition::Ignore) {
+            let _ = sys.sigaction(signal, Some(SigAction::DEFAULT));
+        }
+    }
+    let _ = sys.sigprocmask(Some((How::Set, SigSet::EMPTY)));
+    let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the structure lives across the call.
+    unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const none) };
+}
+
+/// Runs the scenario of the region.
+fn play(sys: &dyn Sys, region: &Arc<Region>) -> Result<RawEnding, Lost> {
+    let taken = (region.seats_taken.swap(0, SeqCst) as usize).min(SEATS);
+    for seat in &region.seats[..taken] {
+        for word in [&seat.place, &seat.go, &seat.maker, &seat.is_thread, &seat.line] {
+            word.store(0, SeqCst);
+        }
+        for word in [&seat.pid, &seat.tid] {
+            word.store(0, SeqCst);
+        }
+        for word in [&seat.ends_ns, &seat.alarm_ns] {
+            word.store(0, SeqCst);
+        }
+    }
+    for word in [&region.step, &region.arrivals, &region.log_length, &region.typed] {
+        word.store(0, SeqCst);
+    }
+    run_on(region.order.processor.load(SeqCst));
+    let text = region.text(region.order.text_length.load(SeqCst) as usize);
+    let mut scenario: Scenario =
+        text.parse().map_err(|error| Lost(format!("its own text is refused: {error}")))?;
+    let lines = &region.lines[..region.order.lines_length.load(SeqCst) as usize];
+    let mut lines = lines.iter();
+    each_line(&mut scenario, &mut |line| {
+        *line = lines.next().map_or(0, |line| line.load(SeqCst));
+    });
+    let gates = Arc::new(Gates(Arc::clone(region)));
+    let seat = gates.expect(sys, Kind::Process);
+    assert_eq!(seat, Seat::INIT, "the first seat is free");
+    let program = conducted(&scenario, Arc::<Gates>::clone(&gates));
+    let first = sys.fork_boxed(Box::new(move |sys| {
+        // A virtual process begins without descriptors.
+        // SAFETY: nobody in this process uses one.
+        unsafe { libc::syscall(libc::SYS_close_range, 0, u32::MAX, 0) };
+        program(sys)
+    }));
+    gates.made(seat, first.ok().map(Pid::number));
+    first.map_err(|errno| Lost(format!("fork: {errno}")))?;
+    conduct(region)
+}
+
+/// Lets this process and its children run on one processor: whoever is let through runs as soon as
+/// the conductor yields, and nobody is woken across processors.
+fn run_on(processor: u32) {
+    let mut set = rustix::thread::CpuSet::new();
+    set.set(processor as usize);
+    let _ = rustix::thread::sched_setaffinity(None, &set);
+}
+
+/// Kills and reaps whoever is left.
+fn clear(sys: &dyn Sys) {
+    let _ = sys.kill(Target::Everyone, Some(Signal::KILL));
+    // SAFETY: it takes integers and a null pointer.
+    while unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::__WALL) } > 0 {}
+}
+
+/// Every line of a scenario, in the order of the text.
+fn each_line(scenario: &mut Scenario, see: &mut impl FnMut(&mut u32)) {
+    for block in &mut scenario.blocks {
+        see(&mut block.place.line);
+        lines_of(&mut block.body, see);
+    }
+}
+
+fn lines_of(body: &mut [Statement], see: &mut impl FnMut(&mut u32)) {
+    for statement in body {
+        see(&mut statement.place.line);
+        match &mut statement.step {
+            Step::Handler(step) => lines_of(&mut step.body, see),
+            Step::Repeat(_, body) | Step::While(_, body) => lines_of(body, see),
+            Step::Call(_) | Step::Note(_) | Step::Set(..) | Step::Check(_) => {}
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! A scenario on both backends in lock-step, and where they part: [`Checker`].
+//!
+//! Each thread of a scenario stands at a *gate* before each call. A conductor lets one through,
+//! waits until the whole system is at rest, and lets the next one through; a seed and the threads'
+//! names decide which. Both backends so take the same steps, and what the threads tell has to be
+//! the same. docs/check.md has the whole of it.
+//!
+//! [`fibers`] conducts the virtual Unix, [`conductor`] real processes, in a [`keeper`]; [`gates`]
+//! are theirs. [`trace`] is what either did, [`compare`](mod@compare) finds where two part.
+//!
+//! ```no_run
+//! use tontine_unix::check::{Checker, Comparison, Options};
+//!
+//! let scenario = "process main\n  raise TERM\n".parse()?;
+//! let mut checker = Checker::new()?;
+//! let compared = checker.check(&scenario, &Options::new())?;
+//! assert!(matches!(compared, Comparison::Same(_)));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod choice;
+mod compare;
+mod conductor;
+mod fibers;
+mod fit;
+mod gates;
+mod keeper;
+mod region;
+mod tasks;
+mod trace;
+mod typing;
+
+use std::io;
+use std::time::Duration;
+
+pub use compare::{Difference, compare};
+pub use trace::{Ending, Entry, Step, Trace, Waiting};
+
+use crate::machine::{BuildError, Builder, Executor, Virtual};
+use crate::scenario::Scenario;
+use keeper::Keeper;
+
+/// How a scenario is run on both sides.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// What chooses who is let through next.
+    pub seed: u64,
+    /// The virtual Unix: its mode, say. Executor, programs and numbers are the checker's.
+    pub builder: Builder,
+    /// After so many steps both runs are cut.
+    pub most_steps: u32,
+    /// How long the real run may take.
+    pub patience: Duration,
+    /// How many schedules of the virtual Unix are tried inside of the steps, where several threads
+    /// are woken at once: the real one must be among them.
+    pub schedules: u32,
+}
+
+impl Options {
+    /// Seed 1, mode [`Parallel`](crate::Mode::Parallel), 5,000 steps, 20 seconds, 8 schedules.
+    pub fn new() -> Self {
+        Self {
+            seed: 1,
+            builder: Virtual::builder(),
+            most_steps: 5_000,
+            patience: Duration::from_secs(20),
+            schedules: 8,
+        }
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// What came of a comparison.
+#[derive(Debug, Clone)]
+pub enum Comparison {
+    /// Both did this.
+    Same(Trace),
+    /// They part.
+    Differs(Box<Difference>),
+}
+
+impl Comparison {
+    /// Where they part, if they do.
+    pub fn difference(&self) -> Option<&Difference> {
+        match self {
+            Self::Same(_) => None,
+            Self::Differs(difference) => Some(difference),
+        }
+    }
+}
+
+/// Why there is nothing to compare.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckError {
+    /// The scenario says something that cannot be compared.
+    #[error("line {line}: cannot be compared: {why}")]
+    Unfit {
+        /// Where.
+        line: u32,
+        /// What.
+        why: &'static str,
+    },
+    /// The virtual Unix that was asked for cannot be.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    /// The real run came to no ending, not even to rest.
+    #[error("the run on Linux was given up: {0}")]
+    Lost(String),
+    /// The keeper of real processes is gone.
+    #[error("the keeper of real processes failed: {0}")]
+    Keeper(#[from] io::Error),
+}
+
+/// Why real processes cannot be conducted here.
+#[derive(Debug, thiserror::Error)]
+#[error("real processes cannot be kept in a namespace of their own: {0}")]
+pub struct Unavailable(#[from] io::Error);
+
+/// Runs scenarios on both backends, one after another. It owns the keeper of the real processes.
+#[derive(Debug)]
+pub struct Checker {
+    keeper: Keeper,
+}
+
+impl Checker {
+    /// Starts the keeper.
+    ///
+    /// # Errors
+    /// The system refuses a PID namespace, or /proc in it.
+    pub fn new() -> Result<Self, Unavailable> {
+        Ok(Self { keeper: Keeper::start()? })
+    }
+
+    /// Runs it on both and compares.
+    ///
+    /// # Errors
+    /// As [`Checker::on_linux`] and [`on_virtual`].
+    pub fn check(
+        &mut self,
+        scenario: &Scenario,
+        options: &Options,
+    ) -> Result<Comparison, CheckError> {
+        let on_linux = self.on_linux(scenario, options)?;
+        against(scenario, options, &on_linux)
+    }
+
+    /// Runs it on Linux alone.
+    ///
+    /// # Errors
+    /// It cannot be compared, did not come to rest in time, or the keeper is gone.
+    pub fn on_linux(
+        &mut self,
+        scenario: &Scenario,
+        options: &Options,
+    ) -> Result<Trace, CheckError> {
+        if let Some((line, why)) = fit::unfit(scenario) {
+            return Err(CheckError::Unfit { line, why });
+        }
+        let Options { seed, most_steps, patience, .. } = *options;
+        let traced = self.keeper.run(scenario, seed, most_steps, patience)?;
+        traced.map_err(|lost| CheckError::Lost(lost.0))
+    }
+}
+
+/// Runs it on the virtual Unix, and compares with what Linux did.
+///
+/// # Errors
+/// As [`on_virtual`].
+pub fn against(
+    scenario: &Scenario,
+    options: &Options,
+    on_linux: &Trace,
+) -> Result<Comparison, CheckError> {
+    let mut first = None;
+    for schedule in 0..options.schedules.max(1) {
+        let on_virtual = on_virtual(scenario, options, schedule)?;
+        match compare(options.seed, &on_virtual, on_linux) {
+            None => return Ok(Comparison::Same(on_virtual)),
+            Some(difference) => first = first.or(Some(difference)),
+        }
+    }
+    let difference = first.expect("at least one schedule was tried");
+    Ok(Comparison::Differs(Box::new(difference)))
+}
+
+/// Runs it on the virtual Unix alone.
+///
+/// # Errors
+/// It cannot be compared, or built.
+pub fn on_virtual(
+    scenario: &Scenario,
+    options: &Options,
+    schedule: u32,
+) -> Result<Trace, CheckError> {
+    if let Some((line, why)) = fit::unfit(scenario) {
+        return Err(CheckError::Unfit { line, why });
+    }
+    let executor = Executor::Simulated { seed: options.seed.wrapping_add(schedule.into()) };
+    let builder = options.builder.clone().executor(executor);
+    Ok(fibers::run(scenario, builder, options.seed, options.most_steps)?)
+}

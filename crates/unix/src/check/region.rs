@@ -1,0 +1,239 @@
+//! What the checker, its keeper and the processes of a scenario share: [`Region`], a mapping that
+//! every fork inherits.
+//!
+//! | part | written by | read by |
+//! | --- | --- | --- |
+//! | [`Order`]: the scenario and how to run it | the checker | the keeper |
+//! | [`SeatWords`], one a thread | the thread, its maker, the keeper | the keeper |
+//! | the log | everybody, each a part of its own | the keeper's conductor (its length), the checker |
+//! | steps and the ending | the keeper | the checker |
+
+#![allow(unsafe_code, reason = "memory that processes share")]
+
+use std::cell::UnsafeCell;
+use std::fmt::{self, Write as _};
+use std::io;
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
+
+/// Threads of a run.
+pub(super) const SEATS: usize = 512;
+/// Steps of a run.
+pub(super) const STEPS: usize = 1 << 16;
+/// Bytes of a scenario's text.
+pub(super) const TEXT: usize = 1 << 20;
+/// Lines of a scenario that make a step.
+pub(super) const LINES: usize = 1 << 16;
+/// Bytes of a log.
+pub(super) const LOG: usize = 1 << 24;
+/// Bytes of a call's text that are kept for who waits in it.
+const CALL: usize = 120;
+
+/// Where a thread is.
+pub(super) mod place {
+    /// It was asked for and does not run yet.
+    pub(in super::super) const EXPECTED: u32 = 1;
+    /// It was never made.
+    pub(in super::super) const REFUSED: u32 = 2;
+    /// It goes its way: in a call, or between one and the next gate.
+    pub(in super::super) const THROUGH: u32 = 3;
+    /// It stands at a gate.
+    pub(in super::super) const AT_GATE: u32 = 4;
+}
+
+/// A thread.
+#[repr(C)]
+pub(super) struct SeatWords {
+    /// One of [`place`].
+    pub(super) place: AtomicU32,
+    /// 1: it may go on. It waits here.
+    pub(super) go: AtomicU32,
+    /// The seat that asked for it.
+    pub(super) maker: AtomicU32,
+    /// 1 for a thread, 0 for a process.
+    pub(super) is_thread: AtomicU32,
+    /// Its process's number, and its own.
+    pub(super) pid: AtomicI32,
+    pub(super) tid: AtomicI32,
+    pub(super) line: AtomicU32,
+    /// When its call ends by itself, on the monotonic clock; 0 if never.
+    pub(super) ends_ns: AtomicU64,
+    /// When its process gets SIGALRM; 0 if never. Of a process's first thread.
+    pub(super) alarm_ns: AtomicU64,
+    pub(super) call: CallText,
+}
+
+/// The text of a call: written by its thread, read while that is at rest.
+#[repr(C)]
+pub(super) struct CallText(UnsafeCell<[u8; CALL]>);
+
+// SAFETY: written and read by turns; a torn text is a text of other bytes.
+unsafe impl Sync for CallText {}
+
+impl CallText {
+    /// Puts a text down. Allocates nothing.
+    pub(super) fn put(&self, what: &dyn fmt::Display) {
+        // SAFETY: its thread alone writes, and the keeper reads while that sleeps.
+        let bytes = unsafe { &mut *self.0.get() };
+        let mut short = Short { bytes, length: 0 };
+        let _ = write!(short, "{what}");
+        let length = short.length;
+        bytes[length..].fill(0);
+    }
+
+    pub(super) fn get(&self) -> String {
+        // SAFETY: as in `put`.
+        let bytes = unsafe { &*self.0.get() };
+        let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+        String::from_utf8_lossy(text).into_owned()
+    }
+}
+
+/// A text that is cut where there is no room for more.
+struct Short<'b> {
+    bytes: &'b mut [u8; CALL],
+    length: usize,
+}
+
+impl fmt::Write for Short<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let fits = text.floor_char_boundary(CALL - self.length);
+        self.bytes[self.length..self.length + fits].copy_from_slice(&text.as_bytes()[..fits]);
+        self.length += fits;
+        if fits == text.len() { Ok(()) } else { Err(fmt::Error) }
+    }
+}
+
+/// What the keeper is asked for.
+#[repr(C)]
+pub(super) struct Order {
+    pub(super) seed: AtomicU64,
+    pub(super) most_steps: AtomicU32,
+    /// The processor that the checker is on: there everybody runs.
+    pub(super) processor: AtomicU32,
+    /// How long it may take, in milliseconds.
+    pub(super) patience_ms: AtomicU32,
+    pub(super) text_length: AtomicU32,
+    pub(super) lines_length: AtomicU32,
+}
+
+/// See the module.
+#[repr(C)]
+pub(super) struct Shared {
+    pub(super) order: Order,
+    /// How many threads have been let through.
+    pub(super) step: AtomicU32,
+    /// How often somebody came to a gate or passed one.
+    pub(super) arrivals: AtomicU32,
+    pub(super) seats_taken: AtomicU32,
+    /// Bytes of the log, those that did not fit among them.
+    pub(super) log_length: AtomicU32,
+    /// Whether this step wrote what the terminal's worker carries.
+    pub(super) typed: AtomicU32,
+    /// How it ended, and how many steps there were.
+    pub(super) ending: AtomicU32,
+    pub(super) seats: [SeatWords; SEATS],
+    /// Seat in the upper half, line in the lower one.
+    pub(super) steps: [AtomicU64; STEPS],
+    text: UnsafeCell<[u8; TEXT]>,
+    pub(super) lines: [AtomicU32; LINES],
+    log: UnsafeCell<[u8; LOG]>,
+    /// Who waits for ever, or what went wrong.
+    words: UnsafeCell<[u8; 1 << 16]>,
+}
+
+// SAFETY: the texts are written and read by turns, the log's parts by one thread each.
+unsafe impl Sync for Shared {}
+
+impl Shared {
+    /// The part of the log from `at` on, to be written by whoever reserved it.
+    pub(super) fn write_log(&self, at: usize, bytes: &[u8]) {
+        // SAFETY: the caller reserved these bytes by adding to `log_length`, and they are within.
+        unsafe {
+            let to = self.log.get().cast::<u8>().add(at);
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
+        }
+    }
+
+    /// The first bytes of the log, once nobody writes any more.
+    pub(super) fn log(&self, length: usize) -> &[u8] {
+        // SAFETY: all who wrote have ended.
+        unsafe { &(&*self.log.get())[..length.min(LOG)] }
+    }
+
+    /// Puts the scenario's text down.
+    pub(super) fn put_text(&self, text: &str) {
+        // SAFETY: the keeper reads when it is told to, which comes later.
+        unsafe { (&mut *self.text.get())[..text.len()].copy_from_slice(text.as_bytes()) };
+    }
+
+    /// The scenario's text.
+    pub(super) fn text(&self, length: usize) -> &str {
+        // SAFETY: written before the keeper was told to read.
+        let bytes = unsafe { &(&*self.text.get())[..length.min(TEXT)] };
+        std::str::from_utf8(bytes).unwrap_or_default()
+    }
+
+    /// Puts the keeper's words down; what is too long is cut.
+    pub(super) fn put_words(&self, text: &str) {
+        // SAFETY: the checker reads when it is told to, which comes later.
+        let words = unsafe { &mut *self.words.get() };
+        let length = text.floor_char_boundary(words.len() - 1);
+        words[..length].copy_from_slice(&text.as_bytes()[..length]);
+        words[length] = 0;
+    }
+
+    /// The keeper's words.
+    pub(super) fn words(&self) -> String {
+        // SAFETY: written before the checker was told to read.
+        let words = unsafe { &*self.words.get() };
+        let text = words.split(|byte| *byte == 0).next().unwrap_or_default();
+        String::from_utf8_lossy(text).into_owned()
+    }
+}
+
+/// The mapping.
+#[derive(Debug)]
+pub(super) struct Region(NonNull<Shared>);
+
+// SAFETY: what it points to is shared by design.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+impl Region {
+    pub(super) fn new() -> io::Result<Self> {
+        // SAFETY: a new mapping, of which zeroes are a value.
+        let at = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                size_of::<Shared>(),
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if at == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        NonNull::new(at.cast()).map(Self).ok_or_else(io::Error::last_os_error)
+    }
+}
+
+impl Deref for Region {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        // SAFETY: mapped until this goes.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new`, and nobody refers to it any more.
+        unsafe { libc::munmap(self.0.as_ptr().cast(), size_of::<Shared>()) };
+    }
+}

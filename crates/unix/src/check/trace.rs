@@ -1,0 +1,243 @@
+//! What one system did, in words that do not depend on it: [`Trace`].
+//!
+//! A conductor notes who was let through ([`Step`]) and keeps the log's records with the step in
+//! which they came and the seat of whoever told them. [`Trace::new`] puts names in the place of
+//! numbers, and the records of one step in the order of the seats: within a step several threads
+//! may have run at once.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Display, Formatter};
+
+use crate::scenario::conduct::Kind;
+use crate::scenario::{EventKind, Record};
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ending {
+    /// Everybody has ended.
+    Finished,
+    /// Everybody waits for ever: who, and in which call.
+    Stuck(Vec<Waiting>),
+    /// After as many steps as were allowed, or more events than a log takes.
+    Cut,
+}
+
+/// A thread that waits for ever.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waiting {
+    /// Its name.
+    pub who: String,
+    /// Where in the text.
+    pub line: u32,
+    /// The call.
+    pub call: String,
+    /// Whether it is stopped rather than asleep.
+    pub is_stopped: bool,
+}
+
+/// A thread was let through its gate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// Its name.
+    pub who: String,
+    /// The line of the call that it made.
+    pub line: u32,
+}
+
+/// Something that a thread told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// How many threads had been let through.
+    pub step: u32,
+    /// Who.
+    pub who: String,
+    /// Where in the text; 0 for what stands nowhere.
+    pub line: u32,
+    /// What, and what came of it.
+    pub what: String,
+}
+
+/// What one system did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trace {
+    /// Who was let through, in order.
+    pub steps: Vec<Step>,
+    /// What was told, in the order of steps and in each of the threads' ages.
+    pub entries: Vec<Entry>,
+    /// How it ended.
+    pub ending: Ending,
+}
+
+/// A seat as a conductor knows it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SeatFacts {
+    /// The thread that asked for it.
+    pub(super) maker: u32,
+    pub(super) kind: Kind,
+    /// Its thread's number; 0 where nothing was made.
+    pub(super) number: i32,
+}
+
+/// What a conductor hands over; seats in the place of names.
+#[derive(Debug, Default)]
+pub(super) struct Raw {
+    pub(super) seats: Vec<SeatFacts>,
+    /// Seat and line.
+    pub(super) steps: Vec<(u32, u32)>,
+    /// Step, seat, record.
+    pub(super) records: Vec<(u32, u32, Record)>,
+    /// Seat, line, call, whether stopped: of those that wait for ever.
+    pub(super) waiting: Vec<(u32, u32, String, bool)>,
+}
+
+/// How a conductor's run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RawEnding {
+    Finished,
+    Stuck,
+    Cut,
+}
+
+impl Trace {
+    pub(super) fn new(mut raw: Raw, ending: RawEnding) -> Self {
+        let names = names(&raw.seats);
+        let numbers: BTreeMap<i32, &str> = raw
+            .seats
+            .iter()
+            .zip(&names)
+            .filter(|(seat, _)| seat.number > 0)
+            .map(|(seat, name)| (seat.number, name.as_str()))
+            .collect();
+        raw.records.sort_by_key(|(step, seat, _)| (*step, *seat));
+        let name = |seat: u32| names.get(seat as usize).cloned().unwrap_or_default();
+        let entry = |(step, seat, record): (u32, u32, Record)| Entry {
+            step,
+            who: name(seat),
+            line: record.line,
+            what: said(&record, &numbers),
+        };
+        let waiting =
+            |(seat, line, call, is_stopped)| Waiting { who: name(seat), line, call, is_stopped };
+        Self {
+            steps: raw
+                .steps
+                .into_iter()
+                .map(|(seat, line)| Step { who: name(seat), line })
+                .collect(),
+            entries: raw.records.into_iter().map(entry).collect(),
+            ending: match ending {
+                RawEnding::Finished => Ending::Finished,
+                RawEnding::Stuck => Ending::Stuck(raw.waiting.into_iter().map(waiting).collect()),
+                RawEnding::Cut => Ending::Cut,
+            },
+        }
+    }
+}
+
+/// The names of the seats: `init`, `main`, then `main.1` for a child and `main/1` for a thread.
+fn names(seats: &[SeatFacts]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::with_capacity(seats.len());
+    let mut made = BTreeMap::<(usize, char), u32>::new();
+    for (index, seat) in seats.iter().enumerate() {
+        let name = match index {
+            0 => "init".to_owned(),
+            1 => "main".to_owned(),
+            _ => {
+                // Children and threads are their process's, whichever thread made them.
+                let process = process_of(seats, seat.maker as usize);
+                let mark = if seat.kind == Kind::Process { '.' } else { '/' };
+                let ordinal = made.entry((process, mark)).or_default();
+                *ordinal += 1;
+                format!("{}{mark}{ordinal}", names[process])
+            }
+        };
+        names.push(name);
+    }
+    names
+}
+
+/// The seat of the first thread of a thread's process.
+fn process_of(seats: &[SeatFacts], mut seat: usize) -> usize {
+    while seats[seat].kind == Kind::Thread {
+        seat = seats[seat].maker as usize;
+    }
+    seat
+}
+
+/// What a record says, with names in the place of numbers.
+fn said(record: &Record, numbers: &BTreeMap<i32, &str>) -> String {
+    let Record { what, result, found, .. } = record;
+    match record.kind {
+        EventKind::Began => format!("begins {what}"),
+        EventKind::Call if result.is_empty() => what.clone(),
+        EventKind::Call => format!("{what} -> {}", comparable(what, result, numbers)),
+        EventKind::Handler => format!("takes {}", named(what, numbers)),
+        EventKind::Note => format!("notes \"{}\"", named(what, numbers)),
+        EventKind::Miss => {
+            format!("missed: {what}: {result}, {}", comparable(what, found, numbers))
+        }
+    }
+}
+
+/// Calls whose results say where and when, which is not compared.
+const ELSEWHERE: [&str; 4] = ["now", "getrusage", "processor", "opentty"];
+
+/// A result without what may differ.
+fn comparable(call: &str, result: &str, numbers: &BTreeMap<i32, &str>) -> String {
+    let call = call.split_once(" = ").map_or(call, |(_, call)| call);
+    let word = call.split(' ').next().unwrap_or_default();
+    let is_number = result.bytes().all(|byte| byte.is_ascii_digit());
+    if is_number && ELSEWHERE.contains(&word) {
+        return "a number".to_owned();
+    }
+    named(result, numbers)
+}
+
+/// A text with names in the place of the numbers of processes and threads, and without cores: they
+/// depend on a limit, and on where a file can be written.
+fn named(text: &str, numbers: &BTreeMap<i32, &str>) -> String {
+    let text = text.replace("child-dumped", "child-killed");
+    let text = text.strip_suffix(" core").unwrap_or(&text);
+    let mut named = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(start) = rest.find(|c: char| c.is_ascii_digit()) {
+        let (before, from) = rest.split_at(start);
+        let end = from.find(|c: char| !c.is_ascii_digit()).unwrap_or(from.len());
+        let (digits, behind) = from.split_at(end);
+        let name = digits.parse().ok().and_then(|number: i32| numbers.get(&number));
+        named.push_str(before);
+        named.push_str(name.copied().unwrap_or(digits));
+        rest = behind;
+    }
+    named.push_str(rest);
+    named
+}
+
+impl Display for Entry {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{:>4}  {:12} {:>4}  {}", self.step, self.who, self.line, self.what)
+    }
+}
+
+impl Display for Waiting {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let how = if self.is_stopped { "is stopped in" } else { "sleeps in" };
+        write!(f, "{} {how} `{}` (line {})", self.who, self.call, self.line)
+    }
+}
+
+impl Display for Ending {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Finished => f.write_str("an end"),
+            Self::Stuck(waiting) => {
+                f.write_str("that everybody waits for ever")?;
+                for (index, one) in waiting.iter().enumerate() {
+                    write!(f, "{}{one}", if index == 0 { ": " } else { "; " })?;
+                }
+                Ok(())
+            }
+            Self::Cut => f.write_str("no end within the steps that were allowed"),
+        }
+    }
+}

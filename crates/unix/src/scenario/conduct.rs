@@ -1,0 +1,67 @@
+//! Who decides when a thread of a scenario makes its next call: [`Conduct`].
+//!
+//! Without one, threads run as their system lets them. With one, each stands at a *gate* before
+//! each call until it is let through, and what it makes has a *seat*: a name that does not depend
+//! on the system. The two conductors are [`check`](crate::check)'s.
+
+use std::fmt::Display;
+use std::time::Duration;
+
+use super::log::Log;
+use crate::sys::Sys;
+
+/// A thread of a run, by the order in which they were asked for: the same on every system as long
+/// as the same threads were let through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Seat(pub(crate) u32);
+
+impl Seat {
+    /// Who begins the run: `init` in the text.
+    pub(crate) const INIT: Self = Self(0);
+}
+
+/// What is about to be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A process.
+    Process,
+    /// A thread of the caller's process.
+    Thread,
+}
+
+/// What a call has to do with the clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Clock {
+    /// Nothing.
+    None,
+    /// It ends after so long, if nothing ends it before.
+    Ends(Duration),
+    /// The process gets SIGALRM after so long; none where that is nothing.
+    Alarm(Duration),
+}
+
+/// A call that a thread is about to make.
+pub(crate) struct Due<'d> {
+    /// Its line.
+    pub(crate) line: u32,
+    /// The call. Printing it allocates nothing.
+    pub(crate) what: &'d dyn Display,
+    /// When it ends by itself.
+    pub(crate) clock: Clock,
+    /// Whether it may change what a terminal holds.
+    pub(crate) writes: Option<i32>,
+}
+
+/// See the module. All but [`Conduct::expect`] and [`Conduct::made`] are called from handlers too.
+pub(crate) trait Conduct: Log {
+    /// Holds the caller until it may make its next call. Handlers run meanwhile.
+    fn gate(&self, sys: &dyn Sys, due: &Due<'_>);
+    /// The call has been made.
+    fn passed(&self, due: &Due<'_>);
+    /// Gives what the caller is about to make a seat.
+    fn expect(&self, sys: &dyn Sys, kind: Kind) -> Seat;
+    /// It was made and has this number, or was not.
+    fn made(&self, seat: Seat, number: Option<i32>);
+    /// The caller is the one in this seat.
+    fn sit(&self, sys: &dyn Sys, seat: Seat);
+}
