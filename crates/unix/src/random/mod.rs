@@ -8,6 +8,9 @@
 mod chance;
 mod compose;
 mod phrase;
+mod shrink;
+
+pub use shrink::shrink;
 
 use crate::scenario::Scenario;
 
