@@ -142,6 +142,23 @@ fn a_signal_stops_a_run_and_what_happened_is_printed() {
     }
 }
 
+/// A run under nohup(1) was stopped by the hang-up that it was to outlive.
+#[test]
+fn a_run_that_is_to_outlive_its_terminal_does() {
+    let file = scenario(ENDLESS);
+    let mut nohup = Command::new("nohup");
+    nohup.arg(env!("CARGO_BIN_EXE_tontine")).args(["unix", "run", "--limit", "0"]).arg(file.path());
+    let mut child = nohup.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it runs");
+    await_work(&child);
+    send(&child, rustix::process::Signal::HUP);
+    send(&child, rustix::process::Signal::TERM);
+    let mut printed = String::new();
+    child.stdout.take().expect("a pipe").read_to_string(&mut printed).expect("text");
+    let status = child.wait().expect("it has ended");
+    assert_eq!(status.code(), Some(128 + rustix::process::Signal::TERM.as_raw()), "{printed}");
+    assert!(printed.contains("expected an end, found SIGTERM"), "{printed}");
+}
+
 /// Has a program that makes no system call for longer than this test takes.
 #[cfg(debug_assertions)]
 const DEAF: &str = "process main\n  note \"here\"\n  exec \"spin\"\n";
@@ -181,7 +198,7 @@ fn a_second_signal_ends_the_command_at_once() {
     use std::os::unix::process::ExitStatusExt;
 
     let file = scenario(DEAF);
-    for signal in [rustix::process::Signal::INT, rustix::process::Signal::HUP] {
+    for signal in [rustix::process::Signal::INT, rustix::process::Signal::TERM] {
         let mut child = deaf(file.path(), "0");
         await_work(&child);
         let status = loop {

@@ -1,44 +1,208 @@
-//! The checker: the same scenario on both backends in lock-step.
+//! The checker: a scenario on both backends in lock-step.
 
 mod examples;
 
+use std::time::Duration;
+
 use examples::examples;
-use tontine_unix::check::{CheckError, Checker, Comparison, Options};
-use tontine_unix::{Mode, Virtual};
+use tontine_unix::check::{
+    CheckError, Checker, Comparison, Ending, Options, Trace, against, on_virtual,
+};
+use tontine_unix::scenario::Scenario;
+use tontine_unix::{Delivery, Mode, Virtual};
 
 const MODES: [Mode; 5] =
     [Mode::Uniprocessor, Mode::Master, Mode::Coarse, Mode::Parallel, Mode::PerProcess];
 
+fn checker() -> Checker {
+    Checker::new().expect("a PID namespace")
+}
+
+fn scenario(text: &str) -> Scenario {
+    text.parse().unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Both do this.
+fn same(text: &str) -> Trace {
+    match checker().check(&scenario(text), &Options::new()).expect("it is compared") {
+        Comparison::Same(trace) => trace,
+        Comparison::Differs(difference) => panic!("{difference}"),
+    }
+}
+
+fn events(trace: &Trace) -> Vec<&str> {
+    trace.entries.iter().map(|entry| entry.what.as_str()).collect()
+}
+
 #[test]
 fn every_example_is_the_same_on_both_in_every_mode() {
-    let mut checker = Checker::new().expect("a PID namespace");
-    let only = std::env::var("ONLY").unwrap_or_default();
-    let begin = std::time::Instant::now();
-    let mut runs = 0;
+    let mut checker = checker();
+    let (mut compared, mut differences) = (0, Vec::new());
     for (name, scenario) in examples() {
-        if !name.contains(&only) {
-            continue;
-        }
+        let options = Options::new();
+        let real = match checker.on_linux(&scenario, &options) {
+            Ok(real) => real,
+            Err(CheckError::Unfit { .. }) => continue,
+            Err(error) => panic!("{name}: {error}"),
+        };
         for mode in MODES {
-            for seed in 1..4 {
-                let mut options = Options::new();
-                options.seed = seed;
-                options.builder = Virtual::builder().mode(mode);
-                runs += 1;
-                match checker.check(&scenario, &options) {
-                    Ok(Comparison::Same(trace)) => {
-                        if !only.is_empty() {
-                            eprintln!("{name}: same {} {}", trace.steps.len(), trace.ending)
-                        }
-                    }
-                    Ok(Comparison::Differs(difference)) => {
-                        eprintln!("{name} {mode:?}:\n{difference}")
-                    }
-                    Err(CheckError::Unfit { line, why }) => eprintln!("{name}:{line}: {why}"),
-                    Err(error) => eprintln!("{name} {mode:?} {error}"),
-                }
-            }
+            let builder = Virtual::builder().mode(mode);
+            let options = Options { builder, ..options.clone() };
+            let found = against(&scenario, &options, &real).expect("it was compared on Linux");
+            compared += 1;
+            differences.extend(found.difference().map(|found| format!("{name} {mode}\n{found}")));
         }
     }
-    eprintln!("{runs} in {:?}", begin.elapsed());
+    assert!(compared >= 200, "only {compared}");
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+}
+
+#[test]
+fn names_stand_in_the_place_of_numbers() {
+    let trace = same(
+        "process main\n  child = fork other\n  number = thread third\n  note \"{self} made {child}\"\n  \
+         join number\n  wait -> child exited 0\n\nprocess other\n  getppid\n\nthread third\n  gettid\n",
+    );
+    let events = events(&trace);
+    for event in [
+        "child = fork other -> main.1",
+        "number = thread third -> main/1",
+        "notes \"main made main.1\"",
+        "getppid -> main",
+        "gettid -> main/1",
+        "wait -> main.1 exited 0",
+    ] {
+        assert!(events.contains(&event), "{event}: {events:?}");
+    }
+    assert_eq!(trace.ending, Ending::Finished);
+}
+
+#[test]
+fn the_same_seed_is_the_same_run_and_others_are_others() {
+    let text = "process main\n  fork other\n  fork other\n  getpid\n  getpid\n\n\
+                process other\n  getpid\n  getpid\n";
+    let (scenario, mut checker) = (scenario(text), checker());
+    let mut with = |seed| {
+        let options = Options { seed, ..Options::new() };
+        checker.on_linux(&scenario, &options).expect("it comes to an end")
+    };
+    assert_eq!(with(7), with(7));
+    let orders: Vec<Trace> = (0..8).map(with).collect();
+    assert!(orders.iter().any(|trace| trace.steps != orders[0].steps));
+}
+
+/// POSIX and Linux let any thread take a signal that does not block it; OSF/1's oldest thread here
+/// blocks it.
+const TAKEN_BY_ANOTHER: &str = "\
+process main
+  on USR1: note \"taken\"
+  worker = thread worker
+  block USR1
+  kill self USR1
+  getpid
+  exit 0
+
+thread worker
+  getpid
+  pause
+";
+
+#[test]
+fn another_rule_of_delivery_is_a_difference() {
+    let (scenario, mut checker) = (scenario(TAKEN_BY_ANOTHER), checker());
+    let mut options = Options::new();
+    assert!(checker.check(&scenario, &options).expect("compared").difference().is_none());
+    options.builder = Virtual::builder().delivery(Delivery::Oldest);
+    let found = checker.check(&scenario, &options).expect("compared");
+    let difference = found.difference().expect("main blocks the signal").to_string();
+    for part in ["seed 1", "virtual:", "linux:", "takes USR1 from main"] {
+        assert!(difference.contains(part), "{difference}");
+    }
+}
+
+#[test]
+fn both_are_stuck_and_the_report_says_who_waits_in_which_call() {
+    let trace = same("process main\n  fork other\n  wait\n\nprocess other\n  pause\n");
+    let Ending::Stuck(waiting) = &trace.ending else { panic!("{}", trace.ending) };
+    let who: Vec<_> = waiting.iter().map(|one| (one.who.as_str(), one.call.as_str())).collect();
+    assert_eq!(who, [("main", "wait"), ("main.1", "pause")]);
+}
+
+#[test]
+fn one_that_is_stopped_for_ever_is_stuck_too() {
+    let trace = same("process main\n  raise STOP\n");
+    let Ending::Stuck(waiting) = &trace.ending else { panic!("{}", trace.ending) };
+    assert!(waiting[0].is_stopped, "{waiting:?}");
+}
+
+#[test]
+fn a_run_without_an_end_is_cut_on_both_sides() {
+    let text = "process main\n  while 1 == 1: getpid\n";
+    let options = Options { most_steps: 100, ..Options::new() };
+    let found = checker().check(&scenario(text), &options).expect("compared");
+    let Comparison::Same(trace) = found else { panic!("{found:?}") };
+    assert_eq!((trace.steps.len(), trace.ending), (100, Ending::Cut));
+}
+
+#[test]
+fn who_computes_without_a_call_is_given_up_and_named() {
+    let text = "process main\n  while 1 == 1\n    while 1 == 1: x = x + 1\n";
+    let options = Options { patience: Duration::from_millis(300), ..Options::new() };
+    let mut checker = checker();
+    match checker.on_linux(&scenario(text), &options) {
+        Err(CheckError::Lost(why)) => assert!(why.contains("Runs"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+    // The next one finds nobody left.
+    let next = scenario("process main\n  kill everyone TERM\n  wait -> ECHILD\n");
+    let found = checker.check(&next, &Options::new()).expect("it comes to an end");
+    assert!(found.difference().is_none(), "{found:?}");
+}
+
+#[test]
+fn one_that_ignores_everything_does_not_outlive_its_run() {
+    let text = "process main\n  fork deaf\n  exit 0\n\nprocess deaf\n  ignore TERM\n  ignore HUP\n  \
+                ignore INT\n  block all\n  pause\n";
+    let mut checker = checker();
+    for _ in 0..3 {
+        let trace = checker.on_linux(&scenario(text), &Options::new()).expect("it comes to rest");
+        assert!(matches!(trace.ending, Ending::Stuck(_)), "{}", trace.ending);
+    }
+}
+
+#[test]
+fn everyone_is_everyone_inside() {
+    let outside = std::process::Command::new("sleep").arg("100").spawn();
+    let mut outside = outside.expect("a process of the same user");
+    let trace = same(
+        "process main\n  on TERM: note \"not me\"\n  fork other\n  kill everyone TERM\n  \
+         wait -> killed TERM\n\nprocess other\n  default TERM\n  pause\n",
+    );
+    assert!(!events(&trace).contains(&"notes \"not me\""), "{trace:?}");
+    assert!(outside.try_wait().expect("it is a child").is_none(), "a signal went out");
+    outside.kill().expect("it is there");
+    outside.wait().expect("it is a child");
+}
+
+#[test]
+fn what_cannot_be_compared_is_refused_with_its_line() {
+    let text = "process main\n  getpid\n  compute 10ms\n";
+    match on_virtual(&scenario(text), &Options::new(), 0) {
+        Err(error @ CheckError::Unfit { line: 3, .. }) => {
+            assert!(error.to_string().contains("line 3"), "{error}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Found by the checker: the virtual Unix told a signal that a tracer put in the place of another
+/// one as the kernel's. ptrace(2): the tracee sees it as if its parent had sent it.
+#[test]
+fn a_signal_that_a_tracer_chose_comes_from_its_parent() {
+    let trace = same(
+        "process main\n  child = fork tracee\n  wait child stopped -> child trapped USR1\n  \
+         ptrace continue child USR2\n  wait -> child exited 0\n\nprocess tracee\n  \
+         on USR2: note \"{sender} {code}\"\n  ptrace traceme\n  raise USR1\n",
+    );
+    assert!(events(&trace).contains(&"notes \"main user\""), "{trace:?}");
 }

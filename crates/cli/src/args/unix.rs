@@ -14,6 +14,8 @@ pub(crate) struct Unix {
 pub(crate) enum UnixCommand {
     /// Run a scenario, print what happened, and say whether what it expects holds.
     Run(RunScenario),
+    /// Run a scenario on the virtual Unix and on Linux in lock-step, and say where they part.
+    Check(CheckScenario),
     /// Sit at the terminal of a Unix in user space, at a shell with job control.
     Shell(UnixShell),
 }
@@ -92,6 +94,59 @@ pub(crate) struct RunScenario {
     #[cfg(debug_assertions)]
     #[arg(long, value_name = "SECONDS", hide = true)]
     pub(crate) spin: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Every thread stands at a gate before each call; one is let through, everybody
+comes to rest, and the next one is let through, on real processes and in the
+virtual Unix alike. What they observe must be the same. docs/check.md has the
+whole of it.
+
+Real processes live in a PID namespace of their own: no signal of theirs
+leaves it, and all are gone when the command ends.
+
+Examples:
+  tontine unix check examples/unix/setsid.unix
+  tontine unix check --runs 100 FILE         a hundred orders of steps
+  tontine unix check --seed 17 --mode master FILE
+                                             one of them again
+  tontine unix check --log FILE              print what both observed
+
+Exit status: 0 the same on both; 1 they part, or one of them came to no rest;
+2 wrong usage, a file that cannot be read, a text that is no scenario, or one
+that cannot be compared.")]
+pub(crate) struct CheckScenario {
+    /// The scenario.
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+
+    /// Decides who goes on next: the same seed gives the same order of steps on both sides.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// Run it so often, with the seeds from --seed on, until both sides part.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub(crate) runs: u64,
+
+    /// The mode of the virtual Unix; all five, one after another, where nothing is said.
+    #[arg(long, value_enum)]
+    pub(crate) mode: Option<ModeName>,
+
+    /// Cut both runs after so many steps.
+    #[arg(long, value_name = "N", default_value_t = 5_000)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=60_000))]
+    pub(crate) steps: u32,
+
+    /// Give up the real run after so many seconds of your clock.
+    #[arg(long, value_name = "SECONDS", default_value_t = 20)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=3_600))]
+    pub(crate) limit: u64,
+
+    /// Print what was observed where both sides are the same, too.
+    #[arg(long)]
+    pub(crate) log: bool,
 }
 
 #[derive(Debug, Args)]

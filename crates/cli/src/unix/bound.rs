@@ -15,7 +15,6 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use tontine_measure::engine::stop::Stop;
 use tontine_unix::{Running, Signal, Stopper};
@@ -27,7 +26,7 @@ use crate::{FAILED, signalled};
 const LOOKS: u32 = 20;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 
-/// Stops runs after some time of the host's clock, and after SIGINT, SIGTERM and SIGHUP.
+/// Stops runs after some time of the host's clock, and after the signals of [`Stop::signals`].
 #[derive(Debug)]
 pub(super) struct Bound {
     /// Closed when the runs have ended.
@@ -41,7 +40,7 @@ impl Bound {
     /// The time begins; 0 seconds are for ever.
     pub(super) fn begin(seconds: u64, stopper: &Stopper) -> io::Result<Self> {
         let last_time = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
+        for signal in Stop::signals() {
             // In this order: the first signal finds the flag as it was.
             flag::register_conditional_default(signal, Arc::clone(&last_time))?;
             flag::register(signal, Arc::clone(&last_time))?;

@@ -1,6 +1,7 @@
 //! `tontine unix`: a Unix in user space, from the command line.
 
 mod bound;
+mod check;
 mod document;
 mod run;
 mod shell;
@@ -16,6 +17,7 @@ use crate::args::{self, Unix, UnixCommand};
 pub(crate) fn unix(asked: &Unix) -> Result<ExitCode, Refusal> {
     match &asked.command {
         UnixCommand::Run(asked) => run::run(asked),
+        UnixCommand::Check(asked) => check::check(asked),
         UnixCommand::Shell(asked) => shell::shell(asked),
     }
 }

@@ -63,7 +63,7 @@ pub(crate) fn run(asked: &RunScenario) -> Result<ExitCode, Refusal> {
 }
 
 /// The text of a scenario.
-fn read(file: &Path) -> Result<String, String> {
+pub(super) fn read(file: &Path) -> Result<String, String> {
     let mut bytes = Vec::new();
     let opened = File::open(file).and_then(|file| file.take(LONGEST + 1).read_to_end(&mut bytes));
     opened.map_err(|error| format!("{error}; name a file with a scenario"))?;

@@ -1,6 +1,8 @@
 //! Ending a run early and cleanly: [`Stop`].
+#![allow(unsafe_code, reason = "asks the system whether a signal is ignored")]
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -27,13 +29,20 @@ impl Stop {
         Ok(Self { readable, writer, signal: Arc::new(AtomicUsize::new(0)) })
     }
 
-    /// A wish that comes with SIGINT, SIGTERM or SIGHUP.
+    /// The signals that ask for an end: SIGINT, SIGTERM, and SIGHUP unless it is ignored, as under
+    /// nohup(1): that says that the program is to outlive its terminal.
+    pub fn signals() -> impl Iterator<Item = i32> {
+        let hangs_up = !is_ignored(SIGHUP);
+        [SIGINT, SIGTERM].into_iter().chain(hangs_up.then_some(SIGHUP))
+    }
+
+    /// A wish that comes with one of [`Stop::signals`].
     ///
     /// # Errors
     /// Where the system has no descriptor left or refuses a handler.
     pub fn on_signals() -> io::Result<Self> {
         let stop = Self::never()?;
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
+        for signal in Self::signals() {
             // The flag comes first: whoever is woken by the pipe must find it set.
             let number = usize::try_from(signal).expect("signal numbers are positive");
             signal_hook::flag::register_usize(signal, Arc::clone(&stop.signal), number)?;
@@ -54,6 +63,14 @@ impl Stop {
             signal => i32::try_from(signal).ok(),
         }
     }
+}
+
+fn is_ignored(signal: i32) -> bool {
+    let mut action = MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: a null pointer changes nothing; the other is valid for one `sigaction`.
+    let asked = unsafe { libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) };
+    // SAFETY: a call that succeeds has filled it in.
+    asked == 0 && unsafe { action.assume_init() }.sa_sigaction == libc::SIG_IGN
 }
 
 impl AsFd for Stop {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::choice::Choice;
 use super::gates::{futex_wake, now_ns};
-use super::region::{LOG, SEATS, STEPS, Shared, place};
+use super::region::{LOG, SEATS, STEPS, SeatWords, Shared, place};
 use super::tasks::{State, Task};
 use super::trace::RawEnding;
 
@@ -261,8 +261,6 @@ impl Conductor<'_> {
         words
     }
 }
-
-use super::region::SeatWords;
 
 fn nap(ns: u64) {
     let duration = rustix::time::Timespec { tv_sec: 0, tv_nsec: ns as i64 };

@@ -210,10 +210,9 @@ impl Conductor for House {
         let mut inner = self.inner();
         let mut is_any_woken = false;
         for sitting in &inner.sitting {
+            let Some((fiber, context)) = &sitting.at_gate else { continue };
             // SAFETY: a fiber that stands at a gate has not ended: it leaves the gate before that.
-            if let Some((fiber, context)) = &sitting.at_gate
-                && unsafe { is_wanted(*context) }
-            {
+            if unsafe { is_wanted(*context) } {
                 fiber.unpark();
                 is_any_woken = true;
             }

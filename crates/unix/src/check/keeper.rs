@@ -20,7 +20,7 @@ use super::fibers::FIRST_NUMBER;
 use super::gates::Gates;
 use super::region::{LINES, Order, Region, SEATS, TEXT};
 use super::trace::{Raw, RawEnding, SeatFacts, Trace};
-use crate::action::{Disposition, How, SigAction};
+use crate::action::{How, SigAction};
 use crate::linux::Linux;
 use crate::process::{Pid, Target};
 use crate::scenario::conduct::{Conduct, Kind, Seat};
@@ -245,18 +245,21 @@ fn serve(sys: &dyn Sys, region: &Arc<Region>, mut line: &UnixStream) -> io::Resu
     Ok(())
 }
 
-/// Nothing ignored, nothing blocked, and the limits that a virtual process begins with.
+/// Nothing ignored, handled or blocked (the standard library handles faults and ignores SIGPIPE),
+/// and no cores, which take long.
 fn as_after_login(sys: &dyn Sys) {
     for signal in Signal::all() {
-        let action = sys.sigaction(signal, None);
-        if action.is_ok_and(|action| action.disposition == Disposition::Ignore) {
-            let _ = sys.sigaction(signal, Some(SigAction::DEFAULT));
-        }
+        // Of those that cannot be changed nothing is changed.
+        let _ = sys.sigaction(signal, Some(SigAction::DEFAULT));
     }
     let _ = sys.sigprocmask(Some((How::Set, SigSet::EMPTY)));
     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the structure lives across the call.
     unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const none) };
+    let sp = std::ptr::null_mut();
+    let stack = libc::stack_t { ss_sp: sp, ss_flags: libc::SS_DISABLE, ss_size: 0 };
+    // SAFETY: nothing runs on the stack that was there, and nothing is told of it.
+    unsafe { libc::sigaltstack(&raw const stack, std::ptr::null_mut()) };
 }
 
 /// Runs the scenario of the region.

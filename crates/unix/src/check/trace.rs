@@ -99,7 +99,7 @@ pub(super) enum RawEnding {
 }
 
 impl Trace {
-    pub(super) fn new(mut raw: Raw, ending: RawEnding) -> Self {
+    pub(super) fn new(raw: Raw, ending: RawEnding) -> Self {
         let names = names(&raw.seats);
         let numbers: BTreeMap<i32, &str> = raw
             .seats
@@ -108,7 +108,6 @@ impl Trace {
             .filter(|(seat, _)| seat.number > 0)
             .map(|(seat, name)| (seat.number, name.as_str()))
             .collect();
-        raw.records.sort_by_key(|(step, seat, _)| (*step, *seat));
         let name = |seat: u32| names.get(seat as usize).cloned().unwrap_or_default();
         let entry = |(step, seat, record): (u32, u32, Record)| Entry {
             step,
@@ -116,6 +115,14 @@ impl Trace {
             line: record.line,
             what: said(&record, &numbers),
         };
+        // Of several orphans that end in one step `init` finds now one first, now the other.
+        let key = |(step, seat, record): &(u32, u32, Record)| {
+            let told_by_init = if *seat == 0 { said(record, &numbers) } else { String::new() };
+            (*step, *seat, told_by_init)
+        };
+        let mut records = raw.records;
+        records.sort_by_cached_key(key);
+        let entries = records.into_iter().map(entry).collect();
         let waiting =
             |(seat, line, call, is_stopped)| Waiting { who: name(seat), line, call, is_stopped };
         Self {
@@ -124,7 +131,7 @@ impl Trace {
                 .into_iter()
                 .map(|(seat, line)| Step { who: name(seat), line })
                 .collect(),
-            entries: raw.records.into_iter().map(entry).collect(),
+            entries,
             ending: match ending {
                 RawEnding::Finished => Ending::Finished,
                 RawEnding::Stuck => Ending::Stuck(raw.waiting.into_iter().map(waiting).collect()),

@@ -27,7 +27,11 @@ use crate::signal::Signal;
 
 /// With what a stopped tracee goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Resumed(Option<Signal>);
+pub(super) struct Resumed {
+    signal: Option<Signal>,
+    /// Who counts as the sender of a signal that the tracee was not stopped with: number and user.
+    sender: (i32, u32),
+}
 
 impl Call<'_> {
     pub(super) fn trace(&self, request: Ptrace) -> Result<()> {
@@ -109,7 +113,11 @@ impl Call<'_> {
                 return Err(Errno::ESRCH);
             }
             (state.trapped, state.untold) = (None, None);
-            state.resumed = Some(Resumed(signal));
+            // As if its parent had sent it, which to Linux a tracer is as long as it traces.
+            let parent = if detach { self.kernel.parent_hint(&target) } else { None };
+            let sender = parent.unwrap_or(self.proc);
+            let sender = (sender.number(), sender.ids().real);
+            state.resumed = Some(Resumed { signal, sender });
             if detach {
                 state.tracer = None;
             } else {
@@ -163,26 +171,32 @@ impl Call<'_> {
                     // Of a tracer that has gone: a signal that it was told of went with it, and one
                     // that it was not told of is delivered.
                     let kept = state.untold.take().filter(|_| !killed && !halted);
-                    break Resumed(kept);
+                    break Resumed { signal: kept, sender: (info.pid, info.uid) };
                 }
                 self.parks_here(&mut state);
             }
             executor::park();
         };
         let waiting = waiting.sig_wait_to_lock().sig_lock_to_wait(&self.thread);
-        if resumed != Resumed(Some(info.signal)) && !self.kernel.follows(Rule::TracerSwallows) {
+        let Resumed { signal, sender } = resumed;
+        if signal != Some(info.signal) && !self.kernel.follows(Rule::TracerSwallows) {
             return (waiting, Some(info));
         }
-        (waiting, resumed.0.and_then(|signal| self.delivered_instead(info, signal)))
+        (waiting, signal.and_then(|signal| self.delivered_instead(info, signal, sender)))
     }
 
     /// What is delivered where the tracer chose `signal`: one that is blocked waits until it is
     /// not.
-    fn delivered_instead(&self, info: SignalInfo, signal: Signal) -> Option<SignalInfo> {
+    fn delivered_instead(
+        &self,
+        info: SignalInfo,
+        signal: Signal,
+        (pid, uid): (i32, u32),
+    ) -> Option<SignalInfo> {
         if signal == info.signal {
             return Some(info);
         }
-        let chosen = SignalInfo::kernel(signal);
+        let chosen = SignalInfo { pid, uid, code: Code::User, ..SignalInfo::kernel(signal) };
         if !self.thread.mask().contains(signal) {
             return Some(chosen);
         }

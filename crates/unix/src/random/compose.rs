@@ -239,6 +239,7 @@ impl Composer {
             "whom" => return self.whom(words.of),
             "opts" => return some(chance, &["nohang", "exited", "stopped", "continued", "nowait"]),
             "flags" => return some(chance, &["restart", "nodefer", "resethand", "siginfo"]),
+            "calm" => return some(chance, &["restart", "resethand", "siginfo"]),
             "child" => return some(chance, &["nocldstop", "nocldwait", "restart"]),
             "key" => chance.of(&["\\x03", "\\x1a", "\\x1c", "\\x03", "ab"]),
             "modes" => {

@@ -8,7 +8,7 @@
 //! | `$quiet`, `$stop`, `$soft`, `$last` | one that is ignored by default; that stops; that harms nobody who adopted the caller; that cannot be caught |
 //! | `$who`, `$kid` | a process; a child of the caller |
 //! | `$whom`, `$opts` | what stands behind `wait` |
-//! | `$flags`, `$child` | flags of a handler; of one for SIGCHLD |
+//! | `$flags`, `$calm`, `$child` | flags of a handler; of one that may signal itself; for SIGCHLD |
 //! | `$new`, `$new-pid` | a process made for the phrase; the variable that has it |
 //! | `$thread`, `$thread-block` | a variable; a thread |
 //! | `$key`, `$modes`, `$n` | a key that makes a signal; what `tcsetattr` switches; a small number |

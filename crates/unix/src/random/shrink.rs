@@ -22,11 +22,7 @@ use crate::wait::WaitOptions;
 /// let small = shrink(&scenario(7), 1000, forks);
 /// assert_eq!(small.blocks.len(), 2);
 /// ```
-pub fn shrink(
-    scenario: &Scenario,
-    tries: u32,
-    shows: impl FnMut(&Scenario) -> bool,
-) -> Scenario {
+pub fn shrink(scenario: &Scenario, tries: u32, shows: impl FnMut(&Scenario) -> bool) -> Scenario {
     let mut search = Search { best: scenario.clone(), tries, shows };
     loop {
         let before = search.best.clone();

@@ -7,6 +7,7 @@
 use std::fmt::Display;
 use std::time::Duration;
 
+use super::ast::Place;
 use super::log::Log;
 use crate::sys::Sys;
 
@@ -52,12 +53,23 @@ pub(crate) struct Due<'d> {
     pub(crate) writes: Option<i32>,
 }
 
+impl Due<'_> {
+    /// What comes behind the last statement of a block: the end of its process or thread.
+    pub(crate) fn end(place: Place) -> Self {
+        Self { line: place.line, what: &"its end", clock: Clock::None, writes: None }
+    }
+}
+
 /// See the module. All but [`Conduct::expect`] and [`Conduct::made`] are called from handlers too.
 pub(crate) trait Conduct: Log {
     /// Holds the caller until it may make its next call. Handlers run meanwhile.
     fn gate(&self, sys: &dyn Sys, due: &Due<'_>);
     /// The call has been made.
     fn passed(&self, due: &Due<'_>);
+    /// How long a call really takes that is to end by itself after so long.
+    fn lasting(&self, duration: Duration) -> Duration {
+        duration
+    }
     /// Gives what the caller is about to make a seat.
     fn expect(&self, sys: &dyn Sys, kind: Kind) -> Seat;
     /// It was made and has this number, or was not.

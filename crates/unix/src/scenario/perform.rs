@@ -74,9 +74,9 @@ impl Frame<'_> {
             Call::Sigqueue(process, signal, value) => {
                 sys.sigqueue(self.value(process), *signal, self.number(value)).into()
             }
-            Call::Sigtimedwait(set, timeout) => self.take(*set, Some(*timeout)),
+            Call::Sigtimedwait(set, timeout) => self.take(*set, Some(self.lasting(*timeout))),
             Call::Sleep(duration) => {
-                sys.nanosleep(*duration).map_err(|(errno, _left)| errno).into()
+                sys.nanosleep(self.lasting(*duration)).map_err(|(errno, _left)| errno).into()
             }
             Call::Compute(duration) => self.compute(*duration),
             Call::Pipe(reader, writer) => self.two(reader, writer, sys.pipe()),

@@ -164,6 +164,7 @@ pub(super) fn process(sys: &dyn Sys, context: Context) -> i32 {
     let frame = Frame { sys, context: &context, info: None };
     frame.record(Told::new(block.place, EventKind::Began, &context.name));
     frame.run(&block.body);
+    frame.gate(&Due::end(block.place));
     0
 }
 
@@ -179,6 +180,7 @@ pub(super) fn thread(context: &Arc<Context>, name: &str, seat: Option<Seat>) -> 
         let frame = Frame { sys, context: &context, info: None };
         frame.record(Told::new(block.place, EventKind::Began, &name));
         frame.run(&block.body);
+        frame.gate(&Due::end(block.place));
     })
 }
 
@@ -279,6 +281,12 @@ impl Frame<'_> {
             }
             _ => Clock::None,
         }
+    }
+
+    /// How long a call is to last.
+    pub(super) fn lasting(&self, duration: Duration) -> Duration {
+        let conduct = self.context.run.conduct.as_ref();
+        conduct.map_or(duration, |conduct| conduct.lasting(duration))
     }
 
     /// The descriptor into which a call writes.

@@ -1,0 +1,82 @@
+//! `tontine unix check`: runs a scenario on the virtual Unix and on Linux in lock-step, and says
+//! where they part.
+
+use std::fmt::Write;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use tontine_unix::check::{CheckError, Checker, Comparison, Options, against};
+use tontine_unix::scenario::Scenario;
+use tontine_unix::{Mode, Virtual};
+
+use super::{mode, run};
+use crate::args::CheckScenario;
+use crate::{FAILED, Refusal, print};
+
+/// Every mode, where none was asked for.
+const MODES: [Mode; 5] =
+    [Mode::Uniprocessor, Mode::Master, Mode::Coarse, Mode::Parallel, Mode::PerProcess];
+
+/// Carries out `unix check`.
+pub(crate) fn check(asked: &CheckScenario) -> Result<ExitCode, Refusal> {
+    let file = asked.file.display();
+    let text = run::read(&asked.file).map_err(|why| Refusal::usage(format!("{file}: {why}")))?;
+    let scenario: Scenario =
+        text.parse().map_err(|error| Refusal::usage(format!("{file}:{error}")))?;
+    let modes = asked.mode.map_or(MODES.to_vec(), |asked| vec![mode(asked)]);
+    let mut checker = Checker::new().map_err(Refusal::failed)?;
+    let mut printed = String::new();
+    let last = asked.seed.saturating_add(asked.runs - 1);
+    let mut found = None;
+    for seed in asked.seed..=last {
+        let options = Options {
+            seed,
+            most_steps: asked.steps,
+            patience: Duration::from_secs(asked.limit),
+            ..Options::new()
+        };
+        let refused = |error| match error {
+            CheckError::Unfit { .. } => Refusal::usage(format!("{file}: {error}")),
+            _ => Refusal::failed(format!("{file}, seed {seed}: {error}")),
+        };
+        let real = checker.on_linux(&scenario, &options).map_err(refused)?;
+        for mode in &modes {
+            let builder = Virtual::builder().mode(*mode);
+            let options = Options { builder, ..options.clone() };
+            match against(&scenario, &options, &real).map_err(refused)? {
+                Comparison::Same(trace) => found = Some(trace),
+                Comparison::Differs(difference) => {
+                    // Writing to a string does not fail.
+                    let _ = writeln!(
+                        printed,
+                        "{file}, mode {mode}, {difference}\nagain: tontine unix check --seed \
+                         {seed} --mode {mode} {file}"
+                    );
+                    print(printed.as_bytes())?;
+                    return Ok(ExitCode::from(FAILED));
+                }
+            }
+        }
+    }
+    if let Some(trace) = found {
+        if asked.log {
+            trace.entries.iter().for_each(|entry| {
+                let _ = writeln!(printed, "{entry}");
+            });
+        }
+        let seeds = match asked.runs {
+            1 => format!("seed {last}"),
+            _ => format!("seeds {} to {last}", asked.seed),
+        };
+        let modes: Vec<String> = modes.iter().map(ToString::to_string).collect();
+        let _ = writeln!(
+            printed,
+            "{file}, {seeds}, mode {}: the same on both; {} steps, and then {}",
+            modes.join(", "),
+            trace.steps.len(),
+            trace.ending
+        );
+    }
+    print(printed.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}

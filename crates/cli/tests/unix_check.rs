@@ -1,0 +1,73 @@
+//! `tontine unix check` as its users meet it: exit statuses, and what it prints.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn check(arguments: &[&str], file: &Path) -> Output {
+    let mut tontine = Command::new(env!("CARGO_BIN_EXE_tontine"));
+    tontine.args(["unix", "check"]).args(arguments).arg(file).output().expect("tontine runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn example(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/unix").join(name)
+}
+
+/// A file with this scenario.
+fn scenario(text: &str) -> tempfile::NamedTempFile {
+    let file = tempfile::Builder::new().suffix(".unix").tempfile().expect("a file");
+    fs::write(file.path(), text).expect("written");
+    file
+}
+
+#[test]
+fn an_example_is_the_same_on_both_in_every_mode() {
+    let output = check(&["--runs", "3"], &example("setsid.unix"));
+    let printed = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{printed}{}", text(&output.stderr));
+    for part in ["seeds 1 to 3", "uniprocessor, master, coarse, parallel", "the same on both"] {
+        assert!(printed.contains(part), "{part}\n{printed}");
+    }
+}
+
+#[test]
+fn what_both_observed_is_printed_when_asked_for() {
+    let output = check(&["--log", "--mode", "parallel"], &example("group-kill.unix"));
+    let printed = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{printed}");
+    assert!(printed.contains("main.1"), "{printed}");
+}
+
+#[test]
+fn who_waits_for_ever_on_both_is_said() {
+    let output = check(&[], scenario("process main\n  pause\n").path());
+    let printed = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{printed}");
+    assert!(printed.contains("main sleeps in `pause` (line 2)"), "{printed}");
+}
+
+#[test]
+fn bad_input_is_wrong_usage() {
+    for (text_of, part) in [
+        ("process main\n  frok other\n", "did you mean `fork`?"),
+        ("process main\n  compute 10ms\n", "line 2: cannot be compared"),
+    ] {
+        let file = scenario(text_of);
+        let output = check(&[], file.path());
+        assert_eq!(output.status.code(), Some(2));
+        assert!(text(&output.stderr).contains(part), "{}", text(&output.stderr));
+    }
+    assert_eq!(check(&[], Path::new("/nowhere")).status.code(), Some(2));
+}
+
+#[test]
+fn a_real_run_without_rest_is_given_up() {
+    let file = scenario("process main\n  while 1 == 1\n    while 1 == 1: x = x + 1\n");
+    let output = check(&["--limit", "1"], file.path());
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
+    assert!(text(&output.stderr).contains("was given up"), "{}", text(&output.stderr));
+}
