@@ -30,7 +30,7 @@ fn scenario(text: &str) -> tempfile::NamedTempFile {
 
 #[test]
 fn an_example_holds_and_its_timeline_is_printed() {
-    let output = run(&[], &example("setsid.unix"));
+    let output = run(&[], &example("groups/setsid.unix"));
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
     let printed = text(&output.stdout);
     for part in ["process", "begins shell", "setsid -> EPERM", "holds: every expectation"] {
@@ -41,8 +41,8 @@ fn an_example_holds_and_its_timeline_is_printed() {
 #[test]
 fn the_same_seed_prints_the_same_bytes() {
     for format in ["text", "columns", "json"] {
-        let once = run(&["--seed", "7", "--format", format], &example("group-kill.unix"));
-        let again = run(&["--seed", "7", "--format", format], &example("group-kill.unix"));
+        let once = run(&["--seed", "7", "--format", format], &example("sending/group-kill.unix"));
+        let again = run(&["--seed", "7", "--format", format], &example("sending/group-kill.unix"));
         assert_eq!(text(&once.stdout), text(&again.stdout));
     }
 }
@@ -92,7 +92,7 @@ fn bad_input_is_shown_with_a_caret_and_the_status_is_2() {
     let missing = run(&[], Path::new("/nonexistent/file.unix"));
     assert_eq!(missing.status.code(), Some(2));
     assert!(text(&missing.stderr).contains("/nonexistent/file.unix: No such file"));
-    let mode = run(&["--mode", "uniprocessor", "--processors", "2"], &example("setsid.unix"));
+    let mode = run(&["--mode", "uniprocessor", "--processors", "2"], &example("groups/setsid.unix"));
     assert_eq!(mode.status.code(), Some(2), "{}", text(&mode.stderr));
 }
 
@@ -269,10 +269,10 @@ fn a_deadlock_is_in_the_document_too() {
 
 #[test]
 fn locks_are_counted_when_asked_for() {
-    let output = run(&["--statistics"], &example("group-kill.unix"));
+    let output = run(&["--statistics"], &example("sending/group-kill.unix"));
     let printed = text(&output.stdout);
     assert!(printed.contains("proc_relation_lock"), "{printed}");
-    let output = run(&["--statistics", "--format", "json"], &example("group-kill.unix"));
+    let output = run(&["--statistics", "--format", "json"], &example("sending/group-kill.unix"));
     let document: Value = serde_json::from_slice(&output.stdout).expect("only JSON");
     let rows = document["locks"].as_array().expect("rows");
     assert!(rows.iter().any(|row| row["acquisitions"].as_u64() > Some(0)), "{rows:?}");

@@ -9,10 +9,10 @@ use tontine_unix::{Executor, Mode, Virtual};
 use examples::examples;
 
 /// Schedules for each example and mode.
-const SEEDS: u64 = 20;
+const SEEDS: u64 = 10;
 
 /// Uses seconds of processor time: too many ticks to try every schedule of.
-const COMPUTES: &str = "processor-limit";
+const COMPUTES: &str = "limits/processor-limit";
 
 #[test]
 fn every_example_holds_under_every_schedule_in_every_mode() {

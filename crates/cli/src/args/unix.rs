@@ -26,8 +26,8 @@ A scenario is a text: processes, what each does, and what must be observed.
 docs/scenarios.md describes the language; examples are in examples/unix.
 
 Examples:
-  tontine unix run examples/unix/setsid.unix
-  tontine unix run --runs 1000 examples/unix/sigchld-once-or-twice.unix
+  tontine unix run examples/unix/groups/setsid.unix
+  tontine unix run --runs 1000 examples/unix/waits/sigchld-once-or-twice.unix
                                              a thousand schedules
   tontine unix run --seed 17 FILE            one of them again, to the byte
   tontine unix run --mode master --processors 4 FILE

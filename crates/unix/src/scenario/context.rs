@@ -11,6 +11,7 @@ use std::time::Duration;
 use super::ast::{Condition, Expression, Part, Place, Scenario, Statement, Step, Term};
 use super::call::Call;
 use super::conduct::{Conduct, Seat};
+use super::contexts::Contexts;
 use super::log::{About, Event, EventKind, Log};
 use super::outcome::cause;
 use super::print::Name;
@@ -27,6 +28,8 @@ pub(super) struct Run {
     pub(super) conduct: Option<Arc<dyn Conduct>>,
     /// All variables of the text, sorted: a variable's slot is its place here.
     variables: Vec<String>,
+    /// Whose variables a handler sets.
+    pub(super) contexts: Contexts,
 }
 
 impl Run {
@@ -47,7 +50,8 @@ impl Run {
         }
         variables.sort_unstable();
         variables.dedup();
-        Self { scenario: scenario.clone(), log, conduct, variables }
+        let contexts = Contexts::default();
+        Self { scenario: scenario.clone(), log, conduct, variables, contexts }
     }
 }
 
@@ -104,11 +108,12 @@ impl Context {
         }
     }
 
-    /// That of a child which runs this block, and has the variables as they are now.
+    /// That of a child which runs this block, and has the variables as they are now. Of a process
+    /// among them it has the number alone: who is not its parent cannot hold it.
     pub(super) fn forked(&self, name: &str) -> Self {
         let child = Self::new(Arc::clone(&self.run), name, self.init, self.began);
         for (from, to) in self.variables.iter().zip(&child.variables) {
-            to.store(from.load(Relaxed), Relaxed);
+            to.store(from.load(Relaxed) & u64::from(u32::MAX), Relaxed);
         }
         child
     }

@@ -26,6 +26,7 @@ mod ast;
 mod call;
 pub(crate) mod conduct;
 mod context;
+mod contexts;
 mod error;
 mod expected;
 mod flags;

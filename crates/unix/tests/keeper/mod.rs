@@ -39,12 +39,13 @@ pub(crate) fn keep(player: impl FnOnce(&dyn Sys) -> i32 + Send + 'static) -> Opt
 }
 
 /// Whoever ran the tests may have had signals ignored or blocked: nohup(1) leaves SIGHUP ignored,
-/// which would hang nobody up.
+/// which would hang nobody up. Rust's runtime catches SIGSEGV and SIGBUS, to tell of a stack's end;
+/// where they are sent by somebody else its handler swallows the first.
 fn as_after_login(linux: &dyn Sys) {
     for signal in Signal::all() {
         let action = linux.sigaction(signal, None).expect("every signal has one");
-        if action.disposition == Disposition::Ignore {
-            linux.sigaction(signal, Some(SigAction::DEFAULT)).expect("it was ignored");
+        if action.disposition != Disposition::Default {
+            linux.sigaction(signal, Some(SigAction::DEFAULT)).expect("it is not SIGKILL");
         }
     }
     linux.sigprocmask(Some((How::Set, SigSet::EMPTY))).expect("a mask");

@@ -1,21 +1,16 @@
-//! A small supervisor: starts services, starts a failed one again, and on SIGTERM stops them all
-//! and whatever they left behind.
+//! The supervisor: [`supervise`] starts [`Service`]s, starts a failed one again, and on SIGTERM
+//! stops them all and whatever they left behind.
 //!
-//! `supervise` is written against `Sys` and knows no backend; `main` picks one.
-//!
-//! `cargo run -p tontine-unix --example supervisor -- linux`, and then `kill -TERM` its number;
-//! `-- virtual` does the same in a simulated system, whose clock does not let anybody wait.
+//! It is written against `Sys` and knows no backend. [`Groups::ByTheChild`] is a mistake that is
+//! planted in it, for `explored` to find.
 
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
-use tontine_unix::shell::Seat;
 use tontine_unix::{
-    Children, Console, Errno, Executor, How, Linux, Pid, Result, SigAction, SigSet, Signal, Status,
-    Sys, Virtual, WaitOptions, Waited,
+    Children, Errno, Fd, How, Pid, Result, SigAction, SigSet, Signal, Status, Sys, WaitOptions,
+    Waited,
 };
 
 /// How often a service is started again before it is given up.
@@ -24,15 +19,22 @@ const RESTARTS: u32 = 3;
 /// What services have, after SIGTERM, before SIGKILL.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// How long it runs in a virtual system.
-const RUN: Duration = Duration::from_secs(3);
-
 /// What the supervisor waits for: that a child changed, that it is to stop.
 const WATCHED: SigSet = SigSet::of(&[Signal::CHLD, Signal::TERM, Signal::INT]);
 
+/// Who puts a service into its group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Groups {
+    /// The service and the supervisor, whoever is first.
+    ByBoth,
+    /// The service alone. A mistake: who is to stop before that ran finds no such group, believes
+    /// the service gone, and leaves it behind.
+    ByTheChild,
+}
+
 /// A program with a name.
 #[derive(Clone)]
-struct Service {
+pub(crate) struct Service {
     name: &'static str,
     run: Arc<Run>,
 }
@@ -41,92 +43,17 @@ struct Service {
 type Run = dyn Fn(&dyn Sys) -> i32 + Send + Sync;
 
 impl Service {
-    fn new(name: &'static str, run: impl Fn(&dyn Sys) -> i32 + Send + Sync + 'static) -> Self {
+    pub(crate) fn new(
+        name: &'static str,
+        run: impl Fn(&dyn Sys) -> i32 + Send + Sync + 'static,
+    ) -> Self {
         Self { name, run: Arc::new(run) }
     }
 }
 
-fn main() {
-    let backend = std::env::args().nth(1).unwrap_or_default();
-    let status = match backend.as_str() {
-        "linux" => match Linux::new() {
-            Ok(linux) => supervise(&linux, services()),
-            Err(error) => {
-                eprintln!("this kernel does not do: {error}");
-                1
-            }
-        },
-        "virtual" => in_a_virtual_system(),
-        _ => {
-            eprintln!("usage: supervisor linux|virtual");
-            2
-        }
-    };
-    std::process::exit(status);
-}
-
-/// Runs the supervisor in a virtual system and shows what it says; its exit status.
-fn in_a_virtual_system() -> i32 {
-    let console = Console::new();
-    let executor = Executor::Simulated { seed: 1 };
-    let unix = Virtual::builder().executor(executor).console(&console).build().expect("one fits");
-    let report = thread::scope(|scope| {
-        let running = scope.spawn(|| unix.run(ask_it_to_stop));
-        let mut out = std::io::stdout();
-        loop {
-            // Asked first: what was said before the end is shown.
-            let over = console.is_over();
-            let bytes = console.output(Duration::from_millis(50));
-            if over && bytes.is_empty() {
-                break;
-            }
-            // The supervisor goes on if nobody reads.
-            let _ = out.write_all(&bytes).and_then(|()| out.flush());
-        }
-        running.join().expect("the system does not panic")
-    });
-    report.status.and_then(|status| status.exited()).unwrap_or(1)
-}
-
-/// The first program: a supervisor, SIGTERM for it after a while, and what became of it.
-fn ask_it_to_stop(sys: &dyn Sys) -> i32 {
-    let ended = || {
-        let supervisor = sys.fork(|sys| supervise(sys, services()))?;
-        let _ = sys.nanosleep(RUN);
-        sys.kill(supervisor.into(), Some(Signal::TERM))?;
-        sys.waitpid(supervisor.into(), WaitOptions::empty())
-    };
-    ended().ok().flatten().and_then(|waited| waited.status.exited()).unwrap_or(1)
-}
-
-/// Three of each kind: one that runs, one that fails, one that leaves an orphan and will not hear.
-fn services() -> Vec<Service> {
-    vec![
-        Service::new("steady", |sys| {
-            loop {
-                sys.pause();
-            }
-        }),
-        Service::new("flaky", |sys| {
-            let _ = sys.nanosleep(Duration::from_millis(200));
-            1
-        }),
-        Service::new("deaf", |sys| {
-            let deaf = |sys: &dyn Sys| {
-                let _ = sys.sigaction(Signal::TERM, Some(SigAction::IGNORE));
-                loop {
-                    sys.pause();
-                }
-            };
-            let _ = sys.fork(deaf);
-            deaf(sys)
-        }),
-    ]
-}
-
 /// Runs the services until all have ended or SIGTERM comes. 0 if it was asked to stop, else 1.
-fn supervise(sys: &dyn Sys, services: Vec<Service>) -> i32 {
-    match Supervisor::run(sys, services) {
+pub(crate) fn supervise(sys: &dyn Sys, services: Vec<Service>, groups: Groups) -> i32 {
+    match Supervisor::run(sys, services, groups) {
         Ok(true) => 0,
         Ok(false) => 1,
         Err(error) => {
@@ -139,6 +66,7 @@ fn supervise(sys: &dyn Sys, services: Vec<Service>) -> i32 {
 /// Services that run, by their process.
 struct Supervisor<'a> {
     sys: &'a dyn Sys,
+    by: Groups,
     running: BTreeMap<Pid, (Service, u32)>,
     /// Every group that was made, as its leader's handle: a group may outlive its leader.
     groups: Vec<Pid>,
@@ -146,12 +74,12 @@ struct Supervisor<'a> {
 
 impl<'a> Supervisor<'a> {
     /// Whether it was asked to stop.
-    fn run(sys: &'a dyn Sys, services: Vec<Service>) -> Result<bool> {
+    fn run(sys: &'a dyn Sys, services: Vec<Service>, by: Groups) -> Result<bool> {
         sys.set_subreaper(true)?;
         // Taken by sigtimedwait; a signal that is ignored would not wait for it.
         sys.sigaction(Signal::CHLD, Some(SigAction::handler(|_, _| {})))?;
         let before = sys.sigprocmask(Some((How::Block, WATCHED)))?;
-        let mut supervisor = Self { sys, running: BTreeMap::new(), groups: Vec::new() };
+        let mut supervisor = Self { sys, by, running: BTreeMap::new(), groups: Vec::new() };
         for service in services {
             supervisor.start(service, 0, before)?;
         }
@@ -172,8 +100,10 @@ impl<'a> Supervisor<'a> {
                 .and_then(|()| sys.sigprocmask(Some((How::Set, mask))).map(drop));
             ready.map_or(1, |()| run(sys))
         })?;
-        // It may have ended.
-        let _ = self.sys.setpgid(child, child);
+        if self.by == Groups::ByBoth {
+            // It may have ended.
+            let _ = self.sys.setpgid(child, child);
+        }
         say(self.sys, &format!("{} started", service.name));
         self.groups.push(child);
         self.running.insert(child, (service, restarts));
@@ -270,5 +200,5 @@ impl<'a> Supervisor<'a> {
 
 /// Writes a line to standard output.
 fn say(sys: &dyn Sys, text: &str) {
-    let _ = sys.write(tontine_unix::Fd::STDOUT, format!("{text}\n").as_bytes());
+    let _ = sys.write(Fd::STDOUT, format!("{text}\n").as_bytes());
 }

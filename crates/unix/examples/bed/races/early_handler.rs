@@ -1,0 +1,49 @@
+//! A child ends before its parent has written down which child it is.
+//!
+//! OpenRC, `openrc-run`, reported as <https://github.com/OpenRC/openrc/issues/895>. The handler of
+//! SIGCHLD waits for whoever has ended, and tells the main loop by a pipe if that was the service.
+//! Which process the service is the main program writes down when `fork` returns. A service that
+//! ends at once is none yet when the handler looks: nobody is told, and the boot hangs.
+//!
+//! What keeps it right: SIGCHLD is blocked from before the fork until the number is written down.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use tontine_unix::{ActionFlags, Children, How, SigAction, SigSet, Signal, Sys, WaitOptions};
+
+use super::Race;
+
+pub(crate) const RACE: Race = Race {
+    name: "early-handler",
+    project: "OpenRC",
+    report: "https://github.com/OpenRC/openrc/issues/895",
+    what: "a child ends before its number is written down, and its handler knows no such child",
+    wrong: |sys| run_a_service(sys, false),
+    right: |sys| run_a_service(sys, true),
+};
+
+/// 0 when the service's end was told.
+fn run_a_service(sys: &dyn Sys, blocks: bool) -> i32 {
+    let (told, tells) = sys.pipe().expect("there is room");
+    let service = Arc::new(AtomicI32::new(0));
+    let known = Arc::clone(&service);
+    let reap = SigAction::handler(move |sys, _| {
+        while let Ok(Some(waited)) = sys.waitpid(Children::Any, WaitOptions::NOHANG) {
+            if waited.pid.number() == known.load(Ordering::Relaxed) {
+                // One byte in an empty pipe: there is room.
+                let _ = sys.write(tells, &[0]);
+            }
+        }
+    });
+    let reap = reap.with_flags(ActionFlags::RESTART);
+    sys.sigaction(Signal::CHLD, Some(reap)).expect("it is allowed");
+    let before = sys.sigprocmask(None).expect("it is allowed");
+    if blocks {
+        sys.sigprocmask(Some((How::Block, SigSet::of(&[Signal::CHLD])))).expect("it is allowed");
+    }
+    let child = sys.fork(|_| 0).expect("there is room");
+    service.store(child.number(), Ordering::Relaxed);
+    sys.sigprocmask(Some((How::Set, before))).expect("it is allowed");
+    i32::from(sys.read(told, &mut [0]) != Ok(1))
+}

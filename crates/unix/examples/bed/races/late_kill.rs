@@ -1,0 +1,80 @@
+//! A signal by number, after the number was given back.
+//!
+//! Go's `os.Process`, reported as <https://github.com/golang/go/issues/13987>. One thread waits for
+//! a child; another ends it when its time is over. That looks whether the child was waited for, and
+//! then kills the number; in between the wait returns, and the number is anybody's.
+//!
+//! Here the number stays free, so that the late `kill` shows as ESRCH; on a busy system it would
+//! reach whoever has it next. What keeps it right: wait without reaping, and reap under the lock
+//! under which the other looks and kills. (The handles of this library make it right by themselves:
+//! a [`Pid`] from `fork` never means who has the number next.)
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tontine_unix::{Errno, Fd, Pid, Signal, Sys, WaitOptions};
+
+use super::Race;
+
+pub(crate) const RACE: Race = Race {
+    name: "late-kill",
+    project: "Go, os.Process",
+    report: "https://github.com/golang/go/issues/13987",
+    what: "a number is killed that is the child's no more",
+    wrong: |sys| wait_and_kill(sys, false),
+    right: |sys| wait_and_kill(sys, true),
+};
+
+/// A lock that several threads may sleep for: a pipe with one byte, which who has it has taken out.
+#[derive(Clone, Copy)]
+struct Token(Fd, Fd);
+
+impl Token {
+    fn new(sys: &dyn Sys) -> Self {
+        let (reads, writes) = sys.pipe().expect("there is room");
+        let token = Self(reads, writes);
+        token.release(sys);
+        token
+    }
+
+    fn take(self, sys: &dyn Sys) {
+        assert_eq!(sys.read(self.0, &mut [0]), Ok(1), "who waits for it gets it");
+    }
+
+    fn release(self, sys: &dyn Sys) {
+        assert_eq!(sys.write(self.1, &[0]), Ok(1), "there is room for one");
+    }
+}
+
+/// 0 if no signal was sent to a number that was nobody's.
+fn wait_and_kill(sys: &dyn Sys, locked: bool) -> i32 {
+    let child = sys.fork(|_| 0).expect("there is room");
+    let token = locked.then(|| Token::new(sys));
+    let (done, late) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (is_done, is_late) = (Arc::clone(&done), Arc::clone(&late));
+    let killer = sys.thread(move |sys| {
+        if let Some(token) = token {
+            token.take(sys);
+        }
+        if !is_done.load(Ordering::Relaxed) {
+            let number = Pid::number_only(child.number());
+            let killed = sys.kill(number.into(), Some(Signal::KILL));
+            is_late.store(killed == Err(Errno::ESRCH), Ordering::Relaxed);
+        }
+        if let Some(token) = token {
+            token.release(sys);
+        }
+    });
+    if let Some(token) = token {
+        let stays = WaitOptions::EXITED | WaitOptions::NOWAIT;
+        sys.waitid(child.into(), stays).expect("it is my child");
+        token.take(sys);
+    }
+    sys.waitpid(child.into(), WaitOptions::empty()).expect("it is my child");
+    done.store(true, Ordering::Relaxed);
+    if let Some(token) = token {
+        token.release(sys);
+    }
+    sys.join(killer.expect("there is room")).expect("it is mine");
+    i32::from(late.load(Ordering::Relaxed))
+}

@@ -1,0 +1,88 @@
+//! A child takes the terminal, and its parent is stopped when it sets the terminal right.
+//!
+//! nextest, a test runner, reported as <https://github.com/nextest-rs/nextest/issues/2878>. The
+//! runner sees that it is in the foreground, and switches echo off. A test starts an interactive
+//! shell; that opens the controlling terminal and puts itself into the foreground. When the runner
+//! ends it restores the terminal's modes, from the background now: SIGTTOU, and it is stopped.
+//!
+//! Looking once more before the modes are restored narrows the gap, and that is what is wrong here;
+//! the child may take the terminal between the look and the call. What keeps it right is to ignore
+//! SIGTTOU: then the call is allowed from the background too.
+
+use tontine_unix::{
+    Errno, Fd, How, Modes, Pid, SigAction, SigSet, Signal, Status, Sys, WaitOptions,
+};
+
+use super::Race;
+
+pub(crate) const RACE: Race = Race {
+    name: "taken-terminal",
+    project: "nextest",
+    report: "https://github.com/nextest-rs/nextest/issues/2878",
+    what: "a child takes the terminal, and SIGTTOU stops its parent as that restores the modes",
+    wrong: |sys| in_a_session(sys, false),
+    right: |sys| in_a_session(sys, true),
+};
+
+/// The caller, in calls that name a process.
+const OWN: Pid = Pid::number_only(0);
+/// The runner was stopped.
+const STOPPED: i32 = 1;
+/// Something else went wrong.
+const BROKEN: i32 = 2;
+
+/// A session with a terminal, whose leader starts the runner; what became of that.
+fn in_a_session(sys: &dyn Sys, ignores: bool) -> i32 {
+    let leader = sys.fork(move |sys| {
+        sys.setsid().expect("it leads no group");
+        let (_user, terminal) = sys.openpty().expect("there is room");
+        sys.set_controlling(terminal).expect("it leads a session");
+        let runner = sys.fork(move |sys| run_a_test(sys, terminal, ignores).map_or(BROKEN, |()| 0));
+        let runner = runner.expect("there is room");
+        match change(sys, runner) {
+            Status::Stopped(_) => {
+                sys.kill(runner.into(), Some(Signal::KILL)).expect("it is there");
+                change(sys, runner);
+                STOPPED
+            }
+            status => status.exited().unwrap_or(BROKEN),
+        }
+    });
+    change(sys, leader.expect("there is room")).exited().unwrap_or(BROKEN)
+}
+
+/// How a child ended or stopped.
+fn change(sys: &dyn Sys, child: Pid) -> Status {
+    let waited = sys.waitpid(child.into(), WaitOptions::STOPPED);
+    waited.expect("it is my child").expect("it changed").status
+}
+
+/// The test runner: echo off, a test, echo on again.
+fn run_a_test(sys: &dyn Sys, terminal: Fd, ignores: bool) -> Result<(), Errno> {
+    enter_foreground(sys, terminal)?;
+    if ignores {
+        sys.sigaction(Signal::TTOU, Some(SigAction::IGNORE))?;
+    }
+    let before = sys.tcgetattr(terminal)?;
+    let mut quiet = before;
+    quiet.modes -= Modes::ECHO;
+    sys.tcsetattr(terminal, &quiet)?;
+    let test = sys.fork(|sys| {
+        let taken = sys.open_tty().and_then(|terminal| enter_foreground(sys, terminal));
+        i32::from(taken.is_err())
+    })?;
+    if ignores || sys.tcgetpgrp(terminal)? == sys.getpgrp() {
+        sys.tcsetattr(terminal, &before)?;
+    }
+    sys.waitpid(test.into(), WaitOptions::empty())?;
+    Ok(())
+}
+
+/// As an interactive shell does: into a group of its own, and that into the foreground.
+fn enter_foreground(sys: &dyn Sys, terminal: Fd) -> Result<(), Errno> {
+    sys.setpgid(OWN, OWN)?;
+    let before = sys.sigprocmask(Some((How::Block, SigSet::of(&[Signal::TTOU]))))?;
+    sys.tcsetpgrp(terminal, sys.getpid())?;
+    sys.sigprocmask(Some((How::Set, before)))?;
+    Ok(())
+}

@@ -1,0 +1,51 @@
+//! Which process has which [`Context`]: [`Contexts`].
+//!
+//! A forked child inherits its parent's handlers. What they set are the child's variables, not
+//! those of the process that installed them, so a handler looks for the process that it runs in.
+//! It may interrupt anything: looking takes no lock and allocates nothing.
+
+use std::sync::{Arc, OnceLock, Weak};
+
+use super::context::Context;
+
+/// The processes of a run that live in one memory, in the order of their births.
+#[derive(Default)]
+pub(super) struct Contexts {
+    first: OnceLock<Box<Entry>>,
+}
+
+struct Entry {
+    pid: i32,
+    context: Weak<Context>,
+    next: OnceLock<Box<Entry>>,
+}
+
+impl Contexts {
+    /// From now on the process `pid` has this one.
+    pub(super) fn add(&self, pid: i32, context: &Arc<Context>) {
+        let context = Arc::downgrade(context);
+        let mut entry = Box::new(Entry { pid, context, next: OnceLock::new() });
+        let mut end = &self.first;
+        // Another processor's process may be at the same place.
+        while let Err(refused) = end.set(entry) {
+            entry = refused;
+            end = &end.get().expect("it refused because there is one").next;
+        }
+    }
+
+    /// The one of process `pid`: the youngest, where the number was used again.
+    pub(super) fn of(&self, pid: i32) -> Option<Arc<Context>> {
+        let entries = std::iter::successors(self.first.get(), |entry| entry.next.get());
+        entries.filter(|entry| entry.pid == pid).last()?.context.upgrade()
+    }
+}
+
+impl Drop for Contexts {
+    /// One after another: as many as there may be must not be as many calls deep.
+    fn drop(&mut self) {
+        let mut next = self.first.take();
+        while let Some(mut entry) = next {
+            next = entry.next.take();
+        }
+    }
+}
