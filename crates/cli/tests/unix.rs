@@ -92,7 +92,8 @@ fn bad_input_is_shown_with_a_caret_and_the_status_is_2() {
     let missing = run(&[], Path::new("/nonexistent/file.unix"));
     assert_eq!(missing.status.code(), Some(2));
     assert!(text(&missing.stderr).contains("/nonexistent/file.unix: No such file"));
-    let mode = run(&["--mode", "uniprocessor", "--processors", "2"], &example("groups/setsid.unix"));
+    let mode =
+        run(&["--mode", "uniprocessor", "--processors", "2"], &example("groups/setsid.unix"));
     assert_eq!(mode.status.code(), Some(2), "{}", text(&mode.stderr));
 }
 

@@ -94,7 +94,8 @@ impl Conduct for Gates {
     }
 
     fn lasting(&self, duration: Duration) -> Duration {
-        duration + BUSY
+        // What ends at once does so within its step.
+        if duration.is_zero() { duration } else { duration + BUSY }
     }
 
     fn passed(&self, due: &Due<'_>) {

@@ -18,8 +18,9 @@ pub(super) fn group(process: Pid) -> Result<Pid> {
 /// `setpgid`.
 pub(super) fn set_group(process: Pid, group: Pid) -> Result<()> {
     let table = table::read();
-    let group = numbered(&table, group)?;
+    // Of a process that is gone nothing more is asked.
     let process = table.number(process)?;
+    let group = numbered(&table, group)?;
     // SAFETY: it takes integers.
     check(unsafe { libc::setpgid(process, group) }).map(drop)
 }

@@ -1,15 +1,17 @@
-//! Random scenarios: [`scenario`] makes one of a seed, [`shrink`] makes one smaller that shows
-//! something.
+//! Random scenarios: [`scenario`] makes one of a seed, a [`Campaign`] compares one after another on
+//! both backends, [`shrink`] makes one smaller that shows something.
 //!
 //! They are made to be compared on both backends (docs/check.md): nothing is expected of them but
 //! that both do the same. [`phrase`] has what they are made of, [`compose`] puts it together. Which
 //! rules of the semantics they meet, [`Hits`](crate::Hits) count.
 
+mod campaign;
 mod chance;
 mod compose;
 mod phrase;
 mod shrink;
 
+pub use campaign::{Campaign, Finding, Parting};
 pub use shrink::shrink;
 
 use crate::scenario::Scenario;

@@ -87,18 +87,15 @@ impl Call<'_> {
             let found;
             let coarse = self.kernel.coarse();
             found = self.kernel.find_group(group);
-            let Some(group) = &found else {
-                let somebody = self.kernel.find(group).is_some();
-                let nobody = || self.kernel.error_by(Rule::ForegroundNobody, Errno::ESRCH);
-                return Err(if somebody { Errno::EPERM } else { nobody() }.into());
+            let held = match &found {
+                Some(group) if Arc::ptr_eq(&group.session, &session) => self.kernel.hold(group),
+                Some(_) => {
+                    let elsewhere = self.kernel.error_by(Rule::ForegroundElsewhere, Errno::EPERM);
+                    return Err(elsewhere.into());
+                }
+                None => self.kernel.hold_unmade(group, &session)?,
             };
-            if !Arc::ptr_eq(&group.session, &session) {
-                return Err(self.kernel.error_by(Rule::ForegroundElsewhere, Errno::EPERM).into());
-            }
-            let before = {
-                let mut state = terminal.state.lock(&self.kernel.locks);
-                state.foreground.replace(self.kernel.hold(group))
-            };
+            let before = terminal.state.lock(&self.kernel.locks).foreground.replace(held);
             drop(coarse);
             drop(before.map(|held| held.refer(self.kernel)));
             Ok(())
@@ -246,7 +243,8 @@ impl Call<'_> {
             if own { state.foreground.as_ref().map(|held| Arc::clone(held.group())) } else { None }
         };
         let Some(foreground) = foreground else { return Ok(Background::Allowed) };
-        if Arc::ptr_eq(&foreground, &group) {
+        // By the number: what was in the foreground may have been left, and made again.
+        if foreground.id == group.id {
             return Ok(Background::Allowed);
         }
         let unmoved = {

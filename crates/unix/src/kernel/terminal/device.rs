@@ -92,6 +92,10 @@ impl Terminal {
             }
             (effects, state.foreground.as_ref().map(|held| kernel.refer(held.group())))
         };
+        let group = match group {
+            Some(held) if !effects.signals.is_empty() => kernel.made_again(held),
+            held => held,
+        };
         if let Some(group) = group {
             for signal in effects.signals.iter().filter(|_| kernel.follows(Rule::KeysSignal)) {
                 kernel.pgsignal(&group, SignalInfo::kernel(signal));
@@ -161,8 +165,7 @@ impl Terminal {
             state.session = None;
             state.foreground.take()
         };
-        if let Some(held) = foreground {
-            let group = held.refer(kernel);
+        if let Some(group) = foreground.and_then(|held| kernel.made_again(held.refer(kernel))) {
             if kernel.follows(Rule::LeaderHangsUp) {
                 kernel.pgsignal_inthread(&group, SignalInfo::kernel(Signal::HUP));
             }
