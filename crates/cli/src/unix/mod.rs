@@ -3,6 +3,7 @@
 mod bound;
 mod check;
 mod document;
+mod random;
 mod run;
 mod shell;
 

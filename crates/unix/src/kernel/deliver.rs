@@ -143,7 +143,10 @@ impl Call<'_> {
             Some(sig_wait_lock()?)
         };
         let mut state = self.state();
-        let (waiting, act) = match self.issig(&mut state) {
+        let doomed = state.doomed.filter(|_| state.phase == Phase::Live);
+        let taken = if doomed.is_none() { self.issig(&mut state) } else { None };
+        let (waiting, act) = match taken {
+            None if let Some((signal, core)) = doomed => (waiting, Act::End(signal, core)),
             None => (waiting, Act::Nothing),
             Some(info) if state.tracer.is_some() && info.signal != Signal::KILL => {
                 drop(state);
@@ -226,7 +229,7 @@ impl Call<'_> {
     pub(super) fn look_again(&self, state: &mut ProcState) {
         let shared = state.pending.set().intersection(self.shared(state));
         let pending = self.member(state).pending.set().union(shared);
-        if pending.difference(self.thread.mask()).is_empty() {
+        if state.doomed.is_none() && pending.difference(self.thread.mask()).is_empty() {
             self.thread.settle(Attention::SIGNAL);
         } else {
             self.thread.demand(Attention::SIGNAL);

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use super::Kernel;
 use super::pending::Pending;
 use super::pgrp::Pgrp;
-use super::proc::{News, Phase, Proc, ProcState};
+use super::proc::{Member, News, Phase, Proc, ProcState};
 use super::references::ProcRef;
 use super::thread::Attention;
 use crate::action::{Code, Disposition, SignalInfo};
@@ -157,7 +157,40 @@ impl Kernel {
             pending.add_without_info(info.signal);
         }
         self.wake_for(state, info.signal, to);
+        self.doom(state, info.signal, to);
         Ok(())
+    }
+
+    /// What ends a process ends it when it is sent, if a thread lets it in: no other signal comes
+    /// first, and no thread goes on in user mode, as Linux has it. What would leave a core is
+    /// delivered like any other signal, but every thread that lets it in may be the one.
+    fn doom(&self, state: &mut ProcState, signal: Signal, to: To) {
+        let by_default = state.actions.of(signal).disposition == Disposition::Default;
+        let spared = signal != Signal::KILL && (state.stopped.is_some() || state.tracer.is_some());
+        if !by_default || spared || self.config.delivery == Delivery::Oldest {
+            return;
+        }
+        let core = match signal.by_default() {
+            DefaultAction::Terminate => false,
+            DefaultAction::Core => true,
+            _ => return,
+        };
+        let lets_in = |member: &Member| !member.thread.mask().contains(signal);
+        let taken = match to {
+            To::Process => state.threads.iter().any(lets_in),
+            To::Thread(tid) => state.member(tid).is_some_and(|member| lets_in(member)),
+        };
+        if !taken || (signal != Signal::KILL && !self.follows(Rule::DefaultEnds)) {
+            return;
+        }
+        if !core {
+            state.doomed = state.doomed.or(Some((signal, core)));
+        }
+        let shared = to == To::Process;
+        for member in state.threads.iter().filter(|member| !core || (shared && lets_in(member))) {
+            member.thread.demand(Attention::SIGNAL);
+            member.wake();
+        }
     }
 
     /// As [`Kernel::post`], of what the system itself sends: a standard signal, which no full queue

@@ -20,7 +20,6 @@ const TRIES: u32 = 800;
 #[derive(Debug)]
 pub struct Campaign {
     checker: Checker,
-    mode: Mode,
     hits: Hits,
 }
 
@@ -50,17 +49,12 @@ pub struct Parting {
 }
 
 impl Campaign {
-    /// One in this mode of the virtual Unix.
+    /// One that counts here how often each rule is followed, where this build counts.
     ///
     /// # Errors
     /// As [`Checker::new`].
-    pub fn new(mode: Mode) -> Result<Self, Unavailable> {
-        Ok(Self { checker: Checker::new()?, mode, hits: Hits::default() })
-    }
-
-    /// How often each rule was followed, where this build counts.
-    pub fn hits(&self) -> &Hits {
-        &self.hits
+    pub fn new(hits: &Hits) -> Result<Self, Unavailable> {
+        Ok(Self { checker: Checker::new()?, hits: hits.clone() })
     }
 
     /// How a seed's scenario is run, on a system like this.
@@ -72,9 +66,9 @@ impl Campaign {
     ///
     /// # Errors
     /// The keeper of real processes is gone, and there is no other.
-    pub fn run(&mut self, seed: u64) -> Result<Finding, Unavailable> {
+    pub fn run(&mut self, seed: u64, mode: Mode) -> Result<Finding, Unavailable> {
         let made = scenario(seed);
-        match self.parts(&made, seed) {
+        match self.parts(&made, seed, mode) {
             Ok(None) => return Ok(Finding::Same),
             Ok(Some(_)) => {}
             Err(error) => {
@@ -84,11 +78,11 @@ impl Campaign {
                 return Ok(Finding::Lost(error));
             }
         }
-        let small = match self.parts_always(&made, seed) {
-            true => shrink(&made, TRIES, |candidate| self.parts_always(candidate, seed)),
-            false => return Ok(Finding::Unsteady),
-        };
-        Ok(match self.parts(&small, seed) {
+        if !self.parts_always(&made, seed, mode) {
+            return Ok(Finding::Unsteady);
+        }
+        let small = shrink(&made, TRIES, |candidate| self.parts_always(candidate, seed, mode));
+        Ok(match self.parts(&small, seed, mode) {
             Ok(Some(difference)) => {
                 Finding::Parts(Box::new(Parting { seed, scenario: small, difference }))
             }
@@ -97,12 +91,17 @@ impl Campaign {
         })
     }
 
-    fn parts_always(&mut self, scenario: &Scenario, seed: u64) -> bool {
-        (0..CONFIRMED).all(|_| matches!(self.parts(scenario, seed), Ok(Some(_))))
+    fn parts_always(&mut self, scenario: &Scenario, seed: u64, mode: Mode) -> bool {
+        (0..CONFIRMED).all(|_| matches!(self.parts(scenario, seed, mode), Ok(Some(_))))
     }
 
-    fn parts(&mut self, scenario: &Scenario, seed: u64) -> Result<Option<Difference>, CheckError> {
-        let builder = Virtual::builder().mode(self.mode).count_rules(&self.hits);
+    fn parts(
+        &mut self,
+        scenario: &Scenario,
+        seed: u64,
+        mode: Mode,
+    ) -> Result<Option<Difference>, CheckError> {
+        let builder = Virtual::builder().mode(mode).count_rules(&self.hits);
         let options = Self::options(seed, builder);
         let real = self.checker.on_linux(scenario, &options)?;
         if let Comparison::Same(_) = against(scenario, &options, &real)? {

@@ -53,7 +53,7 @@ fn signals(chance: &mut Chance, features: &[Feature]) -> Vec<&'static str> {
         all.push(chance.of(QUIET));
     }
     if chance.odds(1, 8) {
-        all.push(chance.of(&["INT", "QUIT", "ALRM", "KILL", "STOP", "CONT", "PIPE", "RTMAX"]));
+        all.push(chance.of(&["INT", "ALRM", "KILL", "STOP", "CONT", "PIPE", "RTMAX"]));
     }
     all
 }
@@ -241,7 +241,7 @@ impl Composer {
             "flags" => return some(chance, &["restart", "nodefer", "resethand", "siginfo"]),
             "calm" => return some(chance, &["restart", "resethand", "siginfo"]),
             "child" => return some(chance, &["nocldstop", "nocldwait", "restart"]),
-            "key" => chance.of(&["\\x03", "\\x1a", "\\x1c", "\\x03", "ab"]),
+            "key" => chance.of(&["\\x03", "\\x1a", "\\x1a", "\\x03", "ab"]),
             "modes" => {
                 chance.of(&["+tostop", "-tostop", "+noflsh", "-icanon", "-echo", "-isig", "+isig"])
             }
@@ -320,8 +320,9 @@ impl Composer {
         match self.chance.below(6) {
             0..=2 => "any".to_owned(),
             3 => self.kid(of),
-            4 => format!("group {}", self.kid(of)),
-            _ => "own-group".to_owned(),
+            // Who waits for a group is not told on Linux when its last child leaves that.
+            4 => format!("group {} nohang", self.kid(of)),
+            _ => "own-group nohang".to_owned(),
         }
     }
 }
