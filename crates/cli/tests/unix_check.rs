@@ -26,7 +26,7 @@ fn scenario(text: &str) -> tempfile::NamedTempFile {
 
 #[test]
 fn an_example_is_the_same_on_both_in_every_mode() {
-    let output = check(&["--runs", "3"], &example("setsid.unix"));
+    let output = check(&["--runs", "3"], &example("groups/setsid.unix"));
     let printed = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{printed}{}", text(&output.stderr));
     for part in ["seeds 1 to 3", "uniprocessor, master, coarse, parallel", "the same on both"] {
@@ -36,7 +36,7 @@ fn an_example_is_the_same_on_both_in_every_mode() {
 
 #[test]
 fn what_both_observed_is_printed_when_asked_for() {
-    let output = check(&["--log", "--mode", "parallel"], &example("group-kill.unix"));
+    let output = check(&["--log", "--mode", "parallel"], &example("sending/group-kill.unix"));
     let printed = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{printed}");
     assert!(printed.contains("main.1"), "{printed}");

@@ -34,6 +34,7 @@ compile_error!("tontine-unix is for Linux on x86-64 and AArch64");
 mod action;
 pub mod check;
 mod console;
+mod costs;
 mod errno;
 mod executor;
 mod kernel;
@@ -58,6 +59,7 @@ mod wait;
 
 pub use action::{ActionFlags, Code, Disposition, Handler, How, SigAction, SignalInfo};
 pub use console::Console;
+pub use costs::{Costs, CostsError, Step};
 pub use errno::{Errno, Result};
 pub use kernel::{Awaits, ProcessState, State, ThreadState};
 pub use limit::{Limit, Resource};

@@ -96,6 +96,9 @@ impl Virtual {
                 let seeded = executor::Seeded::varied(seed).preemptions(config.preemptions);
                 executor::Executor::chosen(Box::new(seeded), options)
             }
+            Executor::Modelled { seed } => {
+                executor::Executor::modelled(config.costs, seed, options)
+            }
             Executor::Parallel => executor::Executor::parallel(config.processors, options),
         }
     }
@@ -107,7 +110,8 @@ impl Virtual {
         let options = Options {
             keep_all: config.keep_locks,
             count: config.statistics,
-            explore: matches!(config.executor, Executor::Simulated { .. }),
+            explore: config.executor != Executor::Parallel,
+            model: matches!(config.executor, Executor::Modelled { .. }),
             hold_clock: config.statistics.then(|| HoldClock::new(move || clock.now_ns())),
             ..Options::default()
         };

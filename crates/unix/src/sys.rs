@@ -238,6 +238,12 @@ pub trait Sys {
     fn sched_yield(&self);
     /// For a program that computes: a place to be interrupted, stopped and ended.
     fn poll(&self);
+    /// Computes for so long, as a program does that uses its processor: it may be interrupted,
+    /// stopped and ended meanwhile. The modelled executor moves its clock; the others poll until
+    /// the system's clock says that it is over.
+    fn compute(&self, duration: Duration) {
+        self.compute_by_polls(duration);
+    }
     /// On which processor those run that this process makes from now on; `None` for any.
     ///
     /// # Errors
@@ -343,6 +349,13 @@ pub trait Sys {
             ..0 => Err(Errno::EINVAL),
             0 => self.kill(Target::OwnGroup, signal),
             _ => self.kill(Target::Group(group), signal),
+        }
+    }
+    /// [`Sys::compute`], by polls.
+    fn compute_by_polls(&self, duration: Duration) {
+        let end = self.now().saturating_add(duration);
+        while self.now() < end {
+            self.poll();
         }
     }
     /// Sends the caller a signal.

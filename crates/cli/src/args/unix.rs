@@ -107,7 +107,7 @@ Real processes live in a PID namespace of their own: no signal of theirs
 leaves it, and all are gone when the command ends.
 
 Examples:
-  tontine unix check examples/unix/setsid.unix
+  tontine unix check examples/unix/groups/setsid.unix
   tontine unix check --runs 100 FILE         a hundred orders of steps
   tontine unix check --seed 17 --mode master FILE
                                              one of them again

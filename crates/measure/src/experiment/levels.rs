@@ -26,6 +26,23 @@ pub(crate) fn levels(size: Size, processors: usize, end: usize) -> Vec<usize> {
     levels
 }
 
+/// The levels of a modelled curve up to `end`, ascending: one, as many as take all of so many
+/// processors in pairs, and the end, at least.
+pub(crate) fn modelled(size: Size, processors: usize, end: usize) -> Vec<usize> {
+    let half = processors / 2;
+    let mut levels: Vec<usize> = match size {
+        Size::Quick => vec![1, half, end],
+        Size::Default | Size::Full => {
+            let doubled = std::iter::successors(Some(1), |level| Some(2 * level));
+            doubled.take_while(|&level| level < end).chain([half, end]).collect()
+        }
+    };
+    levels.retain(|&level| level <= end);
+    levels.sort_unstable();
+    levels.dedup();
+    levels
+}
+
 /// The level that `task` asks for by its parameter `name`.
 ///
 /// # Errors

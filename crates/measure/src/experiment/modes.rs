@@ -1,21 +1,123 @@
 //! The modes of the virtual Unix as variants, beside the machine's own kernel: [`mode`], [`ran`].
+//! On real processors, or modelled: [`System`].
 //!
 //! Source 001 compares two kernels, one that does all process and signal work on a master processor
 //! and one that does it in parallel; both are modes of `tontine-unix`. What the experiments measure
 //! in them is theirs.
 
-use tontine_unix::{Ending, Mode, Report};
+use tontine_unix::{Builder, Ending, Executor, Mode, Report, Sys, Virtual};
 
-use super::Variant;
+use super::{Params, Variant};
+use crate::clock::Clock;
 use crate::machine::topology::Topology;
 use crate::trouble::{Result, Trouble};
 
 /// That a system call there is a function call.
 pub(super) const CALLS_NOTE: &str =
     "a virtual Unix inside one process: a system call is a function call, not a trap";
+/// What a modelled figure is.
+pub(super) const MODEL_NOTE: &str = "simulation, validated at P = 1 and 2 (docs/model.md): virtual \
+     processors, and costs that were measured on another machine";
+/// No model has more processors.
+const MOST_MODELLED: usize = 256;
 /// That a fork there is no fork.
 pub(super) const FORK_NOTE: &str =
     "a virtual fork copies no address space: the child runs another closure in the same memory";
+
+/// The parameter of a modelled cell.
+const MODELLED: &str = "modelled";
+/// How many processors the paper's machine had, and how many today's have.
+pub(super) const MODELLED_PROCESSORS: [usize; 2] = [10, 64];
+
+/// A virtual Unix, on real processors or modelled.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct System {
+    pub(super) mode: Mode,
+    pub(super) processors: usize,
+    pub(super) watch: Watch,
+}
+
+/// Who tells the time.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Watch {
+    /// The machine's clock.
+    Machine(Clock),
+    /// The model of a system, whose costs vary by this seed.
+    Model { seed: u64 },
+}
+
+impl System {
+    /// What its program runs in.
+    pub(super) fn builder(self) -> Builder {
+        let executor = match self.watch {
+            Watch::Machine(_) => Executor::Parallel,
+            Watch::Model { seed } => Executor::Modelled { seed },
+        };
+        Virtual::builder().mode(self.mode).processors(self.processors).executor(executor)
+    }
+}
+
+impl Watch {
+    /// Of a model; its costs vary otherwise in each invocation.
+    pub(super) fn of_a_model() -> Self {
+        Self::Model { seed: std::process::id().into() }
+    }
+
+    /// A stamp before what is timed.
+    pub(super) fn begin(self, sys: &dyn Sys) -> u64 {
+        match self {
+            Self::Machine(clock) => clock.start(),
+            Self::Model { .. } => nanoseconds(sys),
+        }
+    }
+
+    /// Nanoseconds since a stamp.
+    pub(super) fn ns_since(self, sys: &dyn Sys, begun: u64) -> f64 {
+        match self {
+            Self::Machine(clock) => clock.ns_between(begun, clock.stop()),
+            Self::Model { .. } => (nanoseconds(sys) - begun) as f64,
+        }
+    }
+}
+
+fn nanoseconds(sys: &dyn Sys) -> u64 {
+    u64::try_from(sys.now().as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The cell of a model of so many processors.
+pub(super) fn modelled(mut params: Params, processors: usize) -> Params {
+    let word = if processors == 1 { "processor" } else { "processors" };
+    params.insert(MODELLED.to_owned(), format!("{processors} {word}"));
+    params
+}
+
+/// The cells of a model of this mode, for each number of processors: one a level.
+pub(super) fn modelled_cells(
+    mode: Option<Mode>,
+    levels: impl Fn(usize) -> Vec<usize>,
+    cell: impl Fn(usize) -> Params,
+) -> Vec<Params> {
+    let several = mode.is_some_and(|mode| mode != Mode::Uniprocessor);
+    let processors = MODELLED_PROCESSORS.into_iter().filter(|_| several);
+    let cells = processors.flat_map(|processors| {
+        let cells = levels(processors).into_iter().map(&cell);
+        cells.map(move |params| modelled(params, processors)).collect::<Vec<_>>()
+    });
+    cells.collect()
+}
+
+/// How many processors a cell is modelled with, if it is.
+///
+/// # Errors
+/// Failed, where that is no number.
+pub(super) fn modelled_with(params: &Params) -> Result<Option<usize>> {
+    let Some(found) = params.get(MODELLED) else { return Ok(None) };
+    let number = found.split(' ').next().and_then(|number| number.parse().ok());
+    let number = number.filter(|number| (1..=MOST_MODELLED).contains(number));
+    number.map(Some).ok_or_else(|| {
+        Trouble::fail(format!("expected a model of 1 to {MOST_MODELLED} processors: `{found}`"))
+    })
+}
 
 /// The mode that a variant's name means.
 pub(super) fn mode(variant: &str) -> Option<Mode> {

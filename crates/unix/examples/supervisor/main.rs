@@ -6,8 +6,8 @@
 //! `cargo run -p tontine-unix --example supervisor -- linux`, and then `kill -TERM` its number;
 //! `-- virtual` does the same in a simulated system, whose clock does not let anybody wait.
 //!
-//! `-- explore` stops it at many schedules of a simulated system. A last argument, `planted`, plants
-//! a mistake: `-- explore planted` finds it, and `-- replay SEED planted` shows it again.
+//! `-- explore` stops it at many schedules of a simulated system. A last argument, `planted`,
+//! plants a mistake: `-- explore planted` finds it, `-- replay SEED planted` shows it again.
 
 mod explored;
 mod supervise;

@@ -10,8 +10,10 @@ use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 use std::thread::{self, Thread};
 
 use super::here::HERE;
-use super::simulated;
+use super::modelled::spend;
 use super::task::{Leave, Task};
+use super::{modelled, simulated};
+use crate::costs::Step;
 use crate::lock::assert_may_park;
 
 /// One execution that can sleep and be woken. Cheap to clone.
@@ -81,6 +83,9 @@ impl fmt::Debug for Fiber {
 
 fn unpark(task: &Task) {
     if !task.unpark() {
+        return;
+    }
+    if modelled::post(task, false) {
         return;
     }
     let home = task.home();
@@ -161,6 +166,13 @@ pub(crate) fn point() {
     });
 }
 
+/// A turn of waiting at a lock: a [`point`] that takes time.
+#[inline]
+pub(crate) fn turn() {
+    spend(Step::Spin);
+    point();
+}
+
 /// Does what no run is to show: simulated, it passes no point. It neither sleeps nor waits for a
 /// lock.
 pub(crate) fn aside<R>(body: impl FnOnce() -> R) -> R {
@@ -198,9 +210,15 @@ pub(crate) fn preempt() {
     let worker = HERE.with(|here| here.worker.get());
     // SAFETY: worker records live for ever.
     let Some(worker) = (unsafe { worker.as_ref() }) else { return };
-    if HERE.with(|here| here.is_simulated()) {
-        point();
-    } else if worker.return_to_user() {
+    let makes_way = if HERE.with(|here| here.is_simulated()) {
+        modelled::makes_way().unwrap_or_else(|| {
+            point();
+            false
+        })
+    } else {
+        worker.return_to_user()
+    };
+    if makes_way {
         yield_now();
     }
 }

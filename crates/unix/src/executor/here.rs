@@ -7,6 +7,7 @@
 use std::cell::Cell;
 use std::ptr;
 
+use super::modelled::Machine;
 use super::simulated::Simulation;
 use super::task::Task;
 use super::tick::TickFn;
@@ -18,10 +19,12 @@ pub(super) struct Here {
     pub(super) task: Cell<*const Task>,
     /// Its opaque word, or 0.
     pub(super) context: Cell<usize>,
-    /// Simulated, inside of a fiber: points until the next decision, at least 1. Else 0.
+    /// Simulated, inside of a fiber: points until the next decision, at least 1; modelled: 1. Else 0.
     pub(super) left: Cell<u32>,
     /// The simulation whose thread this is, or null.
     pub(super) simulation: Cell<*const Simulation>,
+    /// The modelled machine whose thread this is, or null.
+    pub(super) machine: Cell<*const Machine>,
     /// Failed attempts at simple locks.
     pub(super) spins: Cell<u32>,
     /// Whether a signal handler has interrupted what runs here.
@@ -41,10 +44,10 @@ pub(super) struct Here {
 }
 
 impl Here {
-    /// Whether the thread is a simulated executor's.
+    /// Whether the thread is a simulated or a modelled executor's.
     #[inline]
     pub(super) fn is_simulated(&self) -> bool {
-        !self.simulation.get().is_null()
+        !self.simulation.get().is_null() || !self.machine.get().is_null()
     }
 }
 
@@ -56,6 +59,7 @@ thread_local! {
             context: Cell::new(0),
             left: Cell::new(0),
             simulation: Cell::new(ptr::null()),
+            machine: Cell::new(ptr::null()),
             spins: Cell::new(0),
             interrupted: Cell::new(false),
             level: Cell::new(0),

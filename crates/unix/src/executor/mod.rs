@@ -9,6 +9,8 @@
 //!   by an idle one, after that it stays.
 //! - **Simulated** (`simulated.rs`): one thread, a virtual clock, and a seed that decides at each
 //!   [`point`] who goes on. Same seed, same run.
+//! - **Modelled** (`modelled/`): one thread that stands for many processors, each with a clock, and
+//!   a cost for each step. Same seed and costs, same run.
 //!
 //! `fiber.rs` is what a fiber may do, `task.rs` how it is kept, `queue.rs` where fibers wait for
 //! their turn, `worker.rs` a processor, `stack.rs` what they run on, `overflow.rs` what happens
@@ -20,6 +22,7 @@
 mod chooser;
 mod fiber;
 mod here;
+mod modelled;
 mod options;
 mod overflow;
 mod parallel;
@@ -42,9 +45,10 @@ use std::time::Duration;
 pub(crate) use chooser::{Chooser, Seeded};
 pub(crate) use fiber::{
     Fiber, abandon, aside, context, current, current_id, forget_context, park, point, preempt,
-    processor, spin, yield_now,
+    processor, spin, turn, yield_now,
 };
 use here::HERE;
+pub(crate) use modelled::{compute, slice, spend, touch};
 pub(crate) use options::{Hooks, Options, Outcome, Start};
 pub(crate) use overflow::{back_in_kernel, enter_kernel, in_kernel, leave_kernel};
 use stack::{Stack, StackPool};
@@ -55,6 +59,8 @@ pub(crate) use tick::{TickFn, splhigh, splx};
 use timer::Timers;
 pub(crate) use timer::{Action, Timer};
 use worker::{AT_HAND, Local, MOVED, Worker};
+
+use crate::costs::Costs;
 
 /// Runs fibers, once.
 pub(crate) struct Executor {
@@ -76,7 +82,14 @@ pub(crate) struct Executor {
     monitor: Condvar,
     epoch: parallel::Epoch,
     ticks: OnceLock<Ticks>,
-    simulation: Option<simulated::Simulation>,
+    kind: Kind,
+}
+
+/// Whose rules decide who runs.
+enum Kind {
+    Parallel,
+    Simulated(simulated::Simulation),
+    Modelled(modelled::Model),
 }
 
 /// What sleepers and the monitor share.
@@ -95,7 +108,7 @@ impl Executor {
     pub(crate) fn parallel(processors: usize, options: Options) -> Arc<Self> {
         assert!(processors > 0, "somebody must run");
         let workers = (0..processors).map(Worker::acquire).collect();
-        Arc::new(Self::new(workers, options, None))
+        Arc::new(Self::new(workers, options, Kind::Parallel))
     }
 
     /// An executor on the thread that calls [`Executor::run`], scheduled by `seed`.
@@ -112,14 +125,26 @@ impl Executor {
     pub(crate) fn chosen(chooser: Box<dyn Chooser>, options: Options) -> Arc<Self> {
         assert!(options.processors > 0, "somebody must run");
         let simulation = simulated::Simulation::new(chooser);
-        Arc::new(Self::new(Box::new([Worker::acquire(0)]), options, Some(simulation)))
+        Arc::new(Self::on_one_thread(options, Kind::Simulated(simulation)))
     }
 
-    fn new(
-        workers: Box<[&'static Worker]>,
-        options: Options,
-        simulation: Option<simulated::Simulation>,
-    ) -> Self {
+    /// An executor of as many processors as `options` say, each step of which takes what `costs`
+    /// say.
+    ///
+    /// # Panics
+    ///
+    /// [`Options::processors`] is 0.
+    pub(crate) fn modelled(costs: Costs, seed: u64, options: Options) -> Arc<Self> {
+        assert!(options.processors > 0, "somebody must run");
+        let model = modelled::Model::new(costs, seed);
+        Arc::new(Self::on_one_thread(options, Kind::Modelled(model)))
+    }
+
+    fn on_one_thread(options: Options, kind: Kind) -> Self {
+        Self::new(Box::new([Worker::acquire(0)]), options, kind)
+    }
+
+    fn new(workers: Box<[&'static Worker]>, options: Options, kind: Kind) -> Self {
         overflow::install();
         Self {
             workers,
@@ -134,7 +159,7 @@ impl Executor {
             monitor: Condvar::new(),
             epoch: parallel::Epoch::now(),
             ticks: OnceLock::new(),
-            simulation,
+            kind,
         }
     }
 
@@ -186,14 +211,15 @@ impl Executor {
             let id = number as u32 + 1;
             let processor = match (start.processor, mine) {
                 (Some(processor), _) => processor,
-                (None, Some((worker, _))) if self.simulation.is_none() => worker.number(),
-                (None, _) => id as usize % processors,
+                (None, Some((worker, _))) if self.is_parallel() => worker.number(),
+                (None, _) => modelled::current().unwrap_or(id as usize % processors),
             };
-            let home = self.workers[if self.simulation.is_some() { 0 } else { processor }];
+            let home = self.workers[if self.is_parallel() { processor } else { 0 }];
             let place = Place { home, processor, pinned: start.processor.is_some() };
             let task = Task::new(id, start, place, stack);
             let raw = Arc::as_ptr(&task);
             match mine {
+                Some(_) if modelled::post(raw, true) => {}
                 Some((worker, local)) if std::ptr::eq(worker, home) => {
                     let alone = self.workers.len() == 1;
                     if place.pinned || alone {
@@ -220,9 +246,10 @@ impl Executor {
     pub(crate) fn run(&self) -> Outcome {
         let inside = HERE.with(|here| !here.worker.get().is_null());
         assert!(!inside, "an executor cannot run within another");
-        let outcome = match &self.simulation {
-            Some(simulation) => simulation.run(self),
-            None => self.run_parallel(),
+        let outcome = match &self.kind {
+            Kind::Parallel => self.run_parallel(),
+            Kind::Simulated(simulation) => simulation.run(self),
+            Kind::Modelled(model) => model.run(self),
         };
         let left = self.live();
         self.given_up.store(left, Ordering::Relaxed);
@@ -246,11 +273,13 @@ impl Executor {
         names.filter(|name| *name != 0).collect()
     }
 
-    /// Time since the start: of the monotonic clock, or of the virtual one.
+    /// Time since the start: of the monotonic clock, of the virtual one, or of the clock of the
+    /// modelled processor that runs this.
     pub(crate) fn now(&self) -> Duration {
-        match &self.simulation {
-            Some(simulation) => simulation.now(),
-            None => self.epoch.elapsed(),
+        match &self.kind {
+            Kind::Parallel => self.epoch.elapsed(),
+            Kind::Simulated(simulation) => simulation.now(),
+            Kind::Modelled(model) => model.now(),
         }
     }
 
@@ -263,10 +292,11 @@ impl Executor {
     /// must neither wait nor take a lock that a fiber may hold.
     pub(crate) fn at(self: &Arc<Self>, when: Duration, action: Action) -> Timer {
         let (key, first) = self.timers.set(when, action);
-        if first && self.simulation.is_none() {
+        if first && self.is_parallel() {
             drop(self.rest());
             self.monitor.notify_all();
         }
+        modelled::look_at(when);
         Timer { executor: Arc::clone(self), key }
     }
 
@@ -289,14 +319,22 @@ impl Executor {
         External(Arc::clone(self))
     }
 
-    /// Simulated: how many points were passed. Parallel: 0.
+    /// How many points were passed. Parallel: 0.
     pub(crate) fn steps(&self) -> u64 {
-        self.simulation.as_ref().map_or(0, simulated::Simulation::steps)
+        match &self.kind {
+            Kind::Parallel => 0,
+            Kind::Simulated(simulation) => simulation.steps(),
+            Kind::Modelled(model) => model.steps(),
+        }
     }
 
-    /// Simulated: a hash of the order in which fibers ran. Parallel: 0.
+    /// A hash of the order in which fibers ran; modelled: also where and when. Parallel: 0.
     pub(crate) fn digest(&self) -> u64 {
-        self.simulation.as_ref().map_or(0, simulated::Simulation::digest)
+        match &self.kind {
+            Kind::Parallel => 0,
+            Kind::Simulated(simulation) => simulation.digest(),
+            Kind::Modelled(model) => model.digest(),
+        }
     }
 
     /// How many stacks there are, and where.
@@ -305,10 +343,11 @@ impl Executor {
     }
 
     fn processors(&self) -> usize {
-        match self.simulation {
-            Some(_) => self.options.processors,
-            None => self.workers.len(),
-        }
+        if self.is_parallel() { self.workers.len() } else { self.options.processors }
+    }
+
+    fn is_parallel(&self) -> bool {
+        matches!(self.kind, Kind::Parallel)
     }
 
     /// Fibers started and not ended. Exact while no worker runs.
@@ -379,7 +418,7 @@ impl fmt::Debug for Executor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Executor")
             .field("workers", &self.workers.len())
-            .field("simulated", &self.simulation.is_some())
+            .field("parallel", &self.is_parallel())
             .field("live", &self.live())
             .finish_non_exhaustive()
     }

@@ -58,7 +58,7 @@ pub(crate) struct Options {
     pub(crate) stacks: usize,
     /// Parallel: computing for longer than this is told to [`Hooks::on_busy`].
     pub(crate) busy_limit: Duration,
-    /// Simulated: processors that fibers are spread over in name.
+    /// Simulated: processors that fibers are spread over in name. Modelled: processors.
     pub(crate) processors: usize,
     /// Simulated: the run ends as [`Outcome::Stopped`] after exactly so many points.
     pub(crate) stop_at: Option<u64>,

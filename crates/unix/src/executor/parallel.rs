@@ -44,13 +44,13 @@ impl Epoch {
 }
 
 /// Choices within which each of a worker's queues is the first to be asked.
-const ROUND: u32 = 32;
+pub(super) const ROUND: u32 = 32;
 /// Looks at other workers before a worker sleeps.
 const LOOKS: u32 = 512;
 /// Fibers that an idle worker takes at a time.
-const TAKEN: usize = 16;
+pub(super) const TAKEN: usize = 16;
 /// How often the monitor looks while somebody runs, and while nobody does.
-const BUSY_LOOK: Duration = Duration::from_millis(4);
+pub(super) const BUSY_LOOK: Duration = Duration::from_millis(4);
 const IDLE_LOOK: Duration = Duration::from_millis(250);
 
 impl Executor {

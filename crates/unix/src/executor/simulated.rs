@@ -18,6 +18,7 @@ use std::time::Duration;
 use super::chooser::Chooser;
 use super::fiber::running;
 use super::here::HERE;
+use super::modelled;
 use super::signals::SignalStack;
 use super::task::{Leave, Task};
 use super::tick::tick_at_point;
@@ -133,6 +134,9 @@ impl Simulation {
 /// thread counts its panics, not the fibers'.
 #[cold]
 pub(super) fn decide() {
+    if modelled::point() {
+        return;
+    }
     match running() {
         Some(task) if !thread::panicking() => {
             HERE.with(|here| here.left.set(0));
@@ -153,6 +157,26 @@ pub(super) fn spin(word: &AtomicU32) {
     // SAFETY: the fiber runs, so that nobody else touches its word.
     unsafe { *task.spin_word() = word };
     task.suspend(Leave::Spin);
+}
+
+impl Executor {
+    /// The one thread that runs everything waits for what is outside. False if nothing will come.
+    pub(super) fn wait_outside(&self, worker: &Worker) -> bool {
+        if self.external.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        let rest = self.rest();
+        worker.announce_sleep();
+        let asleep = rest.outcome.is_none() && worker.inbox.fall_asleep();
+        drop(rest);
+        if asleep {
+            worker.sleep(Some(LOOK));
+        } else {
+            worker.cancel_sleep();
+        }
+        worker.inbox.wake_up();
+        true
+    }
 }
 
 /// A run under way.
@@ -313,20 +337,7 @@ impl Run<'_> {
             clock_ns.store(next_ns.max(self.simulation.now_ns()), Ordering::Relaxed);
             return true;
         }
-        if self.executor.external.load(Ordering::Relaxed) == 0 {
-            return false;
-        }
-        let rest = self.executor.rest();
-        self.worker.announce_sleep();
-        let asleep = rest.outcome.is_none() && self.worker.inbox.fall_asleep();
-        drop(rest);
-        if asleep {
-            self.worker.sleep(Some(LOOK));
-        } else {
-            self.worker.cancel_sleep();
-        }
-        self.worker.inbox.wake_up();
-        true
+        self.executor.wait_outside(self.worker)
     }
 
     /// Drops the fibers that have not begun, and gives the stacks back.

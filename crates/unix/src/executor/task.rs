@@ -174,6 +174,11 @@ impl Task {
         self.processor.store(worker.number(), Ordering::Relaxed);
     }
 
+    /// Modelled: makes `processor` the place where it will begin. For who took it out of its queue.
+    pub(super) fn move_to(&self, processor: usize) {
+        self.processor.store(processor, Ordering::Relaxed);
+    }
+
     /// The processor's number.
     pub(super) fn processor(&self) -> usize {
         self.processor.load(Ordering::Relaxed)

@@ -11,6 +11,7 @@ use super::deliver::{Delivered, Frame};
 use super::proc::{Member, Proc, ProcState};
 use super::siglock::{Locked, Marked};
 use super::thread::{Attention, Thread};
+use crate::costs::Step;
 use crate::errno::{Errno, Result};
 use crate::executor;
 use crate::lock::SimpleGuard;
@@ -217,6 +218,7 @@ impl<'k> Call<'k> {
             return self.refuse();
         }
         executor::enter_kernel();
+        executor::spend(Step::Call);
         executor::point();
         Ok(())
     }

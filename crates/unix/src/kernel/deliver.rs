@@ -11,6 +11,7 @@ use super::generate::To;
 use super::proc::{Member, News, Phase, ProcState};
 use super::thread::Attention;
 use crate::action::{ActionFlags, Code, Disposition, Handler, SigAction, SignalInfo};
+use crate::costs::Step;
 use crate::executor;
 use crate::machine::{Delivery, Masks};
 use crate::mode::Mode;
@@ -73,6 +74,7 @@ impl Call<'_> {
                     let restarts = flags.contains(ActionFlags::RESTART);
                     delivered = if restarts { Delivered::Restart } else { Delivered::Interrupt };
                 }
+                executor::spend(Step::Deliver);
                 frames.push(frame);
                 let more = self.thread.attention().contains(Attention::SIGNAL);
                 if more && !self.kernel.follows(Rule::HandlersStack) {

@@ -18,6 +18,7 @@ use super::proc::ProcState;
 use super::thread::Attention;
 use super::threads::First;
 use crate::action::{How, SigAction};
+use crate::costs::Step;
 use crate::errno::{Errno, Result};
 use crate::executor::{self, Fiber};
 use crate::machine::Registered;
@@ -125,6 +126,7 @@ impl Call<'_> {
 
     /// The caller is alone: its process becomes another program's.
     fn reset_for(&self, image: Image) {
+        executor::spend(Step::Exec);
         let mut state = self.state();
         self.reset_signals(&mut state);
         self.proc.program.store(self.kernel.program_number(&image.name), Ordering::Relaxed);

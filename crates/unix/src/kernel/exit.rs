@@ -12,6 +12,7 @@ use super::pgrp::Pgrp;
 use super::proc::{Left, Member, Phase, Proc, ProcState, Tenant};
 use super::thread::Attention;
 use crate::action::{ActionFlags, Code, SignalInfo};
+use crate::costs::Step;
 use crate::executor;
 use crate::mutation::Mutation;
 use crate::process::Pid;
@@ -85,6 +86,7 @@ impl Call<'_> {
         self.kernel.leave_session(self.proc);
         self.kernel.await_unreferenced(self.proc);
         let coarse = self.kernel.coarse();
+        executor::spend(Step::Exit);
         if !self.is_process() {
             self.give_number_back();
         }

@@ -12,6 +12,7 @@ use super::sleepers::Sleepers;
 use super::terminal::Terminal;
 use super::thread::For;
 use crate::action::{Code, SignalInfo};
+use crate::costs::Step;
 use crate::errno::{Errno, Result};
 use crate::executor;
 use crate::limit::Resource;
@@ -266,6 +267,7 @@ impl Call<'_> {
 
     fn read_pipe(&self, channel: &Channel, buffer: &mut [u8]) -> std::result::Result<usize, Stop> {
         loop {
+            executor::spend(Step::Bytes);
             {
                 let mut state = channel.state.lock(&self.kernel.locks);
                 match state.pipe.read(buffer) {
@@ -288,6 +290,7 @@ impl Call<'_> {
         written: &mut usize,
     ) -> std::result::Result<usize, Stop> {
         while *written < bytes.len() {
+            executor::spend(Step::Bytes);
             let wrote = {
                 let mut state = channel.state.lock(&self.kernel.locks);
                 let wrote = state.pipe.write(&bytes[*written..]);

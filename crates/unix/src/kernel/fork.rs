@@ -13,7 +13,9 @@ use super::proc::{Phase, Proc, ProcState};
 use super::thread::{Attention, Thread};
 use super::threads::First;
 use super::users::User;
+use crate::costs::Step;
 use crate::errno::{Errno, Result};
+use crate::executor;
 use crate::limit::Resource;
 use crate::mutation::Mutation;
 use crate::process::{Pid, Program};
@@ -73,6 +75,7 @@ impl Call<'_> {
     ) -> std::result::Result<Pid, Stop> {
         let kernel = self.kernel;
         let coarse = kernel.coarse();
+        executor::spend(Step::Fork);
         let Begun { user, limit, group } = begun;
         if !user.tasks.take(limit) {
             return Err(Errno::EAGAIN.into());
@@ -205,6 +208,7 @@ impl Kernel {
     /// Undoes what a process took, once it is unlinked and nobody can find it alive.
     pub(super) fn reap(&self, proc: &Proc) {
         let number = proc.number();
+        executor::spend(Step::Reap);
         let (emptied, failure) = self.move_out(proc);
         if let Some(group) = emptied {
             self.forget_group(&group);

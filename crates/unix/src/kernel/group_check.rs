@@ -33,7 +33,9 @@ impl Kernel {
         let small = || self.births.load(Ordering::Relaxed) <= MOST;
         if cfg!(debug_assertions) && small() && !self.config.statistics {
             let checked = match self.config.executor {
-                Executor::Simulated { .. } => executor::aside(|| self.check_if_calm(SLOTS)),
+                Executor::Simulated { .. } | Executor::Modelled { .. } => {
+                    executor::aside(|| self.check_if_calm(SLOTS))
+                }
                 Executor::Parallel if self.config.mode == Mode::PerProcess => Ok(()),
                 Executor::Parallel => self.check_all_groups(SLOTS),
             };

@@ -13,7 +13,9 @@ use super::proc::{Phase, ProcState};
 use super::references::ProcRef;
 use super::users::Ids;
 use crate::action::{Code, SignalInfo};
+use crate::costs::Step;
 use crate::errno::{Errno, Result};
+use crate::executor;
 use crate::mutation::Mutation;
 use crate::process::{Pid, Target, Tid};
 use crate::rule::Rule;
@@ -97,6 +99,7 @@ impl Call<'_> {
         let target = target.ok_or_else(nobody)?;
         let mine = (target.slot != self.proc.slot).then(|| self.proc.ids());
         let mut state = target.state().ok_or(Errno::ESRCH)?;
+        executor::spend(Step::Send);
         if let Some(tid) = thread
             && state.member(tid).is_none()
             && (state.phase == Phase::Live || tid != pid.number())
@@ -147,6 +150,7 @@ impl Call<'_> {
             }
             let member = self.kernel.slab.get(slot);
             let mut state = member.lock(&self.kernel.locks);
+            executor::spend(Step::Send);
             result = tally(result, self.send_if_permitted(mine, &mut state, info));
         }
         result

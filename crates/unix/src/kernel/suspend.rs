@@ -8,7 +8,9 @@ use super::call::{After, Call};
 use super::generate::To;
 use super::proc::ProcState;
 use crate::action::{ActionFlags, Code, Disposition, How, SigAction, SignalInfo};
+use crate::costs::Step;
 use crate::errno::{Errno, Result};
+use crate::executor;
 use crate::mutation::Mutation;
 use crate::process::{FAULTS, SigStack, SigVec};
 use crate::rule::Rule;
@@ -69,6 +71,7 @@ impl Call<'_> {
     pub(super) fn suspend(&self, mask: SigSet) -> Errno {
         let slept: Result<()> = self.interruptible(After::Interrupt, || {
             self.sig_lock_or_return()?.unlock();
+            executor::spend(Step::Suspend);
             if self.saved_mask.get().is_none() {
                 self.saved_mask.set(Some(self.thread.mask()));
             }

@@ -224,6 +224,18 @@ impl Sys for Call<'_> {
         self.plain((), || {});
     }
 
+    fn compute(&self, duration: Duration) {
+        let mut left = duration;
+        while !left.is_zero() {
+            let piece = left.min(executor::slice());
+            if !executor::compute(piece) {
+                return self.compute_by_polls(left);
+            }
+            left -= piece;
+            self.poll();
+        }
+    }
+
     fn place(&self, processor: Option<usize>) -> Result<()> {
         self.thread.calls(&"place");
         if processor.is_some_and(|processor| processor >= self.kernel.config.processors) {

@@ -106,7 +106,7 @@ impl<C: Class, T> BlockingLock<C, T> {
             locks.refuse::<C>();
         }
         let noted = held::wait_counted::<C>(self.instance);
-        locks.point();
+        locks.point_at::<C>(self.instance);
         let came = self.take(locks, want);
         held::have_counted(noted);
         locks.acquired::<C>(came)
@@ -156,7 +156,7 @@ impl<'a, C: Class, T> Hold<'a, C, T> {
                 }
             }
             Presence::Explored => {
-                locks.point();
+                locks.point_at::<C>(lock.instance);
                 lock.take(locks, want);
             }
             Presence::Counted | Presence::Replaced => since = lock.count_or_refuse(locks, want),

@@ -50,8 +50,10 @@ pub(crate) struct Options {
     pub(crate) keep_all: bool,
     /// Whether acquisitions are counted.
     pub(crate) count: bool,
-    /// Whether the executor is the simulated one, which may switch at each lock.
+    /// Whether the executor is the simulated one, which may switch at each lock, or the modelled.
     pub(crate) explore: bool,
+    /// Whether it is the modelled one: who switches there is another processor's, in each mode.
+    pub(crate) model: bool,
     /// Measures how long locks are held; it needs [`Self::count`].
     pub(crate) hold_clock: Option<HoldClock>,
     /// How often a blocking lock is tried before the fiber parks.
@@ -60,7 +62,14 @@ pub(crate) struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { keep_all: false, count: false, explore: true, hold_clock: None, busy_turns: 100 }
+        Self {
+            keep_all: false,
+            count: false,
+            explore: true,
+            model: false,
+            hold_clock: None,
+            busy_turns: 100,
+        }
     }
 }
 
@@ -93,7 +102,7 @@ impl Locks {
     /// While a virtual Unix is made and taken apart, by one thread that hands it to the next,
     /// nobody has to hold or be any of these.
     pub(crate) unsafe fn new(mode: Mode, options: Options) -> Self {
-        let preempts = !matches!(mode, Mode::Uniprocessor | Mode::Master);
+        let preempts = options.model || !matches!(mode, Mode::Uniprocessor | Mode::Master);
         let here = if options.count || options.keep_all {
             Presence::Counted
         } else if options.explore && preempts {
@@ -125,12 +134,19 @@ impl Locks {
     }
 
     /// A place where the simulated executor may let another fiber run, in a mode whose kernel
-    /// several processors are in.
+    /// several processors are in; the modelled one, another processor.
     #[inline]
     pub(super) fn point(&self) {
         if self.preempts {
             executor::point();
         }
+    }
+
+    /// The same, before a lock is taken: that takes time in the modelled executor.
+    #[inline]
+    pub(super) fn point_at<C: Class>(&self, instance: u32) {
+        executor::touch(C::RANK, instance);
+        self.point();
     }
 
     /// Checks that a lock which the mode leaves out may be taken here: in mode `Master` on

@@ -68,7 +68,7 @@ impl<C: Class, T> SimpleLock<C, T> {
             Presence::Absent if self.word.load(Ordering::Relaxed) == TAKEN => return None,
             Presence::Absent => self.word.store(TAKEN, Ordering::Relaxed),
             Presence::Present | Presence::Explored | Presence::Counted => {
-                locks.point();
+                locks.point_at::<C>(self.instance);
                 if !self.take() {
                     return None;
                 }
@@ -156,7 +156,7 @@ impl<C: Class, T> SimpleLock<C, T> {
     /// Takes it where another fiber may come before.
     #[inline(never)]
     fn take_explored(&self, locks: &Locks) {
-        locks.point();
+        locks.point_at::<C>(self.instance);
         if !self.take() {
             self.spin();
         }
@@ -171,7 +171,7 @@ impl<C: Class, T> SimpleLock<C, T> {
             locks.refuse::<C>();
         }
         let noted = held::wait_counted::<C>(self.instance);
-        locks.point();
+        locks.point_at::<C>(self.instance);
         let came = if self.take() {
             Came::AtOnce
         } else {

@@ -80,7 +80,7 @@ impl Turns {
     pub(super) fn wait(&self, want: Want, busy_turns: u32) -> Came {
         for _ in 0..busy_turns {
             hint::spin_loop();
-            executor::point();
+            executor::turn();
             if self.try_take(want) {
                 return Came::Waited;
             }

@@ -7,10 +7,14 @@ use super::Virtual;
 use super::config::{Conductor, Config, Delivery, Executor, Masks};
 use super::watch::Busy;
 use crate::console::Console;
+use crate::costs::Costs;
 use crate::limit::{Limit, Resource};
 use crate::mode::Mode;
 use crate::stopper::Stopper;
 use crate::sys::Sys;
+
+/// Processors of a model.
+const MOST_MODELLED: usize = 4096;
 
 /// Says what a [`Virtual`] is to be.
 #[derive(Debug, Clone)]
@@ -20,6 +24,9 @@ pub struct Builder(Config);
 /// Why a system cannot be built.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BuildError {
+    /// A model has at most so many processors.
+    #[error("a model has at most {MOST_MODELLED} processors; {0} were asked for")]
+    TooManyModelled(usize),
     /// There must be a processor.
     #[error("a system needs at least one processor")]
     NoProcessor,
@@ -146,6 +153,12 @@ impl Builder {
         self
     }
 
+    /// Modelled: what each step costs; [`Costs::published`] if nothing is said.
+    pub fn costs(mut self, costs: Costs) -> Self {
+        self.0.costs = costs;
+        self
+    }
+
     /// Counts for [`Report::locks`], lock by lock, what the paper's section 9 reports: how often it
     /// was taken, how often not at once, how often only after a sleep, and how long it was held, in
     /// nanoseconds of the system's clock (simulated: the virtual one). It costs two looks at the
@@ -242,6 +255,10 @@ impl Builder {
         }
         if config.mode == Mode::Uniprocessor && config.processors > 1 {
             return Err(BuildError::ManyProcessors(config.processors));
+        }
+        let modelled = matches!(config.executor, Executor::Modelled { .. });
+        if modelled && config.processors > MOST_MODELLED {
+            return Err(BuildError::TooManyModelled(config.processors));
         }
         if !(300..=4_194_304).contains(&config.pids) {
             return Err(BuildError::Pids(config.pids));

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::watch::Busy;
 use crate::console::Console;
+use crate::costs::Costs;
 use crate::executor;
 use crate::limit::{Limit, Resource};
 use crate::mode::Mode;
@@ -52,6 +53,13 @@ pub enum Executor {
     },
     /// As many threads of this process as there are processors.
     Parallel,
+    /// One thread of this process that stands for as many processors as you like, each with a clock
+    /// that every step moves by its cost ([`Builder::costs`](super::Builder::costs)): what it says
+    /// of time is a model's word. The same seed and costs give the same run.
+    Modelled {
+        /// Decides by how much each cost varies.
+        seed: u64,
+    },
 }
 
 /// Lets threads go on that wait for nothing in the system, in place of the clock.
@@ -82,6 +90,7 @@ pub(crate) struct Config {
     pub(super) stop_at: Option<u64>,
     pub(super) stopper: Stopper,
     pub(super) preemptions: u64,
+    pub(super) costs: Costs,
     pub(crate) statistics: bool,
     pub(crate) keep_locks: bool,
     /// With one, the clock does not tick.
@@ -114,6 +123,7 @@ impl Config {
             stop_at: None,
             stopper: Stopper::new(),
             preemptions: u64::MAX,
+            costs: Costs::published(),
             statistics: false,
             keep_locks: false,
             conductor: None,

@@ -19,7 +19,7 @@ pub(crate) fn of(mode: Mode, executor: Executor) -> Builder {
     let builder = builder.pids(400);
     match executor {
         Executor::Simulated { .. } => builder.stop_at(1_000_000),
-        Executor::Parallel => builder,
+        Executor::Parallel | Executor::Modelled { .. } => builder,
     }
 }
 

@@ -17,8 +17,9 @@ mod virtually;
 use tontine_unix::Mode;
 
 use super::explanation::{Explanation, Topic};
-use super::levels::{asked, crowd, levels};
-use super::{Experiment, Params, Task, Variant, modes};
+use super::levels::{self, asked, crowd, levels};
+use super::modes::{self, System, Watch};
+use super::{Experiment, Params, Task, Variant};
 use crate::clock::Clock;
 use crate::machine::topology::Topology;
 use crate::observe::{Observed, Series};
@@ -31,6 +32,10 @@ use crate::trouble::{Result, Trouble};
 const MOST_PROCESSES: usize = 7;
 /// Rounds in one invocation, after one that is not counted.
 const ROUNDS: usize = 10;
+/// The same in a model, whose memory is never cold.
+const MODELLED_ROUNDS: usize = 2;
+/// The machine of the paper, on which its curve ends.
+const PAPERS_PROCESSORS: usize = 10;
 /// Memory of a forked process that does nothing: page tables, a kernel stack, what it touches.
 const BYTES_EACH: u64 = 256 << 10;
 
@@ -59,10 +64,16 @@ impl Experiment for ForkThroughput {
         VARIANTS
     }
 
-    fn params(&self, _: &str, _: &Topology, size: Size) -> Vec<Params> {
+    fn params(&self, variant: &str, _: &Topology, size: Size) -> Vec<Params> {
         let processors = pin::allowed().map_or(1, |allowed| allowed.len());
         let cell = |level: usize| Params::from([("processes".to_owned(), level.to_string())]);
-        levels(size, processors, MOST_PROCESSES).into_iter().map(cell).collect()
+        let measured = levels(size, processors, MOST_PROCESSES).into_iter().map(cell);
+        let modelled = modes::modelled_cells(
+            modes::mode(variant),
+            |processors| levels::modelled(size, processors, most(Some(processors))),
+            cell,
+        );
+        measured.chain(modelled).collect()
     }
 
     fn operations(&self, _: &str, size: Size) -> usize {
@@ -70,10 +81,14 @@ impl Experiment for ForkThroughput {
     }
 
     fn run(&self, task: &Task) -> Result<Observed> {
-        let processes = asked(task, "processes", MOST_PROCESSES)?;
+        let model = modes::modelled_with(&task.params)?;
+        let processes = asked(task, "processes", most(model))?;
         match task.variant.as_str() {
             "linux" => measure(processes, task.size.forks()),
             other => match modes::mode(other) {
+                Some(mode) if let Some(processors) = model => {
+                    measure_model(mode, processors, processes, task.size.forks())
+                }
                 Some(mode) => measure_virtually(mode, processes, task.size.forks()),
                 None => Err(Trouble::fail(format!("fork-throughput has no variant {other}"))),
             },
@@ -102,12 +117,32 @@ fn measure(processes: usize, forks: usize) -> Result<Observed> {
 /// The same in a virtual Unix of this mode.
 fn measure_virtually(mode: Mode, processes: usize, forks: usize) -> Result<Observed> {
     let processors = modes::processors(mode, &pin::allowed()?, MOST_PROCESSES);
-    let clock = Clock::calibrated();
-    let seconds = virtually::run(mode, processors, processes, forks, ROUNDS, clock)?;
+    let system = System { mode, processors, watch: Watch::Machine(Clock::calibrated()) };
+    let seconds = virtually::run(system, processes, forks, ROUNDS)?;
     let rates = seconds.into_iter().map(|seconds| forks as f64 / seconds).collect();
     let series = vec![Series::ns("forked", rates).in_unit("forks/s").by_mean()];
     let notes = vec![modes::FORK_NOTE.to_owned()];
     Ok(Observed { series, notes, ..Observed::default() })
+}
+
+/// The same in a model of a virtual Unix of this mode.
+fn measure_model(
+    mode: Mode,
+    processors: usize,
+    processes: usize,
+    forks: usize,
+) -> Result<Observed> {
+    let system = System { mode, processors, watch: Watch::of_a_model() };
+    let seconds = virtually::run(system, processes, forks, MODELLED_ROUNDS)?;
+    let rates = seconds.into_iter().map(|seconds| forks as f64 / seconds).collect();
+    let series = vec![Series::ns("forked", rates).in_unit("forks/s").by_mean()];
+    let notes = vec![modes::MODEL_NOTE.to_owned(), modes::FORK_NOTE.to_owned()];
+    Ok(Observed { series, notes, ..Observed::default() })
+}
+
+/// Where the curve ends: the paper's, or that of a model of more processors.
+fn most(modelled: Option<usize>) -> usize {
+    modelled.filter(|processors| *processors > PAPERS_PROCESSORS).unwrap_or(MOST_PROCESSES)
 }
 
 const VARIANTS: &[Variant] = &[

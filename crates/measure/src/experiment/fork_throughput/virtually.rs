@@ -2,10 +2,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tontine_unix::{Fd, Mode, Sys, Virtual};
+use tontine_unix::{Fd, Sys};
 
-use crate::clock::Clock;
-use crate::experiment::modes;
+use crate::experiment::modes::{self, System, Watch};
 use crate::trouble::{Result, Trouble};
 
 /// So many rounds in one system, after one that finds its memory cold and is not counted. In each,
@@ -14,22 +13,16 @@ use crate::trouble::{Result, Trouble};
 /// # Errors
 /// Failed, where the system does not end as it should.
 pub(super) fn run(
-    mode: Mode,
-    processors: usize,
+    system: System,
     processes: usize,
     forks: usize,
     rounds: usize,
-    clock: Clock,
 ) -> Result<Vec<f64>> {
-    let unix = Virtual::builder()
-        .mode(mode)
-        .processors(processors)
-        .build()
-        .map_err(|error| Trouble::fail(error.to_string()))?;
+    let unix = system.builder().build().map_err(|error| Trouble::fail(error.to_string()))?;
     let all = Arc::new(Mutex::new(Vec::with_capacity(rounds * processes)));
     let seen = Arc::clone(&all);
     let report = unix.run(move |sys| {
-        let one = || round(sys, processors, processes, forks, clock, &seen);
+        let one = || round(sys, system, processes, forks, &seen);
         let cold = one();
         seen.lock().unwrap_or_else(PoisonError::into_inner).clear();
         let warm = (0..rounds).try_for_each(|_| one());
@@ -42,10 +35,9 @@ pub(super) fn run(
 
 fn round(
     sys: &dyn Sys,
-    processors: usize,
+    System { processors, watch, .. }: System,
     processes: usize,
     forks: usize,
-    clock: Clock,
     all: &Arc<Mutex<Vec<f64>>>,
 ) -> tontine_unix::Result<()> {
     // Two gates, each open when nobody holds its other end any more: all begin; all forks are made.
@@ -56,7 +48,7 @@ fn round(
         sys.place(Some(number % processors))?;
         sys.fork(move |sys| {
             let waited = sys.close(started).is_ok() && pass(sys, start);
-            let forked = waited.then(|| fork_all(sys, forks, clock, made, making)).flatten();
+            let forked = waited.then(|| fork_all(sys, forks, watch, made, making)).flatten();
             let Some(seconds) = forked else { return 1 };
             all.lock().unwrap_or_else(PoisonError::into_inner).push(seconds);
             i32::from((0..forks).any(|_| sys.wait().is_err()))
@@ -72,8 +64,8 @@ fn round(
 }
 
 /// Forks as fast as it can; the seconds from the first fork to the last.
-fn fork_all(sys: &dyn Sys, forks: usize, clock: Clock, made: Fd, making: Fd) -> Option<f64> {
-    let begun = clock.start();
+fn fork_all(sys: &dyn Sys, forks: usize, watch: Watch, made: Fd, making: Fd) -> Option<f64> {
+    let begun = watch.begin(sys);
     for _ in 0..forks {
         let child = move |sys: &dyn Sys| {
             let closed = sys.close(making).is_ok();
@@ -81,7 +73,7 @@ fn fork_all(sys: &dyn Sys, forks: usize, clock: Clock, made: Fd, making: Fd) -> 
         };
         sys.fork(child).ok()?;
     }
-    let seconds = clock.ns_between(begun, clock.stop()) / 1e9;
+    let seconds = watch.ns_since(sys, begun) / 1e9;
     sys.close(making).ok()?;
     Some(seconds)
 }
@@ -100,16 +92,20 @@ fn pass(sys: &dyn Sys, gate: Fd) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Clock;
+    use tontine_unix::Mode;
 
     #[test]
     fn every_process_yields_a_time_in_every_mode() {
         for mode in Mode::ALL {
             let processors = if mode == Mode::Uniprocessor { 1 } else { 2 };
             for processes in [1, 3] {
-                let seconds = run(mode, processors, processes, 50, 2, Clock::calibrated())
-                    .expect("two rounds");
-                assert_eq!(seconds.len(), 2 * processes, "{mode}");
-                assert!(seconds.iter().all(|&seconds| seconds > 0.0), "{mode}: {seconds:?}");
+                for watch in [Watch::Machine(Clock::calibrated()), Watch::Model { seed: 1 }] {
+                    let system = System { mode, processors, watch };
+                    let seconds = run(system, processes, 50, 2).expect("two rounds");
+                    assert_eq!(seconds.len(), 2 * processes, "{mode}");
+                    assert!(seconds.iter().all(|&seconds| seconds > 0.0), "{mode}: {seconds:?}");
+                }
             }
         }
     }

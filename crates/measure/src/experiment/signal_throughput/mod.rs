@@ -22,8 +22,9 @@ use std::time::Instant;
 use tontine_unix::Mode;
 
 use super::explanation::{Explanation, Topic};
-use super::levels::{asked, crowd, levels};
-use super::{Experiment, Params, Task, Variant, modes};
+use super::levels::{self, asked, crowd, levels};
+use super::modes::{self, System, Watch};
+use super::{Experiment, Params, Task, Variant};
 use crate::clock::Clock;
 use crate::machine::topology::Topology;
 use crate::observe::{Observed, Series};
@@ -94,7 +95,13 @@ impl Experiment for SignalThroughput {
             };
             placements.iter().map(|placement| cell(pairs, placement)).collect()
         };
-        levels(size, processors, MOST_PAIRS).into_iter().flat_map(of).collect()
+        let measured = levels(size, processors, MOST_PAIRS).into_iter().flat_map(of);
+        let modelled = modes::modelled_cells(
+            mode,
+            |processors| levels::modelled(size, processors, processors),
+            |pairs| cell(pairs, "spread"),
+        );
+        measured.chain(modelled).collect()
     }
 
     fn operations(&self, _: &str, size: Size) -> usize {
@@ -102,11 +109,15 @@ impl Experiment for SignalThroughput {
     }
 
     fn run(&self, task: &Task) -> Result<Observed> {
-        let pairs = asked(task, "pairs", MOST_PAIRS)?;
+        let model = modes::modelled_with(&task.params)?;
+        let pairs = asked(task, "pairs", model.map_or(MOST_PAIRS, |processors| processors))?;
         let placement = task.params.get("placement").map_or("", String::as_str);
         match task.variant.as_str() {
             "linux" => measure(pairs, placement, task.size.signals()),
             other => match modes::mode(other) {
+                Some(mode) if let Some(processors) = model => {
+                    measure_model(mode, pairs, placement, processors, task.size.signals())
+                }
                 Some(mode) => {
                     let spans = matches!(placement, "cross-core" | "spread");
                     let times = if spans { VIRTUAL } else { VIRTUAL_ALONE };
@@ -155,16 +166,17 @@ fn measure_virtually(
     let allowed = pin::allowed()?;
     let places =
         virtually::places(placement, pairs, modes::processors(mode, &allowed, MOST_PAIRS))?;
-    let clock = Clock::calibrated();
+    let (places, processors) = places;
+    let system = System { mode, processors, watch: Watch::Machine(Clock::calibrated()) };
     // Not counted: it finds the memory cold.
-    virtually::run(mode, &places, clock, signals.div_ceil(10))?;
+    virtually::run(system, &places, signals.div_ceil(10))?;
     let (mut rates, mut kills) = (Vec::new(), Vec::new());
     let began = Instant::now();
     for number in 0..RECEIVERS.div_ceil(pairs) {
         if number > 0 && began.elapsed().as_millis() > VIRTUAL_ROUNDS_MS {
             break;
         }
-        for receiver in virtually::run(mode, &places, clock, signals)? {
+        for receiver in virtually::run(system, &places, signals)? {
             rates.push(receiver.received as f64 / receiver.seconds);
             kills.push(receiver.sent as f64 / receiver.received as f64);
         }
@@ -174,6 +186,27 @@ fn measure_virtually(
         Series::ns("sent_per_signal", kills).in_unit("signals/signal").by_mean(),
     ];
     let notes = vec![modes::CALLS_NOTE.to_owned()];
+    Ok(Observed { series, notes, ..Observed::default() })
+}
+
+/// The same in a model of a virtual Unix of this mode.
+fn measure_model(
+    mode: Mode,
+    pairs: usize,
+    placement: &str,
+    processors: usize,
+    signals: usize,
+) -> Result<Observed> {
+    let (places, processors) = virtually::places(placement, pairs, processors)?;
+    let system = System { mode, processors, watch: Watch::of_a_model() };
+    let received = virtually::run(system, &places, signals)?;
+    let rates = received.iter().map(|one| one.received as f64 / one.seconds).collect();
+    let kills = received.iter().map(|one| one.sent as f64 / one.received as f64).collect();
+    let series = vec![
+        Series::ns("received", rates).in_unit("signals/s").by_mean(),
+        Series::ns("sent_per_signal", kills).in_unit("signals/signal").by_mean(),
+    ];
+    let notes = vec![modes::MODEL_NOTE.to_owned()];
     Ok(Observed { series, notes, ..Observed::default() })
 }
 
@@ -247,7 +280,8 @@ mod tests {
         let topology = Topology::of_this_machine();
         let shown = |variant| -> Vec<String> {
             let cells = SignalThroughput.params(variant, &topology, Size::Default);
-            cells.iter().map(|cell| format!("{} {}", cell["pairs"], cell["placement"])).collect()
+            let measured = cells.iter().filter(|cell| !cell.contains_key("modelled"));
+            measured.map(|cell| format!("{} {}", cell["pairs"], cell["placement"])).collect()
         };
         assert_eq!(shown("uniprocessor"), ["1 same-core"]);
         if modes::two_processors(&topology) {

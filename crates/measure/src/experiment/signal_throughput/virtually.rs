@@ -6,11 +6,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tontine_unix::{Fd, How, Mode, Pid, SigAction, SigSet, Signal, Sys, Virtual};
+use tontine_unix::{Fd, How, Pid, SigAction, SigSet, Signal, Sys};
 
 use super::round::Received;
-use crate::clock::Clock;
-use crate::experiment::modes;
+use crate::experiment::modes::{self, System, Watch};
 use crate::trouble::{Result, Trouble};
 
 /// A receiver that has waited so long for its signals goes with those that it got: in `master` many
@@ -53,24 +52,17 @@ pub(super) fn places(
     Ok(places)
 }
 
-/// Runs one round, in which each receiver takes `signals`, or what it got until its patience ended.
+/// Runs one round in a system, in which each receiver takes `signals`, or what it got until its
+/// patience ended.
 ///
 /// # Errors
 /// Failed, where the system does not end as it should.
-pub(super) fn run(
-    mode: Mode,
-    (places, processors): &(Vec<Place>, usize),
-    clock: Clock,
-    signals: usize,
-) -> Result<Vec<Received>> {
-    let unix = Virtual::builder()
-        .mode(mode)
-        .processors(*processors)
-        .build()
-        .map_err(|error| Trouble::fail(error.to_string()))?;
+pub(super) fn run(system: System, places: &[Place], signals: usize) -> Result<Vec<Received>> {
+    let unix = system.builder().build().map_err(|error| Trouble::fail(error.to_string()))?;
     let all = Arc::new(Mutex::new(Vec::with_capacity(places.len())));
-    let (places, seen) = (places.clone(), Arc::clone(&all));
-    let report = unix.run(move |sys| round(sys, &places, clock, signals, &seen).map_or(1, |()| 0));
+    let (places, seen) = (places.to_vec(), Arc::clone(&all));
+    let watch = system.watch;
+    let report = unix.run(move |sys| round(sys, &places, watch, signals, &seen).map_or(1, |()| 0));
     modes::ran(&report)?;
     let received = std::mem::take(&mut *all.lock().unwrap_or_else(PoisonError::into_inner));
     Ok(received)
@@ -86,7 +78,7 @@ struct Counter(AtomicU64);
 fn round(
     sys: &dyn Sys,
     places: &[Place],
-    clock: Clock,
+    watch: Watch,
     signals: usize,
     all: &All,
 ) -> tontine_unix::Result<()> {
@@ -99,7 +91,7 @@ fn round(
         let (counted, all) = (Arc::clone(&sent), Arc::clone(all));
         let receiver = sys.fork(move |sys| {
             wait_for_start(sys, start, started);
-            let received = receive(sys, clock, signals as u64, &counted);
+            let received = receive(sys, watch, signals as u64, &counted);
             all.lock().unwrap_or_else(PoisonError::into_inner).push(received);
             0
         })?;
@@ -123,7 +115,7 @@ fn wait_for_start(sys: &dyn Sys, start: Fd, started: Fd) {
     while closed && !matches!(sys.read(start, &mut [0]), Ok(0) | Err(_)) {}
 }
 
-fn receive(sys: &dyn Sys, clock: Clock, signals: u64, sent: &Counter) -> Received {
+fn receive(sys: &dyn Sys, watch: Watch, signals: u64, sent: &Counter) -> Received {
     let seen = Arc::new(Counter::default());
     let counter = Arc::clone(&seen);
     let count = SigAction::handler(move |_, _| {
@@ -133,17 +125,17 @@ fn receive(sys: &dyn Sys, clock: Clock, signals: u64, sent: &Counter) -> Receive
     let _ = sys.sigaction(Signal::USR1, Some(count));
     // What comes before the first wait is one signal, however often it was sent.
     let before = sent.0.load(Ordering::Relaxed);
-    let begun = clock.start();
+    let begun = watch.begin(sys);
     loop {
         let received = seen.0.load(Ordering::Relaxed);
         let looks = received > 0 && received.is_multiple_of(LOOK);
-        let late = looks && clock.ns_between(begun, clock.stop()) > PATIENCE_NS;
+        let late = looks && watch.ns_since(sys, begun) > PATIENCE_NS;
         if received >= signals || late {
             break;
         }
         sys.sigsuspend(SigSet::EMPTY);
     }
-    let seconds = clock.ns_between(begun, clock.stop()) / 1e9;
+    let seconds = watch.ns_since(sys, begun) / 1e9;
     let received = seen.0.load(Ordering::Relaxed);
     let sent = sent.0.load(Ordering::Relaxed) - before;
     Received { seconds, received, sent: sent.max(received) }
@@ -158,6 +150,8 @@ fn send(sys: &dyn Sys, receiver: Pid, sent: &Counter) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Clock;
+    use tontine_unix::Mode;
 
     #[test]
     fn every_mode_and_placement_yields_a_rate_for_each_receiver() {
@@ -170,13 +164,18 @@ mod tests {
                 ("spread", 3),
             ] {
                 let processors = if mode == Mode::Uniprocessor { 1 } else { 2 };
-                let Ok(places) = places(placement, pairs, processors) else { continue };
-                let received = run(mode, &places, Clock::calibrated(), 200).expect("a round");
-                assert_eq!(received.len(), pairs, "{mode} {placement}");
-                for one in received {
-                    let late = one.seconds * 1e9 > PATIENCE_NS && one.received >= LOOK;
-                    assert!(one.received >= 200 || late, "{mode} {placement}: {one:?}");
-                    assert!(one.seconds > 0.0 && one.sent >= one.received);
+                let Ok((places, processors)) = places(placement, pairs, processors) else {
+                    continue;
+                };
+                for watch in [Watch::Machine(Clock::calibrated()), Watch::Model { seed: 1 }] {
+                    let system = System { mode, processors, watch };
+                    let received = run(system, &places, 200).expect("a round");
+                    assert_eq!(received.len(), pairs, "{mode} {placement}");
+                    for one in received {
+                        let late = one.seconds * 1e9 > PATIENCE_NS && one.received >= LOOK;
+                        assert!(one.received >= 200 || late, "{mode} {placement}: {one:?}");
+                        assert!(one.seconds > 0.0 && one.sent >= one.received);
+                    }
                 }
             }
         }

@@ -149,5 +149,5 @@ pub(in crate::lock) mod executor {
         *there = false;
     }
 
-    pub(in crate::lock) fn point() {}
+    pub(in crate::lock) fn turn() {}
 }

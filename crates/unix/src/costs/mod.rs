@@ -1,0 +1,101 @@
+//! What each step of the virtual Unix costs on a machine: [`Costs`], one figure a [`Step`].
+//!
+//! The modelled executor charges them to its processors' clocks; docs/model.md says where. A file
+//! of costs is text, a line a step: its name, nanoseconds, what it is. [`Costs::measure`] makes one
+//! on the machine that it runs on. One that was made so comes with the library:
+//! [`Costs::published`].
+
+mod measure;
+mod text;
+
+pub use text::CostsError;
+
+/// Picoseconds in a nanosecond: costs are kept in the former, to lose no tenth of a lock.
+pub(crate) const PS_A_NS: u64 = 1000;
+
+macro_rules! steps {
+    ($($step:ident = $name:literal, $what:literal;)+) => {
+        /// Something that takes a processor's time.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Step {
+            $(#[doc = $what] $step),+
+        }
+
+        impl Step {
+            /// All of them, in the order of a file of costs.
+            pub const ALL: [Self; [$(Step::$step),+].len()] = [$(Self::$step),+];
+
+            /// As a file of costs has it.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$step => $name),+ }
+            }
+
+            /// What it is.
+            #[must_use]
+            pub const fn what(self) -> &'static str {
+                match self { $(Self::$step => $what),+ }
+            }
+        }
+    };
+}
+
+steps! {
+    Call = "call", "a system call's way in and out";
+    Lock = "lock", "a lock taken and given back whose cache line is here";
+    Transfer = "transfer", "a cache line that another processor wrote last";
+    Spin = "spin", "one turn of waiting at a blocking lock";
+    Switch = "switch", "from one virtual thread to another";
+    Unpark = "unpark", "waking a thread of this processor";
+    Post = "post", "waking a thread of another processor that is awake";
+    Wake = "wake", "waking a processor that sleeps: the waker's part";
+    Latency = "latency", "the same: until the sleeper runs";
+    Look = "look", "how long a processor with nothing to do looks about before it sleeps";
+    Tick = "tick", "a tick of the clock";
+    Send = "send", "what kill does beside its locks";
+    Suspend = "suspend", "what sigsuspend does beside its locks";
+    Deliver = "deliver", "setting a handler up, running an empty one, and what comes after it";
+    Fork = "fork", "what fork does beside its locks, and the child's first steps";
+    Exit = "exit", "what exit does beside its locks";
+    Reap = "reap", "what wait does with a child that has ended, beside its locks";
+    Exec = "exec", "what exec does beside its locks";
+    Bytes = "bytes", "a read or write of a pipe or terminal beside its locks";
+}
+
+/// Picoseconds for each step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Costs([u64; Step::ALL.len()]);
+
+impl Costs {
+    /// Steps that take no time.
+    pub const NONE: Self = Self([0; Step::ALL.len()]);
+
+    /// Those of a virtual machine of two AMD EPYC processors (Zen 5), made by [`Costs::measure`].
+    ///
+    /// # Panics
+    ///
+    /// Never: a test reads the file.
+    #[must_use]
+    pub fn published() -> Self {
+        include_str!("zen5.txt").parse().expect("a test reads it")
+    }
+
+    /// Nanoseconds of a step.
+    #[must_use]
+    pub fn ns(&self, step: Step) -> f64 {
+        self.0[step as usize] as f64 / PS_A_NS as f64
+    }
+
+    /// With so many nanoseconds for a step; below 0 counts as none.
+    #[must_use]
+    pub fn with(mut self, step: Step, ns: f64) -> Self {
+        self.0[step as usize] = (ns * PS_A_NS as f64).round().max(0.0) as u64;
+        self
+    }
+
+    /// Picoseconds of a step.
+    #[inline]
+    pub(crate) fn ps(&self, step: Step) -> u64 {
+        self.0[step as usize]
+    }
+}

@@ -1,0 +1,139 @@
+//! One processor of the model: its clock and its queues, [`Processor`].
+//!
+//! What it runs next follows the rules of `parallel.rs`: woken fibers first, then those that have
+//! not begun, then those that made way; each queue is the first to be asked within a round.
+#![allow(unsafe_code, reason = "runs fibers by address")]
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::ptr;
+
+use super::{NEVER, is_free};
+use crate::costs::PS_A_NS;
+use crate::executor::parallel::{BUSY_LOOK, ROUND, TAKEN};
+use crate::executor::task::Task;
+
+/// From one tick of the clock to the next.
+const TICK_PS: u64 = 1_000_000_000_000 / crate::machine::TICKS_A_SECOND as u64;
+/// How often the monitor looks who has run for long.
+pub(super) const LOOK_PS: u64 = BUSY_LOOK.as_nanos() as u64 * PS_A_NS;
+
+/// A fiber in a queue, and from when on it is there.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Arrival {
+    pub(super) ready_ps: u64,
+    pub(super) task: *const Task,
+}
+
+/// See the module.
+pub(super) struct Processor {
+    pub(super) number: usize,
+    pub(super) clock_ps: Cell<u64>,
+    /// The fiber that it is at, or null.
+    pub(super) task: Cell<*const Task>,
+    /// Whether that spins.
+    pub(super) spins: Cell<bool>,
+    pub(super) woken: RefCell<VecDeque<Arrival>>,
+    pub(super) fresh: RefCell<VecDeque<Arrival>>,
+    pub(super) yielded: RefCell<VecDeque<Arrival>>,
+    /// From when on the fiber is to make way.
+    pub(super) make_way_ps: Cell<u64>,
+    /// When its slice is over.
+    pub(super) slice_ends_ps: Cell<u64>,
+    pub(super) next_tick_ps: Cell<u64>,
+    turn: Cell<u32>,
+}
+
+impl Processor {
+    pub(super) fn new(number: usize) -> Self {
+        Self {
+            number,
+            clock_ps: Cell::new(0),
+            task: Cell::new(ptr::null()),
+            spins: Cell::new(false),
+            woken: RefCell::default(),
+            fresh: RefCell::default(),
+            yielded: RefCell::default(),
+            make_way_ps: Cell::new(NEVER),
+            slice_ends_ps: Cell::new(NEVER),
+            next_tick_ps: Cell::new(TICK_PS),
+            turn: Cell::new(0),
+        }
+    }
+
+    /// When it can go on; [`NEVER`] if as things are it cannot.
+    pub(super) fn due_ps(&self) -> u64 {
+        if !self.task.get().is_null() {
+            return if self.spins.get() { NEVER } else { self.clock_ps.get() };
+        }
+        let first = |queue: &RefCell<VecDeque<Arrival>>| {
+            queue.borrow().front().map_or(NEVER, |first| first.ready_ps)
+        };
+        let ready_ps = first(&self.woken).min(first(&self.fresh)).min(first(&self.yielded));
+        if ready_ps == NEVER { NEVER } else { ready_ps.max(self.clock_ps.get()) }
+    }
+
+    /// Whether it has nothing to do, and nothing is on its way to it.
+    pub(super) fn is_idle(&self) -> bool {
+        self.task.get().is_null()
+            && self.woken.borrow().is_empty()
+            && self.fresh.borrow().is_empty()
+            && self.yielded.borrow().is_empty()
+    }
+
+    /// Whether at that time it has been idle for longer than it looks about.
+    pub(super) fn sleeps_at(&self, now_ps: u64, look_ps: u64) -> bool {
+        self.is_idle() && now_ps > self.clock_ps.get().saturating_add(look_ps)
+    }
+
+    /// Whether it spins at a word that is free.
+    pub(super) fn may_stop_spinning(&self) -> bool {
+        // SAFETY: it is at a fiber that spins.
+        self.spins.get() && unsafe { is_free(self.task.get()) }
+    }
+
+    /// Takes half of the fibers that have not begun from another processor, ready at that time.
+    pub(super) fn take_from(&self, victim: &Self, ready_ps: u64) {
+        let mut theirs = victim.fresh.borrow_mut();
+        let count = theirs.len().div_ceil(2).min(TAKEN);
+        for arrival in theirs.drain(..count) {
+            // SAFETY: a queued task is alive, and nobody else holds it.
+            unsafe { (*arrival.task).move_to(self.number) };
+            let ready_ps = ready_ps.max(arrival.ready_ps);
+            self.fresh.borrow_mut().push_back(Arrival { ready_ps, ..arrival });
+        }
+    }
+
+    /// Chooses what to run of what has arrived.
+    pub(super) fn choose(&self) {
+        let now_ps = self.clock_ps.get();
+        let pop = |queue: &RefCell<VecDeque<Arrival>>| {
+            let mut queue = queue.borrow_mut();
+            queue.pop_front_if(|first| first.ready_ps <= now_ps)
+        };
+        let turn = (self.turn.get() + 1) % ROUND;
+        self.turn.set(turn);
+        let first = match turn {
+            0 => pop(&self.yielded),
+            1 => pop(&self.fresh),
+            _ => None,
+        };
+        let overtakes = turn == 0 && first.is_some() && !self.woken.borrow().is_empty();
+        let chosen = first
+            .or_else(|| pop(&self.woken))
+            .or_else(|| pop(&self.fresh))
+            .or_else(|| pop(&self.yielded));
+        let Some(chosen) = chosen else { return };
+        self.task.set(chosen.task);
+        // What is still on its way is seen when it comes.
+        let coming = self.woken.borrow().iter().map(|one| one.ready_ps).find(|at| *at > now_ps);
+        self.make_way_ps.set(if overtakes { 0 } else { coming.unwrap_or(NEVER) });
+        // At its second look the monitor finds that it still runs.
+        self.slice_ends_ps.set((now_ps / LOOK_PS + 2) * LOOK_PS);
+    }
+
+    /// The next tick comes at the next multiple of its period.
+    pub(super) fn set_next_tick(&self) {
+        self.next_tick_ps.set((self.clock_ps.get() / TICK_PS + 1) * TICK_PS);
+    }
+}

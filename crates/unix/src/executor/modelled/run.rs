@@ -1,0 +1,241 @@
+//! The modelled executor's loop: whoever is behind goes on, [`run`].
+#![allow(unsafe_code, reason = "runs fibers by address")]
+
+use std::cell::{Cell, RefCell};
+use std::ptr;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::processor::{Arrival, Processor};
+use super::{Machine, Model, NEVER};
+use crate::costs::{PS_A_NS, Step};
+use crate::executor::here::HERE;
+use crate::executor::signals::SignalStack;
+use crate::executor::task::{Leave, Task};
+use crate::executor::worker::{Local, Worker};
+use crate::executor::{Executor, Outcome};
+
+/// See [`Executor::run`].
+pub(super) fn run(model: &Model, executor: &Executor) -> Outcome {
+    let worker = executor.workers[0];
+    let local = Local::new();
+    let _signal_stack = SignalStack::new();
+    let machine = Machine {
+        costs: model.costs,
+        processors: (0..executor.options.processors).map(Processor::new).collect(),
+        current: Cell::new(0),
+        inside: Cell::new(false),
+        outside_ps: Cell::new(0),
+        horizon_ps: Cell::new(0),
+        spinning: Cell::new(0),
+        next_look_ps: Cell::new(0),
+        random: Cell::new(model.seed),
+        steps: Cell::new(0),
+        lines: RefCell::default(),
+    };
+    HERE.with(|here| {
+        here.machine.set(&raw const machine);
+        here.tick.set(executor.ticks.get().map(|ticks| ticks.call));
+        here.worker.set(worker);
+        here.local.set(&raw const local);
+    });
+    let run = Run { model, executor, worker, local: &local, machine: &machine };
+    let outcome = run.until_end();
+    run.end();
+    HERE.with(|here| {
+        here.machine.set(ptr::null());
+        here.tick.set(None);
+        here.local.set(ptr::null());
+        here.worker.set(ptr::null());
+    });
+    outcome
+}
+
+/// A run under way.
+struct Run<'a> {
+    model: &'a Model,
+    executor: &'a Executor,
+    worker: &'static Worker,
+    local: &'a Local,
+    machine: &'a Machine,
+}
+
+impl Run<'_> {
+    fn until_end(&self) -> Outcome {
+        let machine = self.machine;
+        let stop_at = self.executor.options.stop_at.unwrap_or(u64::MAX);
+        let mut asked_at = None;
+        loop {
+            let steps = machine.steps.get();
+            if self.executor.stopping.load(Ordering::Relaxed) || steps >= stop_at {
+                return Outcome::Stopped;
+            }
+            self.collect();
+            let (next, due_ps, horizon_ps) = self.next();
+            let timer_ps = self.executor.timers.first_ns().saturating_mul(PS_A_NS);
+            if timer_ps <= due_ps && timer_ps != NEVER {
+                machine.outside_ps.set(timer_ps.max(machine.outside_ps.get()));
+                self.executor.timers.run_due(Duration::from_nanos(timer_ps / PS_A_NS));
+                continue;
+            }
+            if due_ps == NEVER {
+                if self.executor.live() == 0 {
+                    return Outcome::Finished;
+                }
+                if self.executor.wait_outside(self.worker) {
+                    continue;
+                }
+                // A hook that wakes nobody is asked once.
+                if asked_at == Some(steps) || !self.executor.options.hooks.on_stall() {
+                    return Outcome::Stalled;
+                }
+                asked_at = Some(steps);
+                continue;
+            }
+            machine.horizon_ps.set(horizon_ps.min(timer_ps));
+            machine.look_about(due_ps);
+            self.go_on(&machine.processors[next], due_ps);
+        }
+    }
+
+    /// Who is behind, when that is, and when somebody else is.
+    fn next(&self) -> (usize, u64, u64) {
+        let (mut next, mut due_ps, mut horizon_ps) = (0, NEVER, NEVER);
+        for processor in &self.machine.processors {
+            let its_ps = processor.due_ps();
+            if its_ps < due_ps {
+                (next, horizon_ps, due_ps) = (processor.number, due_ps, its_ps);
+            } else {
+                horizon_ps = horizon_ps.min(its_ps);
+            }
+        }
+        (next, due_ps, horizon_ps)
+    }
+
+    /// Brings in what came from outside, and lets spinners go on whose lock is free.
+    fn collect(&self) {
+        if self.worker.inbox.has_mail() {
+            self.worker.inbox.drain(|task| {
+                // SAFETY: a queued task is alive, and this thread holds it.
+                let (fresh, pinned) = unsafe { ((*task).is_fresh(), (*task).pinned) };
+                self.machine.post(task, fresh && !pinned);
+            });
+        }
+        if self.machine.spinning.get() > 0 {
+            self.machine.let_spinners_go(self.machine.now_ps());
+        }
+    }
+
+    /// Lets a processor go on with its fiber, or with another one.
+    fn go_on(&self, processor: &Processor, due_ps: u64) {
+        let machine = self.machine;
+        machine.current.set(processor.number);
+        processor.clock_ps.set(due_ps);
+        if processor.task.get().is_null() {
+            processor.choose();
+            if processor.task.get().is_null() {
+                return;
+            }
+            machine.inside.set(true);
+            machine.charge(Step::Switch);
+        }
+        machine.inside.set(true);
+        let left = self.resume(processor);
+        let now_ps = processor.clock_ps.get();
+        machine.outside_ps.set(now_ps);
+        self.model.clock_ps.store(now_ps, Ordering::Relaxed);
+        self.model.steps.store(machine.steps.get(), Ordering::Relaxed);
+        self.put_where_it_belongs(processor, left);
+        machine.inside.set(false);
+        if processor.is_idle() {
+            self.look_for_work(processor);
+        }
+    }
+
+    fn resume(&self, processor: &Processor) -> Leave {
+        // SAFETY: the task that a processor is at is alive until it has been buried.
+        let task = unsafe { &*processor.task.get() };
+        self.record(task.id, processor);
+        self.worker.running.store(task.name, Ordering::Relaxed);
+        HERE.with(|here| {
+            here.context.set(task.context);
+            here.task.set(task);
+            here.left.set(1);
+            here.level.set(task.level.load(Ordering::Relaxed));
+            here.held.set(task.held.load(Ordering::Relaxed));
+        });
+        let leave = task.resume();
+        HERE.with(|here| {
+            here.task.set(ptr::null());
+            here.context.set(0);
+            here.left.set(0);
+            task.level.store(here.level.replace(0), Ordering::Relaxed);
+            task.held.store(here.held.replace(0), Ordering::Relaxed);
+        });
+        self.worker.running.store(0, Ordering::Relaxed);
+        leave
+    }
+
+    fn put_where_it_belongs(&self, processor: &Processor, left: Leave) {
+        let task = processor.task.get();
+        let arrival = Arrival { ready_ps: processor.clock_ps.get(), task };
+        match left {
+            Leave::Point => return,
+            Leave::Spin => {
+                processor.spins.set(true);
+                self.machine.spinning.set(self.machine.spinning.get() + 1);
+                return;
+            }
+            // SAFETY: the task that a processor is at is alive until it has been buried, below.
+            Leave::Park if unsafe { (*task).sleep() } => {}
+            Leave::Park => processor.woken.borrow_mut().push_back(arrival),
+            Leave::Yield => processor.yielded.borrow_mut().push_back(arrival),
+            Leave::Abandon | Leave::End | Leave::Overflow => {
+                // SAFETY: it has left for good, is nowhere queued, and is not touched again.
+                unsafe { self.executor.bury(task, left, self.worker, self.local) };
+            }
+        }
+        processor.task.set(ptr::null());
+    }
+
+    /// An idle processor takes fibers that have not begun from another one.
+    fn look_for_work(&self, processor: &Processor) {
+        let has_fresh = |other: &&Processor| !other.fresh.borrow().is_empty();
+        // Its own queues are empty.
+        if let Some(victim) = self.machine.processors.iter().find(has_fresh) {
+            let cost_ps = self.machine.varied(self.machine.costs.ps(Step::Transfer));
+            processor.take_from(victim, processor.clock_ps.get() + cost_ps);
+        }
+    }
+
+    fn record(&self, id: u32, processor: &Processor) {
+        let mut digest = self.model.digest.load(Ordering::Relaxed);
+        for word in [processor.clock_ps.get(), u64::from(id) << 16 | processor.number as u64] {
+            // As in `simulated.rs`.
+            digest = (digest.rotate_left(23) ^ word).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+        self.model.digest.store(digest, Ordering::Relaxed);
+    }
+
+    /// Drops the fibers that have not begun, and gives the stacks back.
+    fn end(&self) {
+        self.collect();
+        for processor in &self.machine.processors {
+            let queues = [&processor.woken, &processor.fresh, &processor.yielded];
+            for Arrival { task, .. } in queues.iter().flat_map(|queue| queue.take()) {
+                self.drop_fresh(task);
+            }
+        }
+        self.executor.pool.give(self.local.stacks.borrow_mut().drain(..));
+    }
+
+    fn drop_fresh(&self, task: *const Task) {
+        // SAFETY: a queued task is alive and nobody else has it; one that has never begun is buried
+        // once, here.
+        unsafe {
+            if (*task).is_fresh() {
+                self.executor.bury(task, Leave::End, self.worker, self.local);
+            }
+        }
+    }
+}
