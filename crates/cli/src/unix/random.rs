@@ -38,7 +38,7 @@ pub(super) fn check(asked: &CheckScenario, count: u64) -> Result<ExitCode, Refus
     for (seed, mode) in seeds.zip(modes.iter().cycle()) {
         match campaign.run(seed, *mode).map_err(Refusal::failed)? {
             Finding::Same => tally.same += 1,
-            Finding::Unsteady => tally.unsteady.push(seed),
+            Finding::Unsteady(_) => tally.unsteady.push(seed),
             Finding::Lost(error) => tally.lost.push((seed, error.to_string())),
             Finding::Parts(parting) => {
                 tally.parted += 1;

@@ -35,6 +35,15 @@ const FINISHED: u32 = 1;
 const STUCK: u32 = 2;
 const CUT: u32 = 3;
 const LOST: u32 = 4;
+const LATE: u32 = 5;
+
+/// How far timers are apart at least; the next is tried where steps took longer.
+const SPACINGS: [Duration; 4] = [
+    Duration::from_millis(3),
+    Duration::from_millis(12),
+    Duration::from_millis(50),
+    Duration::from_millis(200),
+];
 
 /// How much longer than a run's patience its keeper is waited for.
 const GRACE: Duration = Duration::from_secs(5);
@@ -74,7 +83,7 @@ impl Keeper {
         let mut copy = scenario.clone();
         each_line(&mut copy, &mut |line| lines.push(*line));
         if text.len() > TEXT || lines.len() > LINES {
-            return Ok(Err(Lost("the scenario is too long".into())));
+            return Ok(Err(Lost::Words("the scenario is too long".into())));
         }
         self.region.put_text(&text);
         for (to, line) in self.region.lines.iter().zip(&lines) {
@@ -84,6 +93,7 @@ impl Keeper {
             seed: seed_word,
             most_steps: steps,
             processor,
+            spacing_ns,
             patience_ms,
             text_length,
             lines_length,
@@ -94,9 +104,16 @@ impl Keeper {
         patience_ms.store(u32::try_from(patience.as_millis()).unwrap_or(u32::MAX), SeqCst);
         text_length.store(u32::try_from(text.len()).unwrap_or(0), SeqCst);
         lines_length.store(u32::try_from(lines.len()).unwrap_or(0), SeqCst);
-        self.line.write_all(&[1])?;
-        self.await_word(patience + GRACE)?;
-        Ok(self.trace())
+        for spacing in SPACINGS {
+            spacing_ns.store(u64::try_from(spacing.as_nanos()).unwrap_or(0), SeqCst);
+            (&self.line).write_all(&[1])?;
+            self.await_word(patience + GRACE)?;
+            match self.trace() {
+                Err(Lost::Late) => {}
+                other => return Ok(other),
+            }
+        }
+        Ok(Err(Lost::Late))
     }
 
     /// Waits for a byte.
@@ -115,7 +132,8 @@ impl Keeper {
             FINISHED => RawEnding::Finished,
             STUCK => RawEnding::Stuck,
             CUT => RawEnding::Cut,
-            _ => return Err(Lost(region.words())),
+            LATE => return Err(Lost::Late),
+            _ => return Err(Lost::Words(region.words())),
         };
         let seats = (region.seats_taken.load(SeqCst) as usize).min(SEATS);
         let mut raw = Raw::default();
@@ -233,7 +251,8 @@ fn serve(sys: &dyn Sys, region: &Arc<Region>, mut line: &UnixStream) -> io::Resu
             Ok(RawEnding::Finished) => (FINISHED, None),
             Ok(RawEnding::Stuck) => (STUCK, None),
             Ok(RawEnding::Cut) => (CUT, None),
-            Err(Lost(words)) => (LOST, Some(words)),
+            Err(Lost::Late) => (LATE, None),
+            Err(Lost::Words(words)) => (LOST, Some(words)),
         };
         if let Some(words) = words {
             region.put_words(&words);
@@ -256,10 +275,7 @@ fn as_after_login(sys: &dyn Sys) {
     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the structure lives across the call.
     unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const none) };
-    let sp = std::ptr::null_mut();
-    let stack = libc::stack_t { ss_sp: sp, ss_flags: libc::SS_DISABLE, ss_size: 0 };
-    // SAFETY: nothing runs on the stack that was there, and nothing is told of it.
-    unsafe { libc::sigaltstack(&raw const stack, std::ptr::null_mut()) };
+    crate::linux::forget_stack();
 }
 
 /// Runs the scenario of the region.
@@ -272,17 +288,19 @@ fn play(sys: &dyn Sys, region: &Arc<Region>) -> Result<RawEnding, Lost> {
         for word in [&seat.pid, &seat.tid] {
             word.store(0, SeqCst);
         }
-        for word in [&seat.ends_ns, &seat.alarm_ns] {
-            word.store(0, SeqCst);
+        for timer in [&seat.ends, &seat.alarm] {
+            timer.real_ns.store(0, SeqCst);
+            timer.due_ns.store(0, SeqCst);
         }
     }
-    for word in [&region.step, &region.arrivals, &region.log_length, &region.typed] {
+    for word in [&region.step, &region.arrivals, &region.log_length, &region.typed, &region.late] {
         word.store(0, SeqCst);
     }
+    region.clock_ns.store(0, SeqCst);
     run_on(region.order.processor.load(SeqCst));
     let text = region.text(region.order.text_length.load(SeqCst) as usize);
     let mut scenario: Scenario =
-        text.parse().map_err(|error| Lost(format!("its own text is refused: {error}")))?;
+        text.parse().map_err(|error| Lost::Words(format!("its own text is refused: {error}")))?;
     let lines = &region.lines[..region.order.lines_length.load(SeqCst) as usize];
     let mut lines = lines.iter();
     each_line(&mut scenario, &mut |line| {
@@ -299,7 +317,7 @@ fn play(sys: &dyn Sys, region: &Arc<Region>) -> Result<RawEnding, Lost> {
         program(sys)
     }));
     gates.made(seat, first.ok().map(Pid::number));
-    first.map_err(|errno| Lost(format!("fork: {errno}")))?;
+    first.map_err(|errno| Lost::Words(format!("fork: {errno}")))?;
     conduct(region)
 }
 

@@ -38,6 +38,7 @@ pub use trace::{Ending, Entry, Step, Trace, Waiting};
 
 use crate::machine::{BuildError, Builder, Executor, Virtual};
 use crate::scenario::Scenario;
+use conductor::Lost;
 use keeper::Keeper;
 
 /// How a scenario is run on both sides.
@@ -111,6 +112,9 @@ pub enum CheckError {
     /// The real run came to no ending, not even to rest.
     #[error("the run on Linux was given up: {0}")]
     Lost(String),
+    /// Timers did not end in their turn, for steps took too long, however far they were apart.
+    #[error("timers on Linux ended before steps that others could take: is the machine busy?")]
+    Late,
     /// The keeper of real processes is gone.
     #[error("the keeper of real processes failed: {0}")]
     Keeper(#[from] io::Error),
@@ -163,7 +167,10 @@ impl Checker {
         }
         let Options { seed, most_steps, patience, .. } = *options;
         let traced = self.keeper.run(scenario, seed, most_steps, patience)?;
-        traced.map_err(|lost| CheckError::Lost(lost.0))
+        traced.map_err(|lost| match lost {
+            Lost::Words(words) => CheckError::Lost(words),
+            Lost::Late => CheckError::Late,
+        })
     }
 }
 

@@ -32,7 +32,7 @@ pub enum Finding {
     Parts(Box<Parting>),
     /// They parted once, and then did not: what the real system does depends on more than on who
     /// was let through.
-    Unsteady,
+    Unsteady(Box<Difference>),
     /// There is nothing to compare.
     Lost(CheckError),
 }
@@ -70,6 +70,9 @@ impl Campaign {
         let made = scenario(seed);
         match self.parts(&made, seed, mode) {
             Ok(None) => return Ok(Finding::Same),
+            Ok(Some(difference)) if !self.parts_always(&made, seed, mode) => {
+                return Ok(Finding::Unsteady(Box::new(difference)));
+            }
             Ok(Some(_)) => {}
             Err(error) => {
                 if let CheckError::Keeper(_) = error {
@@ -78,17 +81,18 @@ impl Campaign {
                 return Ok(Finding::Lost(error));
             }
         }
-        if !self.parts_always(&made, seed, mode) {
-            return Ok(Finding::Unsteady);
-        }
         let small = shrink(&made, TRIES, |candidate| self.parts_always(candidate, seed, mode));
-        Ok(match self.parts(&small, seed, mode) {
-            Ok(Some(difference)) => {
-                Finding::Parts(Box::new(Parting { seed, scenario: small, difference }))
+        loop {
+            match self.parts(&small, seed, mode) {
+                Ok(Some(difference)) => {
+                    let parting = Parting { seed, scenario: small, difference };
+                    return Ok(Finding::Parts(Box::new(parting)));
+                }
+                // It has parted several times in a row, and will once more.
+                Ok(None) => {}
+                Err(error) => return Ok(Finding::Lost(error)),
             }
-            Ok(None) => Finding::Unsteady,
-            Err(error) => Finding::Lost(error),
-        })
+        }
     }
 
     fn parts_always(&mut self, scenario: &Scenario, seed: u64, mode: Mode) -> bool {

@@ -165,10 +165,9 @@ impl Terminal {
             state.session = None;
             state.foreground.take()
         };
-        if let Some(group) = foreground.and_then(|held| kernel.made_again(held.refer(kernel))) {
-            if kernel.follows(Rule::LeaderHangsUp) {
-                kernel.pgsignal_inthread(&group, SignalInfo::kernel(Signal::HUP));
-            }
+        let group = foreground.and_then(|held| kernel.made_again(held.refer(kernel)));
+        if let Some(group) = group.filter(|_| kernel.follows(Rule::LeaderHangsUp)) {
+            kernel.pgsignal_inthread(&group, SignalInfo::kernel(Signal::HUP));
         }
     }
 }
