@@ -31,6 +31,7 @@ use crate::errno::{Errno, Result};
 use crate::limit::Resource;
 use crate::machine::{Config, Delivery, Executor};
 use crate::mode::Mode;
+use crate::mutation::Mutation;
 use crate::rule::Rule;
 use crate::signal::{DefaultAction, SigSet, Signal};
 
@@ -165,6 +166,9 @@ impl Kernel {
     /// first, and no thread goes on in user mode, as Linux has it. What would leave a core is
     /// delivered like any other signal, but every thread that lets it in may be the one.
     fn doom(&self, state: &mut ProcState, signal: Signal, to: To) {
+        if self.mutates(Mutation::ForkLooksAtItself) {
+            return;
+        }
         let by_default = state.actions.of(signal).disposition == Disposition::Default;
         let spared = signal != Signal::KILL && (state.stopped.is_some() || state.tracer.is_some());
         if !by_default || spared || self.config.delivery == Delivery::Oldest {
