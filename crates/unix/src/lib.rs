@@ -37,6 +37,7 @@ mod console;
 mod costs;
 mod errno;
 mod executor;
+pub mod explore;
 mod kernel;
 mod limit;
 mod linux;

@@ -185,6 +185,32 @@ fn everyone_is_everyone_inside() {
 }
 
 #[test]
+fn without_a_namespace_nothing_is_left_and_what_could_reach_others_is_refused() {
+    let mut checker = Checker::without_namespace().expect("a process");
+    assert!(!checker.has_namespace());
+    let text = "process main\n  child = fork deaf\n  setpgid child 0\n  kill child STOP\n  \
+                wait child stopped -> child stopped STOP\n  exit 3\n\n\
+                process deaf\n  ignore TERM\n  fork deafer\n  pause\n\n\
+                process deafer\n  block all\n  setsid\n  pause\n";
+    for seed in 0..4 {
+        let options = Options { seed, ..Options::new() };
+        let found = checker.check(&scenario(text), &options).expect("compared");
+        assert!(found.difference().is_none(), "{found:?}");
+    }
+    for (line, text) in [
+        (2, "process main\n  kill everyone KILL\n"),
+        (3, "process main\n  note \"one\"\n  kill 4711 KILL\n"),
+        (2, "process main\n  other = self - 1\n  kill other KILL\n"),
+        (2, "process main\n  on USR1: kill sender KILL\n"),
+    ] {
+        match checker.on_linux(&scenario(text), &Options::new()) {
+            Err(CheckError::Unfit { line: found, .. }) => assert_eq!(found, line, "{text}"),
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+}
+
+#[test]
 fn what_cannot_be_compared_is_refused_with_its_line() {
     let text = "process main\n  getpid\n  compute 10ms\n";
     match on_virtual(&scenario(text), &Options::new(), 0) {

@@ -1,8 +1,9 @@
 //! The keeper: a process that runs scenarios on the real system, one after another, in a PID
-//! namespace of its own, whose first process it is.
+//! namespace of its own, whose first process it is. Where the system has none for it, it adopts
+//! whoever a scenario leaves behind.
 //!
-//! Whatever a scenario leaves behind is the keeper's, and is killed and waited for before the next
-//! one. If the keeper ends, the kernel ends everybody in its namespace.
+//! Whatever is left is killed and waited for before the next scenario. If the keeper of a namespace
+//! ends, the kernel ends everybody in it.
 
 #![allow(unsafe_code, reason = "namespaces, mounts, limits")]
 
@@ -54,20 +55,35 @@ pub(super) struct Keeper {
     region: Arc<Region>,
     line: UnixStream,
     process: Pid,
+    place: Place,
+}
+
+/// Where real processes are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// In a PID namespace of their own.
+    Namespace,
+    /// Among all others, as descendants of the keeper.
+    Open,
 }
 
 impl Keeper {
     /// Starts it.
-    pub(super) fn start() -> io::Result<Self> {
+    pub(super) fn start(place: Place) -> io::Result<Self> {
         let region = Arc::new(Region::new()?);
         let (line, other) = UnixStream::pair()?;
         let linux = Linux::new().map_err(to_io)?;
         let sys: &dyn Sys = &linux;
         let shared = Arc::clone(&region);
-        let process = sys.fork(move |sys| i32::from(enclose(sys, shared, other).is_err()));
-        let keeper = Self { region, line, process: process.map_err(to_io)? };
+        let process = sys.fork(move |sys| i32::from(begin(sys, shared, other, place).is_err()));
+        let keeper = Self { region, line, process: process.map_err(to_io)?, place };
         keeper.await_word(GRACE)?;
         Ok(keeper)
+    }
+
+    /// Where its processes are.
+    pub(super) fn place(&self) -> Place {
+        self.place
     }
 
     /// Runs a scenario.
@@ -191,10 +207,14 @@ fn to_io(errno: crate::errno::Errno) -> io::Error {
     io::Error::from_raw_os_error(errno.raw())
 }
 
-/// Makes the namespace, and in it the keeper; waits for its end.
-fn enclose(sys: &dyn Sys, region: Arc<Region>, line: UnixStream) -> io::Result<()> {
+/// Becomes the keeper, or makes it in a namespace and waits for its end.
+fn begin(sys: &dyn Sys, region: Arc<Region>, line: UnixStream, place: Place) -> io::Result<()> {
     sys.setsid().map_err(to_io)?;
     let line = close_others(line)?;
+    if place == Place::Open {
+        sys.set_subreaper(true).map_err(to_io)?;
+        return serve(sys, &region, &line, place);
+    }
     let is_root = rustix::process::geteuid().is_root();
     let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
     let more = if is_root { 0 } else { libc::CLONE_NEWUSER };
@@ -207,7 +227,8 @@ fn enclose(sys: &dyn Sys, region: Arc<Region>, line: UnixStream) -> io::Result<(
         std::fs::write("/proc/self/uid_map", format!("0 {} 1", user.as_raw()))?;
         std::fs::write("/proc/self/gid_map", format!("0 {} 1", group.as_raw()))?;
     }
-    let keeper = sys.fork(move |sys| i32::from(serve(sys, &region, &line).is_err()));
+    let keeper =
+        sys.fork(move |sys| i32::from(serve(sys, &region, &line, Place::Namespace).is_err()));
     sys.waitpid(keeper.map_err(to_io)?.into(), WaitOptions::empty()).map_err(to_io)?;
     Ok(())
 }
@@ -228,25 +249,21 @@ fn close_others(line: UnixStream) -> io::Result<UnixStream> {
 }
 
 /// What the keeper does until nobody is at the other end of the line.
-fn serve(sys: &dyn Sys, region: &Arc<Region>, mut line: &UnixStream) -> io::Result<()> {
-    // SAFETY: plain calls; strings end with NUL.
-    unsafe {
-        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-        let (none, root) = (std::ptr::null(), c"/".as_ptr());
-        let flags = libc::MS_REC | libc::MS_PRIVATE;
-        libc::mount(c"none".as_ptr(), root, none, flags, std::ptr::null());
-        let proc = c"proc".as_ptr();
-        if libc::mount(proc, c"/proc".as_ptr(), proc, 0, std::ptr::null()) != 0 {
-            return Err(io::Error::last_os_error());
-        }
-    }
+fn serve(
+    sys: &dyn Sys,
+    region: &Arc<Region>,
+    mut line: &UnixStream,
+    place: Place,
+) -> io::Result<()> {
+    let numbers = if place == Place::Namespace { Some(own_numbers()?) } else { None };
     as_after_login(sys);
-    let last_number = File::options().write(true).open("/proc/sys/kernel/ns_last_pid")?;
     let before_first = (FIRST_NUMBER - 1).to_string();
     line.write_all(&[0])?;
     let mut word = [0];
     while line.read(&mut word)? == 1 {
-        last_number.write_at(before_first.as_bytes(), 0)?;
+        if let Some(numbers) = &numbers {
+            numbers.write_at(before_first.as_bytes(), 0)?;
+        }
         let (ending, words) = match play(sys, region) {
             Ok(RawEnding::Finished) => (FINISHED, None),
             Ok(RawEnding::Stuck) => (STUCK, None),
@@ -258,10 +275,29 @@ fn serve(sys: &dyn Sys, region: &Arc<Region>, mut line: &UnixStream) -> io::Resu
             region.put_words(&words);
         }
         region.ending.store(ending, SeqCst);
-        clear(sys);
+        match place {
+            Place::Namespace => clear_namespace(sys),
+            Place::Open => clear_children(sys)?,
+        }
         line.write_all(&[0])?;
     }
     Ok(())
+}
+
+/// Makes this the namespace whose processes /proc shows, and says where its last number stands.
+fn own_numbers() -> io::Result<File> {
+    // SAFETY: plain calls; strings end with NUL.
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        let (none, root) = (std::ptr::null(), c"/".as_ptr());
+        let flags = libc::MS_REC | libc::MS_PRIVATE;
+        libc::mount(c"none".as_ptr(), root, none, flags, std::ptr::null());
+        let proc = c"proc".as_ptr();
+        if libc::mount(proc, c"/proc".as_ptr(), proc, 0, std::ptr::null()) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    File::options().write(true).open("/proc/sys/kernel/ns_last_pid")
 }
 
 /// Nothing ignored, handled or blocked (the standard library handles faults and ignores SIGPIPE),
@@ -329,11 +365,44 @@ fn run_on(processor: u32) {
     let _ = rustix::thread::sched_setaffinity(None, &set);
 }
 
-/// Kills and reaps whoever is left.
-fn clear(sys: &dyn Sys) {
+/// Kills and reaps whoever is left in the namespace.
+fn clear_namespace(sys: &dyn Sys) {
     let _ = sys.kill(Target::Everyone, Some(Signal::KILL));
     // SAFETY: it takes integers and a null pointer.
     while unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::__WALL) } > 0 {}
+}
+
+/// Kills and reaps the keeper's children until there are none. Whose parent is killed becomes one,
+/// and nobody else reaps them: a number that is found is still its own.
+fn clear_children(sys: &dyn Sys) -> io::Result<()> {
+    loop {
+        // SAFETY: it takes integers and a null pointer.
+        match unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::__WALL | libc::WNOHANG) } {
+            -1 => return Ok(()),
+            0 => {}
+            _ => continue,
+        }
+        for entry in std::fs::read_dir("/proc")?.flatten() {
+            let number = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok());
+            let Some(number) = number.filter(|number| parent_of(*number) == Some(own_number(sys)))
+            else {
+                continue;
+            };
+            let _ = sys.kill(Pid::number_only(number).into(), Some(Signal::KILL));
+        }
+        rustix::thread::sched_yield();
+    }
+}
+
+fn own_number(sys: &dyn Sys) -> i32 {
+    sys.getpid().number()
+}
+
+/// Whose child a process is, as /proc has it.
+fn parent_of(number: i32) -> Option<i32> {
+    let stat = std::fs::read_to_string(format!("/proc/{number}/stat")).ok()?;
+    // The name before it, in brackets, may be anything.
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// Every line of a scenario, in the order of the text.

@@ -39,7 +39,7 @@ pub use trace::{Ending, Entry, Step, Trace, Waiting};
 use crate::machine::{BuildError, Builder, Executor, Virtual};
 use crate::scenario::Scenario;
 use conductor::Lost;
-use keeper::Keeper;
+use keeper::{Keeper, Place};
 
 /// How a scenario is run on both sides.
 #[derive(Debug, Clone)]
@@ -122,7 +122,7 @@ pub enum CheckError {
 
 /// Why real processes cannot be conducted here.
 #[derive(Debug, thiserror::Error)]
-#[error("real processes cannot be kept in a namespace of their own: {0}")]
+#[error("real processes cannot be kept: {0}")]
 pub struct Unavailable(#[from] io::Error);
 
 /// Runs scenarios on both backends, one after another. It owns the keeper of the real processes.
@@ -132,12 +132,29 @@ pub struct Checker {
 }
 
 impl Checker {
-    /// Starts the keeper.
+    /// Starts the keeper, in a PID namespace of its own where the system has one for it.
     ///
     /// # Errors
-    /// The system refuses a PID namespace, or /proc in it.
+    /// The system refuses a process.
     pub fn new() -> Result<Self, Unavailable> {
-        Ok(Self { keeper: Keeper::start()? })
+        match Keeper::start(Place::Namespace) {
+            Ok(keeper) => Ok(Self { keeper }),
+            Err(_) => Self::without_namespace(),
+        }
+    }
+
+    /// The same without a namespace: only the keeper's own descendants are killed in the end, and
+    /// scenarios that could reach other processes are refused.
+    ///
+    /// # Errors
+    /// The system refuses a process.
+    pub fn without_namespace() -> Result<Self, Unavailable> {
+        Ok(Self { keeper: Keeper::start(Place::Open)? })
+    }
+
+    /// Whether the real processes are in a PID namespace of their own.
+    pub fn has_namespace(&self) -> bool {
+        self.keeper.place() == Place::Namespace
     }
 
     /// Runs it on both and compares.
@@ -163,6 +180,11 @@ impl Checker {
         options: &Options,
     ) -> Result<Trace, CheckError> {
         if let Some((line, why)) = fit::unfit(scenario) {
+            return Err(CheckError::Unfit { line, why });
+        }
+        if !self.has_namespace()
+            && let Some((line, why)) = fit::reaches_out(scenario)
+        {
             return Err(CheckError::Unfit { line, why });
         }
         let Options { seed, most_steps, patience, .. } = *options;

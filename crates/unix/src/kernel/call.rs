@@ -13,7 +13,7 @@ use super::siglock::{Locked, Marked};
 use super::thread::{Attention, Thread};
 use crate::costs::Step;
 use crate::errno::{Errno, Result};
-use crate::executor;
+use crate::executor::{self, At};
 use crate::lock::SimpleGuard;
 use crate::lock::lock_order::PLock;
 use crate::mode::Mode;
@@ -219,7 +219,7 @@ impl<'k> Call<'k> {
         }
         executor::enter_kernel();
         executor::spend(Step::Call);
-        executor::point();
+        executor::point(At::Call);
         Ok(())
     }
 

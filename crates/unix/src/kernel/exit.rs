@@ -13,7 +13,7 @@ use super::proc::{Left, Member, Phase, Proc, ProcState, Tenant};
 use super::thread::Attention;
 use crate::action::{ActionFlags, Code, SignalInfo};
 use crate::costs::Step;
-use crate::executor;
+use crate::executor::{self, At};
 use crate::mutation::Mutation;
 use crate::process::Pid;
 use crate::rule::Rule;
@@ -301,7 +301,7 @@ impl Kernel {
                 // Relations changed meanwhile: from the beginning, when whoever changes them has
                 // had a turn.
                 None => {
-                    executor::point();
+                    executor::point(At::Within);
                     proc.tenant()
                 }
             };

@@ -15,7 +15,7 @@ use super::threads::First;
 use super::users::User;
 use crate::costs::Step;
 use crate::errno::{Errno, Result};
-use crate::executor;
+use crate::executor::{self, Object};
 use crate::limit::Resource;
 use crate::mutation::Mutation;
 use crate::process::{Pid, Program};
@@ -101,6 +101,7 @@ impl Call<'_> {
         kernel.start_time(child, kernel.time_limit(self.proc));
         kernel.clear_links(child);
         child.siglock.reset(&kernel.locks);
+        executor::changes(Object::System);
         child.move_in(number, kernel.births.fetch_add(1, Ordering::Relaxed).max(1));
         let inherits = self.proc.subreaper.load(Ordering::Relaxed);
         if inherits && !kernel.follows(Rule::SubreaperIsOnesOwn) {

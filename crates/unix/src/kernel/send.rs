@@ -15,7 +15,7 @@ use super::users::Ids;
 use crate::action::{Code, SignalInfo};
 use crate::costs::Step;
 use crate::errno::{Errno, Result};
-use crate::executor;
+use crate::executor::{self, Object};
 use crate::mutation::Mutation;
 use crate::process::{Pid, Target, Tid};
 use crate::rule::Rule;
@@ -165,6 +165,7 @@ impl Call<'_> {
         let _groups = kernel.pgrphash.write(&kernel.locks);
         // A fork whose child gets a slot that this walk has passed locks that slot after the walk
         // did, and so sees this.
+        executor::changes(Object::System);
         kernel.walking.store(true, Ordering::Relaxed);
         let mut result = Err(Errno::ESRCH);
         for proc in kernel.slab.iter() {
@@ -181,6 +182,7 @@ impl Call<'_> {
                 };
             }
         }
+        executor::changes(Object::System);
         kernel.walking.store(false, Ordering::Relaxed);
         result
     }
@@ -214,6 +216,7 @@ impl Kernel {
 
     /// Whether everybody is being signalled. Under the `p_lock` of a slot.
     pub(super) fn everyone_walked(&self) -> bool {
+        executor::looks_at(Object::System);
         self.walking.load(Ordering::Relaxed) && !self.mutates(Mutation::EveryoneUnlocked)
     }
 }

@@ -12,7 +12,7 @@ use super::proc::{Member, Proc};
 use super::thread::{Attention, For, Thread};
 use crate::action::SignalInfo;
 use crate::errno::{Errno, Result};
-use crate::executor::{self, Start};
+use crate::executor::{self, Object, Start};
 use crate::limit::Resource;
 use crate::mutation::Mutation;
 use crate::process::{Body, Program, Tid};
@@ -134,6 +134,7 @@ impl Call<'_> {
     /// A thread's whole life.
     fn run(&self, first: First) {
         self.begins();
+        executor::looks_at(Object::System);
         if self.kernel.closing.load(std::sync::atomic::Ordering::Relaxed) {
             self.kernel.psignal_inthread(self.proc, SignalInfo::kernel(Signal::KILL));
         }

@@ -8,6 +8,8 @@ use super::config::{Conductor, Config, Delivery, Executor, Masks};
 use super::watch::Busy;
 use crate::console::Console;
 use crate::costs::Costs;
+use crate::executor::Reused;
+use crate::explore::Guided;
 use crate::limit::{Limit, Resource};
 use crate::mode::Mode;
 use crate::stopper::Stopper;
@@ -131,6 +133,15 @@ impl Builder {
     /// Lets `stopper` end the run.
     pub fn stopper(mut self, stopper: &Stopper) -> Self {
         self.0.stopper = stopper.clone();
+        self
+    }
+
+    /// Lets `guide` decide for the simulated executor, at each point, in the place of its seed. What
+    /// is `reused` this thread also has a signal stack for.
+    pub(crate) fn guided(mut self, guide: Guided, reused: Option<&Reused>) -> Self {
+        self.0.reused = reused.cloned();
+        self.0.executor = Executor::Simulated { seed: 0 };
+        self.0.guide = Some(guide);
         self
     }
 
