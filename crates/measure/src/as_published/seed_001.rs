@@ -262,10 +262,19 @@ fn tasks(curve: &Curve, variant: &str) -> BTreeMap<u64, Task> {
         task.params.get("placement").is_none_or(|name| APART.contains(&name.as_str()))
     });
     let of_level = |task: Task| {
-        let level = task.params.get(curve.level)?.parse().ok()?;
+        let level: u64 = task.params.get(curve.level)?.parse().ok()?;
         (level <= curve.most).then_some((level, task))
     };
-    tasks.into_iter().filter_map(of_level).collect()
+    let mut tasks: BTreeMap<u64, Task> = tasks.into_iter().filter_map(of_level).collect();
+    // A model's levels are further apart than the paper's; between them it runs as well.
+    if let Some(any) = tasks.values().next().filter(|_| modelled).cloned() {
+        for level in 1..=curve.most {
+            let mut between = any.clone();
+            between.params.insert(curve.level.to_owned(), level.to_string());
+            tasks.entry(level).or_insert(between);
+        }
+    }
+    tasks
 }
 
 /// Whether a task is of a model of the paper's machine.

@@ -5,12 +5,14 @@
 //! and one that does it in parallel; both are modes of `tontine-unix`. What the experiments measure
 //! in them is theirs.
 
-use tontine_unix::{Builder, Ending, Executor, Mode, Report, Sys, Virtual};
+use std::fs;
+
+use tontine_unix::{Builder, Costs, Ending, Executor, Mode, Report, Sys, Virtual};
 
 use super::{Params, Variant};
 use crate::clock::Clock;
 use crate::machine::topology::Topology;
-use crate::trouble::{Result, Trouble};
+use crate::trouble::{During, Result, Trouble};
 
 /// That a system call there is a function call.
 pub(super) const CALLS_NOTE: &str =
@@ -26,6 +28,8 @@ pub(super) const FORK_NOTE: &str =
 
 /// The parameter of a modelled cell.
 const MODELLED: &str = "modelled";
+/// The parameter that names a file of costs, where they are not the library's.
+const COSTS: &str = "costs";
 /// How many processors the paper's machine had, and how many today's have.
 pub(super) const MODELLED_PROCESSORS: [usize; 2] = [10, 64];
 
@@ -42,8 +46,8 @@ pub(super) struct System {
 pub(super) enum Watch {
     /// The machine's clock.
     Machine(Clock),
-    /// The model of a system, whose costs vary by this seed.
-    Model { seed: u64 },
+    /// The model of a system with these costs, which vary by this seed.
+    Model { seed: u64, costs: Costs },
 }
 
 impl System {
@@ -51,16 +55,31 @@ impl System {
     pub(super) fn builder(self) -> Builder {
         let executor = match self.watch {
             Watch::Machine(_) => Executor::Parallel,
-            Watch::Model { seed } => Executor::Modelled { seed },
+            Watch::Model { seed, .. } => Executor::Modelled { seed },
         };
-        Virtual::builder().mode(self.mode).processors(self.processors).executor(executor)
+        let builder = Virtual::builder().mode(self.mode).processors(self.processors);
+        let builder = builder.executor(executor);
+        match self.watch {
+            Watch::Machine(_) => builder,
+            Watch::Model { costs, .. } => builder.costs(costs),
+        }
     }
 }
 
 impl Watch {
     /// Of a model; its costs vary otherwise in each invocation.
-    pub(super) fn of_a_model() -> Self {
-        Self::Model { seed: std::process::id().into() }
+    ///
+    /// # Errors
+    /// Failed, where the parameters name costs that cannot be read.
+    pub(super) fn of_a_model(params: &Params) -> Result<Self> {
+        let costs = match params.get(COSTS) {
+            None => Costs::published(),
+            Some(path) => {
+                let text = fs::read_to_string(path).during("reading the costs")?;
+                text.parse().map_err(|error| Trouble::fail(format!("{path}: {error}")))?
+            }
+        };
+        Ok(Self::Model { seed: std::process::id().into(), costs })
     }
 
     /// A stamp before what is timed.

@@ -116,7 +116,10 @@ impl Experiment for SignalThroughput {
             "linux" => measure(pairs, placement, task.size.signals()),
             other => match modes::mode(other) {
                 Some(mode) if let Some(processors) = model => {
-                    measure_model(mode, pairs, placement, processors, task.size.signals())
+                    let watch = Watch::of_a_model(&task.params)?;
+                    let (places, processors) = virtually::places(placement, pairs, processors)?;
+                    let system = System { mode, processors, watch };
+                    measure_model(system, &places, task.size.signals())
                 }
                 Some(mode) => {
                     let spans = matches!(placement, "cross-core" | "spread");
@@ -189,17 +192,9 @@ fn measure_virtually(
     Ok(Observed { series, notes, ..Observed::default() })
 }
 
-/// The same in a model of a virtual Unix of this mode.
-fn measure_model(
-    mode: Mode,
-    pairs: usize,
-    placement: &str,
-    processors: usize,
-    signals: usize,
-) -> Result<Observed> {
-    let (places, processors) = virtually::places(placement, pairs, processors)?;
-    let system = System { mode, processors, watch: Watch::of_a_model() };
-    let received = virtually::run(system, &places, signals)?;
+/// The same in a model of a virtual Unix.
+fn measure_model(system: System, places: &[virtually::Place], signals: usize) -> Result<Observed> {
+    let received = virtually::run(system, places, signals)?;
     let rates = received.iter().map(|one| one.received as f64 / one.seconds).collect();
     let kills = received.iter().map(|one| one.sent as f64 / one.received as f64).collect();
     let series = vec![

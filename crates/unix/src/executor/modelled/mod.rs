@@ -337,6 +337,15 @@ pub(super) fn look_at(when: Duration) {
     }
 }
 
+/// See [`Executor::hurry`].
+pub(super) fn hurry(processor: usize) {
+    if let Some(machine) = machine() {
+        let make_way_ps = &machine.processors[processor].make_way_ps;
+        let seen_ps = machine.now_ps() + machine.varied(machine.costs.ps(Step::Transfer));
+        make_way_ps.set(make_way_ps.get().min(seen_ps));
+    }
+}
+
 /// Queues a fiber; false where no machine runs on this thread.
 pub(super) fn post(task: *const Task, fresh: bool) -> bool {
     machine().map(|machine| machine.post(task, fresh)).is_some()
