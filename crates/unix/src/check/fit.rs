@@ -84,9 +84,6 @@ fn why_not(call: &Call) -> Option<&'static str> {
         Call::Compute(_) | Call::Plain(Plain::Getrusage | Plain::Now | Plain::Processor) => {
             Some("time that passes is not the same on both")
         }
-        Call::Sigstack(_) => {
-            Some("on Linux every thread begins with the alternate stack of Rust's runtime")
-        }
         Call::Place(_) => Some("processors are not the same on both"),
         Call::Exec(Path::Process(_)) => {
             Some("a process of the scenario cannot be executed on Linux")

@@ -311,6 +311,7 @@ fn as_after_login(sys: &dyn Sys) {
     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the structure lives across the call.
     unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const none) };
+    crate::linux::forget_stack();
 }
 
 /// Runs the scenario of the region.
