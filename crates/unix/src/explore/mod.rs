@@ -28,7 +28,7 @@
 //! and judges, `schedule.rs` and `interleaving.rs` are what is printed. docs/explore.md has the
 //! design. How the choices are carried out is the executor's business, what a system is the
 //! machine's.
-#![allow(unsafe_code, reason = "a guide outlives the runs in which it decides")]
+#![allow(unsafe_code, reason = "lends guides to runs")]
 
 mod dice;
 mod guide;
