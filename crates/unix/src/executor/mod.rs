@@ -48,7 +48,7 @@ pub(crate) use fiber::{
     processor, spin, take_turns, turn, yield_now,
 };
 use here::HERE;
-pub(crate) use modelled::{compute, slice, spend, touch};
+pub(crate) use modelled::{STRETCH, compute, spend, touch};
 pub(crate) use options::{Hooks, Options, Outcome, Start};
 pub(crate) use overflow::{back_in_kernel, enter_kernel, in_kernel, leave_kernel};
 use stack::{Stack, StackPool};
