@@ -190,8 +190,8 @@ impl Exploration {
         self.run_all(|guide| guide, |_| {})
     }
 
-    /// What the schedules up to the bound come to, as hashes, and a schedule that comes to each: the
-    /// same hashes with and without those that are left out. For tests.
+    /// What the schedules up to the bound come to, as hashes, and a schedule that comes to each:
+    /// the same hashes with and without those that are left out. For tests.
     #[doc(hidden)]
     pub fn classes(&self) -> (Outcome, BTreeMap<u64, Schedule>) {
         let mut classes = BTreeMap::new();
