@@ -119,7 +119,6 @@ process main
   wait child stopped
 
 process job
-  sigtimedwait {} 10ms -> anything
   read terminal 8 -> anything
 ",
     );
@@ -144,7 +143,6 @@ process main
   wait child stopped
 
 process job
-  sigtimedwait {} 10ms -> anything
   read terminal 8 -> anything
 ",
     );

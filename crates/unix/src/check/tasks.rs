@@ -69,8 +69,8 @@ impl Task {
     }
 
     /// How it is at this moment. `wchan` names the function in which it sleeps once it has left its
-    /// processor, and costs the kernel a third of what `stat` does.
-    /// For one that runs or has ended it names none; only asked `closely`, which of the two is told.
+    /// processor, and costs the kernel a third of what `stat` does. For one
+    /// that runs or has ended it names none; only asked `closely`, which of the two is told.
     pub(super) fn state(&self, closely: bool) -> io::Result<State> {
         let mut head = [0; HEAD];
         let Ok(length) = self.wchan.read_at(&mut head, 0) else { return Ok(State::Gone) };
