@@ -82,8 +82,7 @@ fn overlong_lines_are_cut_and_keep_their_newlines() {
             without(sys, terminal, Modes::ECHO);
             let typist = fork(sys, move |sys| {
                 for _ in 0..3 {
-                    let mut line = vec![b'M'; LONGEST + 4];
-                    line.push(b'\n');
+                    let line = [vec![b'M'; LONGEST + 4], vec![b'\n']].concat();
                     let mut rest = line.as_slice();
                     while !rest.is_empty() {
                         rest = &rest[sys.write(controlling, rest).unwrap()..];
