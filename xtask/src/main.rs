@@ -9,9 +9,11 @@ mod crash;
 mod header;
 mod invocation;
 mod ledger;
+mod model;
 mod planted;
 mod speed;
 mod tidy;
+mod trees;
 mod twins;
 
 use std::path::{Path, PathBuf};
@@ -94,6 +96,17 @@ enum Chore {
         /// Only figures whose names hold one of these
         only: Vec<String>,
     },
+    /// Compare the virtual Unix on modelled processors with the same on as many real ones
+    Model {
+        /// Pairs of each figure
+        #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u16).range(6..))]
+        pairs: u16,
+        /// What steps cost; else that is measured first
+        #[arg(long, value_name = "FILE")]
+        costs: Option<PathBuf>,
+    },
+    /// Trace a real build and a real session, for the virtual Unix to do them again
+    Trees,
     /// Measure one side of a figure of `speed`
     #[command(name = speed::NAME, hide = true)]
     Side { name: String },
@@ -115,6 +128,8 @@ fn main() -> ExitCode {
             crash::run(full, minutes.map(|minutes| Duration::from_secs(60 * minutes)), afresh)
         }
         Chore::Speed { pairs, only } => speed::run(pairs.into(), &only),
+        Chore::Model { pairs, costs } => model::run(pairs.into(), costs.as_deref()),
+        Chore::Trees => trees::run(Path::new(".")),
         Chore::Side { name } => speed::serve(&name),
         Chore::Invocation => tontine_measure::engine::invoked::serve().map(|()| true),
     };

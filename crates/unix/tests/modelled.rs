@@ -164,3 +164,15 @@ fn who_waits_at_a_lock_waits_in_the_locks_statistics_too() {
     assert_eq!((alone, blocked_alone), (0.0, 0));
     assert!(many > 10.0 && blocked > 0, "{many} %, {blocked} blocked");
 }
+
+/// Story: a service fiber of the master took call after call as long as any came. With eight pairs
+/// on ten processors they came without an end, and those who had slept in a call and were woken
+/// meanwhile never had their turn: receivers saw one signal in thousands.
+#[test]
+fn the_master_lets_those_go_on_who_slept_in_a_call() {
+    let ((), report) = run((Mode::Master, 10, 1, Costs::published()), |sys| {
+        pairs(10, 10)(sys);
+    });
+    // 10 receivers take 200 signals each, and each call of kill takes a microsecond at most.
+    assert!(report.elapsed < Duration::from_millis(50), "{:?}", report.elapsed);
+}

@@ -115,14 +115,22 @@ Examples:
   tontine unix check --seed 17 --mode master FILE
                                              one of them again
   tontine unix check --log FILE              print what both observed
+  tontine unix check --random 1000           a thousand random scenarios, in turn in
+                                             all modes
 
 Exit status: 0 the same on both; 1 they part, or one of them came to no rest;
 2 wrong usage, a file that cannot be read, a text that is no scenario, or one
 that cannot be compared.")]
 pub(crate) struct CheckScenario {
     /// The scenario.
-    #[arg(value_name = "FILE")]
-    pub(crate) file: PathBuf,
+    #[arg(value_name = "FILE", required_unless_present = "random")]
+    pub(crate) file: Option<PathBuf>,
+
+    /// Compare so many random scenarios, with the seeds from --seed on; those that part are made
+    /// small and printed.
+    #[arg(long, value_name = "N", conflicts_with_all = ["file", "runs", "steps", "log"])]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    pub(crate) random: Option<u64>,
 
     /// Decides who goes on next: the same seed gives the same order of steps on both sides.
     #[arg(long, value_name = "N", default_value_t = 1)]

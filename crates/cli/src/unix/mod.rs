@@ -4,6 +4,7 @@ mod bound;
 mod check;
 mod document;
 mod explore;
+mod random;
 mod run;
 mod shell;
 

@@ -5,12 +5,15 @@
 //! and one that does it in parallel; both are modes of `tontine-unix`. What the experiments measure
 //! in them is theirs.
 
-use tontine_unix::{Builder, Ending, Executor, Mode, Report, Sys, Virtual};
+use std::fs;
+
+use tontine_unix::{Builder, Costs, Ending, Executor, Mode, Report, Sys, Virtual};
 
 use super::{Params, Variant};
 use crate::clock::Clock;
 use crate::machine::topology::Topology;
-use crate::trouble::{Result, Trouble};
+use crate::size::Size;
+use crate::trouble::{During, Result, Trouble};
 
 /// That a system call there is a function call.
 pub(super) const CALLS_NOTE: &str =
@@ -26,8 +29,12 @@ pub(super) const FORK_NOTE: &str =
 
 /// The parameter of a modelled cell.
 const MODELLED: &str = "modelled";
-/// How many processors the paper's machine had, and how many today's have.
-pub(super) const MODELLED_PROCESSORS: [usize; 2] = [10, 64];
+/// The parameter that names a file of costs, where they are not the library's.
+const COSTS: &str = "costs";
+/// How many processors the paper's machine had.
+const PAPERS: usize = 10;
+/// How many a large one of today has; too many to be modelled in a quick run.
+const TODAYS: usize = 64;
 
 /// A virtual Unix, on real processors or modelled.
 #[derive(Debug, Clone, Copy)]
@@ -42,25 +49,50 @@ pub(super) struct System {
 pub(super) enum Watch {
     /// The machine's clock.
     Machine(Clock),
-    /// The model of a system, whose costs vary by this seed.
-    Model { seed: u64 },
+    /// The model of a system with these costs, which vary by this seed.
+    Model { seed: u64, costs: Costs },
 }
 
 impl System {
+    /// The model that a cell's parameters describe.
+    ///
+    /// # Errors
+    /// Failed, where they describe none.
+    pub(super) fn of_a_model(mode: Mode, params: &Params) -> Result<Self> {
+        let processors = modelled_with(params)?
+            .ok_or_else(|| Trouble::fail("expected a model's processors, found none"))?;
+        Ok(Self { mode, processors, watch: Watch::of_a_model(params)? })
+    }
+
     /// What its program runs in.
     pub(super) fn builder(self) -> Builder {
         let executor = match self.watch {
             Watch::Machine(_) => Executor::Parallel,
-            Watch::Model { seed } => Executor::Modelled { seed },
+            Watch::Model { seed, .. } => Executor::Modelled { seed },
         };
-        Virtual::builder().mode(self.mode).processors(self.processors).executor(executor)
+        let builder = Virtual::builder().mode(self.mode).processors(self.processors);
+        let builder = builder.executor(executor);
+        match self.watch {
+            Watch::Machine(_) => builder,
+            Watch::Model { costs, .. } => builder.costs(costs),
+        }
     }
 }
 
 impl Watch {
     /// Of a model; its costs vary otherwise in each invocation.
-    pub(super) fn of_a_model() -> Self {
-        Self::Model { seed: std::process::id().into() }
+    ///
+    /// # Errors
+    /// Failed, where the parameters name costs that cannot be read.
+    pub(super) fn of_a_model(params: &Params) -> Result<Self> {
+        let costs = match params.get(COSTS) {
+            None => Costs::published(),
+            Some(path) => {
+                let text = fs::read_to_string(path).during("reading the costs")?;
+                text.parse().map_err(|error| Trouble::fail(format!("{path}: {error}")))?
+            }
+        };
+        Ok(Self::Model { seed: std::process::id().into(), costs })
     }
 
     /// A stamp before what is timed.
@@ -94,12 +126,17 @@ pub(super) fn modelled(mut params: Params, processors: usize) -> Params {
 /// The cells of a model of this mode, for each number of processors: one a level.
 pub(super) fn modelled_cells(
     mode: Option<Mode>,
+    size: Size,
     levels: impl Fn(usize) -> Vec<usize>,
     cell: impl Fn(usize) -> Params,
 ) -> Vec<Params> {
     let several = mode.is_some_and(|mode| mode != Mode::Uniprocessor);
-    let processors = MODELLED_PROCESSORS.into_iter().filter(|_| several);
-    let cells = processors.flat_map(|processors| {
+    let processors: &[usize] = match size {
+        _ if !several => &[],
+        Size::Quick => &[PAPERS],
+        Size::Default | Size::Full => &[PAPERS, TODAYS],
+    };
+    let cells = processors.iter().flat_map(|&processors| {
         let cells = levels(processors).into_iter().map(&cell);
         cells.map(move |params| modelled(params, processors)).collect::<Vec<_>>()
     });

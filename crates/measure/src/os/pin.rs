@@ -16,6 +16,18 @@ pub fn pin_to(cpu: usize) -> Result<()> {
     })
 }
 
+/// Lets the calling thread run on all of `cpus`.
+///
+/// # Errors
+/// As [`pin_to`].
+pub fn pin_to_all(cpus: &[usize]) -> Result<()> {
+    let mut set = CpuSet::new();
+    cpus.iter().for_each(|&cpu| set.set(cpu));
+    sched_setaffinity(None, &set).map_err(|error| {
+        crate::trouble::Trouble::skip(format!("sched_setaffinity to {cpus:?}: {error}"))
+    })
+}
+
 /// The processors on which the calling thread may run, in ascending order.
 ///
 /// # Errors

@@ -227,6 +227,15 @@ pub(crate) fn preempt() {
     }
 }
 
+/// Where a fiber could go on for ever without a return to user mode: everybody else on its
+/// processor comes first. The simulated executor needs no such place: who goes on there is chosen
+/// at points.
+pub(crate) fn take_turns() {
+    if HERE.with(|here| here.simulation.get().is_null()) {
+        yield_now();
+    }
+}
+
 /// Lets others run first; not while a panic unwinds, for the thread counts its panics, not the
 /// fibers'.
 pub(crate) fn yield_now() {

@@ -19,6 +19,7 @@ use crate::lock::lock_order::PLock;
 use crate::mode::Mode;
 use crate::mutation::Mutation;
 use crate::process::Pid;
+use crate::rule::Rule;
 use crate::signal::SigSet;
 use crate::wait::Status;
 
@@ -190,13 +191,21 @@ impl<'k> Call<'k> {
                 Ok(value) => return Ok(value),
                 Err(Stop::Errno(errno)) => return Err(errno),
                 Err(Stop::Again) => {}
-                Err(Stop::Interrupted) => match (delivered, after) {
-                    (Delivered::Nothing, _)
-                    | (Delivered::Restart, After::Restart)
-                    | (_, After::Always) => {}
-                    _ => return Err(Errno::EINTR),
-                },
+                Err(Stop::Interrupted) if self.goes_on(delivered, after) => {}
+                Err(Stop::Interrupted) => return Err(Errno::EINTR),
             }
+        }
+    }
+
+    /// Whether a call that was interrupted starts again when that is seen to.
+    fn goes_on(&self, delivered: Delivered, after: After) -> bool {
+        match (delivered, after) {
+            (_, After::Always) => true,
+            (Delivered::Nothing, _) => self.kernel.follows(Rule::QuietGoesOn),
+            (Delivered::Restart, After::Restart) => self.kernel.follows(Rule::RestartRestarts),
+            (Delivered::Restart, After::Interrupt) => !self.kernel.follows(Rule::PauseEndsAnyway),
+            (Delivered::Interrupt, After::Restart) => !self.kernel.follows(Rule::InterruptsWithout),
+            (Delivered::Interrupt, After::Interrupt) => false,
         }
     }
 
@@ -212,6 +221,13 @@ impl<'k> Call<'k> {
         executor::spend(Step::Call);
         executor::point(At::Call);
         Ok(())
+    }
+
+    /// A program that computes is interrupted where it is, and not, as by a call, on the master.
+    pub(super) fn look_up(&self) {
+        if self.enter().is_ok() {
+            self.return_to_user();
+        }
     }
 
     #[cold]

@@ -15,6 +15,7 @@ use crate::lock::{BlockingLock, ReadGuard, WriteGuard, write_both};
 use crate::mode::Mode;
 use crate::mutation::Mutation;
 use crate::process::Pid;
+use crate::rule::Rule;
 
 /// The relation pointers of a process.
 #[derive(Debug)]
@@ -309,10 +310,29 @@ impl Kernel {
     /// The children of `parent`, the eldest first. Under the family's lock; a child may be unlinked
     /// when it has been seen.
     pub(super) fn children<'k>(&'k self, parent: &Proc) -> impl Iterator<Item = &'k Proc> {
-        let mut next = parent.links.p_eldest.get();
+        self.children_from(parent, true)
+    }
+
+    /// The same, in the order in which `wait` looks at them.
+    pub(super) fn children_to_wait_for<'k>(
+        &'k self,
+        parent: &Proc,
+    ) -> impl Iterator<Item = &'k Proc> {
+        let several = parent.links.p_eldest.get() != parent.links.p_cptr.get();
+        self.children_from(parent, !several || self.follows(Rule::EldestFirst))
+    }
+
+    fn children_from<'k>(
+        &'k self,
+        parent: &Proc,
+        eldest: bool,
+    ) -> impl Iterator<Item = &'k Proc> + use<'k> {
+        let links = &parent.links;
+        let mut next = if eldest { links.p_eldest.get() } else { links.p_cptr.get() };
         std::iter::from_fn(move || {
             let child = self.slab.get(next?);
-            next = child.links.p_ysptr.get();
+            let links = &child.links;
+            next = if eldest { links.p_ysptr.get() } else { links.p_osptr.get() };
             Some(child)
         })
     }

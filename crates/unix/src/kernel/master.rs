@@ -92,8 +92,10 @@ impl Kernel {
             desk.coming += usize::from(idle.is_some());
             idle
         };
-        if let Some(fiber) = idle {
-            fiber.unpark();
+        match idle {
+            Some(fiber) => fiber.unpark(),
+            // It waits for its turn on processor 0, behind a program that may go on there for long.
+            None => self.executor.hurry(0),
         }
     }
 
@@ -167,6 +169,9 @@ impl Kernel {
                 caller
             };
             caller.unpark();
+            // Calls may come without an end. Those that slept in one have their turn meanwhile, and
+            // so have the programs of this processor.
+            executor::take_turns();
         }
     }
 

@@ -118,6 +118,8 @@ pub(super) struct ProcState {
     pub(super) stopping: bool,
     /// A thread has taken what ends the process, and is about to halt the others.
     pub(super) dying: bool,
+    /// The signal that ends it, and whether with a core, from the moment when it is sent.
+    pub(super) doomed: Option<(Signal, bool)>,
     /// What the parent has not been told by `wait` yet.
     pub(super) news: Option<News>,
     /// How it ended, once it has.
@@ -401,6 +403,7 @@ impl ProcState {
             stopped: None,
             stopping: false,
             dying: false,
+            doomed: None,
             news: None,
             end: None,
             executed: false,
@@ -448,6 +451,7 @@ impl ProcState {
             stopped,
             stopping,
             dying,
+            doomed,
             news,
             end,
             executed,
@@ -478,7 +482,7 @@ impl ProcState {
         pending.discard(SigSet::ALL);
         (*p_forkcnt, *ender, *image, *alarm) = (0, None, None, None);
         (*stopped, *stopping, *dying, *executed) = (None, false, false, false);
-        (*news, *end, *tracer) = (None, None, None);
+        (*news, *end, *tracer, *doomed) = (None, None, None, None);
         (*trapped, *untold, *resumed, *failure) = (None, None, None, None);
         *children_used = Usage::default();
     }

@@ -136,8 +136,8 @@ impl Builder {
         self
     }
 
-    /// Lets `guide` decide for the simulated executor, at each point, in the place of its seed. What
-    /// is `reused` this thread also has a signal stack for.
+    /// Lets `guide` decide for the simulated executor, at each point, in the place of its seed.
+    /// What is `reused` this thread also has a signal stack for.
     pub(crate) fn guided(mut self, guide: Guided, reused: Option<&Reused>) -> Self {
         self.0.reused = reused.cloned();
         self.0.executor = Executor::Simulated { seed: 0 };
@@ -228,6 +228,27 @@ impl Builder {
     #[cfg(any(debug_assertions, feature = "mutations"))]
     pub fn mutate(mut self, mutation: crate::mutation::Mutation) -> Self {
         self.0.mutation = Some(mutation);
+        self
+    }
+
+    /// Has the kernel break a rule, for a test that is to notice.
+    #[doc(hidden)]
+    #[cfg(any(debug_assertions, feature = "mutations"))]
+    pub fn without(mut self, rule: crate::rule::Rule) -> Self {
+        self.0.rules.broken = Some(rule);
+        self
+    }
+
+    /// Counts how often each rule is followed; builds without debug assertions and without the
+    /// feature `mutations` count nothing.
+    #[doc(hidden)]
+    pub fn count_rules(mut self, hits: &crate::rule::Hits) -> Self {
+        #[cfg(any(debug_assertions, feature = "mutations"))]
+        {
+            self.0.rules.hits = Some(hits.clone());
+        }
+        #[cfg(not(any(debug_assertions, feature = "mutations")))]
+        let _ = (&mut self, hits);
         self
     }
 

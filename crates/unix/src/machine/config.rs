@@ -85,6 +85,8 @@ pub(crate) struct Config {
     pub(super) stacks: usize,
     #[cfg(any(debug_assertions, feature = "mutations"))]
     pub(crate) mutation: Option<crate::mutation::Mutation>,
+    #[cfg(any(debug_assertions, feature = "mutations"))]
+    pub(crate) rules: crate::rule::Rules,
     pub(crate) console: Option<Console>,
     pub(super) stop_at: Option<u64>,
     /// Decides for the simulated executor in the place of its seed.
@@ -119,6 +121,8 @@ impl Config {
             stacks: executor::Options::default().stacks,
             #[cfg(any(debug_assertions, feature = "mutations"))]
             mutation: None,
+            #[cfg(any(debug_assertions, feature = "mutations"))]
+            rules: crate::rule::Rules::default(),
             console: None,
             stop_at: None,
             guide: None,

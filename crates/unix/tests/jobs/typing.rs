@@ -81,8 +81,8 @@ fn overlong_lines_are_cut_and_keep_their_newlines() {
         with_terminal(sys, |sys, controlling, terminal| {
             without(sys, terminal, Modes::ECHO);
             let typist = fork(sys, move |sys| {
+                let line = [&[b'M'; LONGEST + 4][..], b"\n"].concat();
                 for _ in 0..3 {
-                    let line = [vec![b'M'; LONGEST + 4], vec![b'\n']].concat();
                     let mut rest = line.as_slice();
                     while !rest.is_empty() {
                         rest = &rest[sys.write(controlling, rest).unwrap()..];

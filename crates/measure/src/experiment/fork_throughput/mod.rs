@@ -70,6 +70,7 @@ impl Experiment for ForkThroughput {
         let measured = levels(size, processors, MOST_PROCESSES).into_iter().map(cell);
         let modelled = modes::modelled_cells(
             modes::mode(variant),
+            size,
             |processors| levels::modelled(size, processors, most(Some(processors))),
             cell,
         );
@@ -87,7 +88,9 @@ impl Experiment for ForkThroughput {
             "linux" => measure(processes, task.size.forks()),
             other => match modes::mode(other) {
                 Some(mode) if let Some(processors) = model => {
-                    measure_model(mode, processors, processes, task.size.forks())
+                    let watch = Watch::of_a_model(&task.params)?;
+                    let system = System { mode, processors, watch };
+                    measure_model(system, processes, task.size.forks())
                 }
                 Some(mode) => measure_virtually(mode, processes, task.size.forks()),
                 None => Err(Trouble::fail(format!("fork-throughput has no variant {other}"))),
@@ -125,14 +128,8 @@ fn measure_virtually(mode: Mode, processes: usize, forks: usize) -> Result<Obser
     Ok(Observed { series, notes, ..Observed::default() })
 }
 
-/// The same in a model of a virtual Unix of this mode.
-fn measure_model(
-    mode: Mode,
-    processors: usize,
-    processes: usize,
-    forks: usize,
-) -> Result<Observed> {
-    let system = System { mode, processors, watch: Watch::of_a_model() };
+/// The same in a model of a virtual Unix.
+fn measure_model(system: System, processes: usize, forks: usize) -> Result<Observed> {
     let seconds = virtually::run(system, processes, forks, MODELLED_ROUNDS)?;
     let rates = seconds.into_iter().map(|seconds| forks as f64 / seconds).collect();
     let series = vec![Series::ns("forked", rates).in_unit("forks/s").by_mean()];

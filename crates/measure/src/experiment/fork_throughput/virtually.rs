@@ -93,14 +93,15 @@ fn pass(sys: &dyn Sys, gate: Fd) -> bool {
 mod tests {
     use super::*;
     use crate::clock::Clock;
-    use tontine_unix::Mode;
+    use tontine_unix::{Costs, Mode};
 
     #[test]
     fn every_process_yields_a_time_in_every_mode() {
         for mode in Mode::ALL {
             let processors = if mode == Mode::Uniprocessor { 1 } else { 2 };
             for processes in [1, 3] {
-                for watch in [Watch::Machine(Clock::calibrated()), Watch::Model { seed: 1 }] {
+                let model = Watch::Model { seed: 1, costs: Costs::published() };
+                for watch in [Watch::Machine(Clock::calibrated()), model] {
                     let system = System { mode, processors, watch };
                     let seconds = run(system, processes, 50, 2).expect("two rounds");
                     assert_eq!(seconds.len(), 2 * processes, "{mode}");

@@ -44,6 +44,8 @@ const VIRTUAL_ROUNDS_MS: u128 = 50;
 /// spans two processors.
 const VIRTUAL: usize = 5;
 const VIRTUAL_ALONE: usize = 20;
+/// So many in a model, whose rates settle at once.
+const MODELLED_SIGNALS: usize = 200;
 /// Memory of a forked process that does little.
 const BYTES_EACH: u64 = 256 << 10;
 
@@ -98,6 +100,7 @@ impl Experiment for SignalThroughput {
         let measured = levels(size, processors, MOST_PAIRS).into_iter().flat_map(of);
         let modelled = modes::modelled_cells(
             mode,
+            size,
             |processors| levels::modelled(size, processors, processors),
             |pairs| cell(pairs, "spread"),
         );
@@ -116,7 +119,10 @@ impl Experiment for SignalThroughput {
             "linux" => measure(pairs, placement, task.size.signals()),
             other => match modes::mode(other) {
                 Some(mode) if let Some(processors) = model => {
-                    measure_model(mode, pairs, placement, processors, task.size.signals())
+                    let watch = Watch::of_a_model(&task.params)?;
+                    let (places, processors) = virtually::places(placement, pairs, processors)?;
+                    let system = System { mode, processors, watch };
+                    measure_model(system, &places, MODELLED_SIGNALS)
                 }
                 Some(mode) => {
                     let spans = matches!(placement, "cross-core" | "spread");
@@ -189,17 +195,9 @@ fn measure_virtually(
     Ok(Observed { series, notes, ..Observed::default() })
 }
 
-/// The same in a model of a virtual Unix of this mode.
-fn measure_model(
-    mode: Mode,
-    pairs: usize,
-    placement: &str,
-    processors: usize,
-    signals: usize,
-) -> Result<Observed> {
-    let (places, processors) = virtually::places(placement, pairs, processors)?;
-    let system = System { mode, processors, watch: Watch::of_a_model() };
-    let received = virtually::run(system, &places, signals)?;
+/// The same in a model of a virtual Unix.
+fn measure_model(system: System, places: &[virtually::Place], signals: usize) -> Result<Observed> {
+    let received = virtually::run(system, places, signals)?;
     let rates = received.iter().map(|one| one.received as f64 / one.seconds).collect();
     let kills = received.iter().map(|one| one.sent as f64 / one.received as f64).collect();
     let series = vec![

@@ -151,7 +151,7 @@ fn send(sys: &dyn Sys, receiver: Pid, sent: &Counter) {
 mod tests {
     use super::*;
     use crate::clock::Clock;
-    use tontine_unix::Mode;
+    use tontine_unix::{Costs, Mode};
 
     #[test]
     fn every_mode_and_placement_yields_a_rate_for_each_receiver() {
@@ -167,7 +167,8 @@ mod tests {
                 let Ok((places, processors)) = places(placement, pairs, processors) else {
                     continue;
                 };
-                for watch in [Watch::Machine(Clock::calibrated()), Watch::Model { seed: 1 }] {
+                let model = Watch::Model { seed: 1, costs: Costs::published() };
+                for watch in [Watch::Machine(Clock::calibrated()), model] {
                     let system = System { mode, processors, watch };
                     let received = run(system, &places, 200).expect("a round");
                     assert_eq!(received.len(), pairs, "{mode} {placement}");
