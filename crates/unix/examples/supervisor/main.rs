@@ -7,8 +7,8 @@
 //! `-- virtual` does the same in a simulated system, whose clock does not let anybody wait.
 //!
 //! `-- explore` stops it at all schedules of a simulated system, up to a bound. A last argument,
-//! `planted`, plants a mistake: `-- explore planted` finds it, `-- replay SCHEDULE planted` shows it
-//! again.
+//! `planted`, plants a mistake: `-- explore planted` finds it, `-- replay SCHEDULE planted` shows
+//! it again.
 
 mod explored;
 mod supervise;
