@@ -13,6 +13,7 @@ mod model;
 mod planted;
 mod speed;
 mod tidy;
+mod trees;
 mod twins;
 
 use std::path::{Path, PathBuf};
@@ -104,6 +105,8 @@ enum Chore {
         #[arg(long, value_name = "FILE")]
         costs: Option<PathBuf>,
     },
+    /// Trace a real build and a real session, for the virtual Unix to do them again
+    Trees,
     /// Measure one side of a figure of `speed`
     #[command(name = speed::NAME, hide = true)]
     Side { name: String },
@@ -126,6 +129,7 @@ fn main() -> ExitCode {
         }
         Chore::Speed { pairs, only } => speed::run(pairs.into(), &only),
         Chore::Model { pairs, costs } => model::run(pairs.into(), costs.as_deref()),
+        Chore::Trees => trees::run(Path::new(".")),
         Chore::Side { name } => speed::serve(&name),
         Chore::Invocation => tontine_measure::engine::invoked::serve().map(|()| true),
     };

@@ -1,4 +1,5 @@
-//! `cargo xtask model`: how far the modelled executor's word holds on the processors that there are.
+//! `cargo xtask model`: how far the modelled executor's word holds on the processors that there
+//! are.
 //!
 //! First what each step costs here is measured, or read from a file. Then each figure is measured
 //! and modelled in turn, in fresh processes, so many times; the table has the median of the ratios

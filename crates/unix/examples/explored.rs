@@ -24,6 +24,8 @@ use tontine_unix::explore::{Exploration, Outcome};
 
 /// Uses seconds of processor time, which only clock ticks count.
 const COMPUTES: &str = "limits/processor-limit";
+/// The known races by how many schedules they have.
+const QUICK_FIRST: [usize; 9] = [0, 8, 3, 6, 5, 7, 1, 2, 4];
 /// Scenarios whose rate is told.
 const WATCHED: [&str; 4] = ["ping-pong", "two-waiters-one-child", "group-kill", "sigqueue-order"];
 /// Runs of one scene in a row.
@@ -71,7 +73,7 @@ fn held(what: &str, outcome: &Outcome) -> bool {
 fn races(bound: u32, names: &[&str]) -> bool {
     let wanted = |mode: &Mode| names.is_empty() || names.contains(&mode.to_string().as_str());
     for mode in Mode::ALL.into_iter().filter(wanted) {
-        for known in &KNOWN {
+        for known in QUICK_FIRST.map(|place| &KNOWN[place]) {
             let began = Instant::now();
             let outcome = known.exploration(mode).bound(bound).run();
             let (seconds, runs) = (began.elapsed().as_secs_f64(), &outcome.by_bound);

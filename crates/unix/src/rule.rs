@@ -60,7 +60,8 @@ rules! {
     FaultsFirst "faults-first" "What a fault may have caused comes before lower numbers";
     OwnFirst "own-first" "A thread's own pending signals come before its process's";
     QueueLimited "queue-limited" "Beyond the limit of pending signals sigqueue is refused";
-    OverflowLosesInfo "overflow-loses-info" "A standard signal that has no room comes without its info";
+    OverflowLosesInfo "overflow-loses-info"
+        "A standard signal that has no room comes without its info";
     HandlerBlocksItself "handler-blocks-itself" "A signal is blocked in its own handler";
     NoDeferLetsIn "nodefer-lets-in" "SA_NODEFER: it is not";
     HandlerMaskBlocks "handler-mask-blocks" "What sa_mask has is blocked in the handler";
@@ -70,13 +71,15 @@ rules! {
     ResetHandResets "resethand-resets" "SA_RESETHAND: the default comes back when a handler begins";
     RestartRestarts "restart-restarts" "SA_RESTART: what a handler interrupted starts again";
     InterruptsWithout "interrupts-without" "Without SA_RESTART it ends with EINTR";
-    PauseEndsAnyway "pause-ends-anyway" "What waits for signals or time ends with EINTR for all SA_RESTART";
+    PauseEndsAnyway "pause-ends-anyway"
+        "What waits for signals or time ends with EINTR for all SA_RESTART";
     QuietGoesOn "quiet-goes-on" "Where no handler ran, what was interrupted goes on";
     StopEndsSigwait "stop-ends-sigwait" "A stop ends sigtimedwait with EINTR";
     HandlersStack "handlers-stack" "Of two handlers let in together the second begins first";
     DefaultEnds "default-ends" "A signal that ends by default ends the process";
     DefaultStops "default-stops" "A signal that stops by default stops the process";
-    OrphansIgnoreStops "orphans-ignore-stops" "A terminal's stop does not stop who is in an orphaned group";
+    OrphansIgnoreStops "orphans-ignore-stops"
+        "A terminal's stop does not stop who is in an orphaned group";
     StopStopsOrphans "stop-stops-orphans" "SIGSTOP does";
     StopStopsAllThreads "stop-stops-all-threads" "A stop stops all threads";
     IgnoringDiscards "ignoring-discards" "To ignore a signal discards it where it is pending";
@@ -84,7 +87,8 @@ rules! {
     UncatchableRefused "uncatchable-refused" "About SIGKILL and SIGSTOP nothing can be done";
     TakenIsGone "taken-is-gone" "What sigwait takes is pending no longer";
     TimeoutTold "timeout-told" "sigtimedwait that finds nothing in time ends with EAGAIN";
-    PendingOfBoth "pending-of-both" "sigpending tells what is pending for the thread and for the process";
+    PendingOfBoth "pending-of-both"
+        "sigpending tells what is pending for the thread and for the process";
     ForkClearsPending "fork-clears-pending" "A child begins with nothing pending";
     ForkClearsAlarm "fork-clears-alarm" "A child begins without an alarm";
     ForkKeepsMask "fork-keeps-mask" "A child has its parent's mask";
@@ -113,7 +117,8 @@ rules! {
     GroupMustExist "group-must-exist" "setpgid to a group that is not there is EPERM";
     GroupAsked "group-asked" "getpgid of nobody is ESRCH";
     SessionOfLeader "session-of-leader" "setsid of a group's leader is EPERM";
-    OrphanedHangUp "orphaned-hang-up" "A group that an exit orphans and that is stopped gets SIGHUP and SIGCONT";
+    OrphanedHangUp "orphaned-hang-up"
+        "A group that an exit orphans and that is stopped gets SIGHUP and SIGCONT";
     OrphanedRuns "orphaned-runs" "One in which nobody is stopped gets nothing";
     NobodyToSignal "nobody-to-signal" "kill of nobody is ESRCH";
     NoGroupToSignal "no-group-to-signal" "kill of a group that is not there is ESRCH";
@@ -169,7 +174,8 @@ rules! {
     ControlsOne "controls-one" "A session has one terminal, and a terminal one session";
     KeysSignal "keys-signal" "^C, ^\\ and ^Z signal the foreground group";
     HangUpTold "hang-up-told" "When a terminal's user has gone, its session's leader gets SIGHUP";
-    LeaderHangsUp "leader-hangs-up" "When a session's leader exits, the foreground group gets SIGHUP";
+    LeaderHangsUp "leader-hangs-up"
+        "When a session's leader exits, the foreground group gets SIGHUP";
     PipeEnds "pipe-ends" "A pipe ends when its last writer has closed it";
     PipeBreaks "pipe-breaks" "To write to a pipe that nobody reads is EPIPE";
     PipeSignals "pipe-signals" "and SIGPIPE";

@@ -60,8 +60,9 @@ fn every_example_is_the_same_on_both_in_every_mode() {
 #[test]
 fn names_stand_in_the_place_of_numbers() {
     let trace = same(
-        "process main\n  child = fork other\n  number = thread third\n  note \"{self} made {child}\"\n  \
-         join number\n  wait -> child exited 0\n\nprocess other\n  getppid\n\nthread third\n  gettid\n",
+        "process main\n  child = fork other\n  number = thread third\n  \
+         note \"{self} made {child}\"\n  join number\n  wait -> child exited 0\n\n\
+         process other\n  getppid\n\nthread third\n  gettid\n",
     );
     let events = events(&trace);
     for event in [
@@ -161,8 +162,8 @@ fn who_computes_without_a_call_is_given_up_and_named() {
 
 #[test]
 fn one_that_ignores_everything_does_not_outlive_its_run() {
-    let text = "process main\n  fork deaf\n  exit 0\n\nprocess deaf\n  ignore TERM\n  ignore HUP\n  \
-                ignore INT\n  block all\n  pause\n";
+    let text = "process main\n  fork deaf\n  exit 0\n\nprocess deaf\n  ignore TERM\n  \
+                ignore HUP\n  ignore INT\n  block all\n  pause\n";
     let mut checker = checker();
     for _ in 0..3 {
         let trace = checker.on_linux(&scenario(text), &Options::new()).expect("it comes to rest");

@@ -1,4 +1,5 @@
-//! `tontine unix explore`: runs a scenario under all schedules up to a bound, or under many by dice.
+//! `tontine unix explore`: runs a scenario under all schedules up to a bound, or under
+//! many by dice.
 
 use std::fmt::Write;
 use std::process::ExitCode;

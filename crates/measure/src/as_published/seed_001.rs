@@ -136,11 +136,11 @@ pub fn reproduce(quick: bool, out: &mut dyn Write) -> Result<()> {
     say(
         out,
         format_args!(
-            "\nToday: one run a point, as the paper's; the next run differs. For intervals: tontine \
-             measure signal-throughput fork-throughput builds sessions. More processes than \
-             processors is another regime, marked *. The two kernels live in one process: a system \
-             call is a function call there and a fork copies no address space, so that their \
-             figures compare with each other and not with Linux's."
+            "\nToday: one run a point, as the paper's; the next run differs. For intervals: \
+             tontine measure signal-throughput fork-throughput builds sessions. More processes \
+             than processors is another regime, marked *. The two kernels live in one process: \
+             a system call is a function call there and a fork copies no address space, so that \
+             their figures compare with each other and not with Linux's."
         ),
     )
 }

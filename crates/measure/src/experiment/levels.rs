@@ -31,11 +31,11 @@ pub(crate) fn levels(size: Size, processors: usize, end: usize) -> Vec<usize> {
 pub(crate) fn modelled(size: Size, processors: usize, end: usize) -> Vec<usize> {
     let half = processors / 2;
     let mut levels: Vec<usize> = match size {
-        Size::Quick => vec![1, half, end],
-        Size::Default | Size::Full => {
+        Size::Full => {
             let doubled = std::iter::successors(Some(1), |level| Some(2 * level));
             doubled.take_while(|&level| level < end).chain([half, end]).collect()
         }
+        Size::Quick | Size::Default => vec![1, half, end],
     };
     levels.retain(|&level| level <= end);
     levels.sort_unstable();

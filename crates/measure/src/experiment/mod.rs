@@ -28,6 +28,7 @@ pub mod survival;
 pub mod thread_local;
 pub mod thread_vs_process;
 pub mod throughput;
+mod trees;
 pub mod wake_up;
 
 use std::collections::BTreeMap;

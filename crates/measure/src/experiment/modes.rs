@@ -12,6 +12,7 @@ use tontine_unix::{Builder, Costs, Ending, Executor, Mode, Report, Sys, Virtual}
 use super::{Params, Variant};
 use crate::clock::Clock;
 use crate::machine::topology::Topology;
+use crate::size::Size;
 use crate::trouble::{During, Result, Trouble};
 
 /// That a system call there is a function call.
@@ -30,8 +31,10 @@ pub(super) const FORK_NOTE: &str =
 const MODELLED: &str = "modelled";
 /// The parameter that names a file of costs, where they are not the library's.
 const COSTS: &str = "costs";
-/// How many processors the paper's machine had, and how many today's have.
-pub(super) const MODELLED_PROCESSORS: [usize; 2] = [10, 64];
+/// How many processors the paper's machine had.
+const PAPERS: usize = 10;
+/// How many a large one of today has; too many to be modelled in a quick run.
+const TODAYS: usize = 64;
 
 /// A virtual Unix, on real processors or modelled.
 #[derive(Debug, Clone, Copy)]
@@ -51,6 +54,16 @@ pub(super) enum Watch {
 }
 
 impl System {
+    /// The model that a cell's parameters describe.
+    ///
+    /// # Errors
+    /// Failed, where they describe none.
+    pub(super) fn of_a_model(mode: Mode, params: &Params) -> Result<Self> {
+        let processors = modelled_with(params)?
+            .ok_or_else(|| Trouble::fail("expected a model's processors, found none"))?;
+        Ok(Self { mode, processors, watch: Watch::of_a_model(params)? })
+    }
+
     /// What its program runs in.
     pub(super) fn builder(self) -> Builder {
         let executor = match self.watch {
@@ -113,12 +126,17 @@ pub(super) fn modelled(mut params: Params, processors: usize) -> Params {
 /// The cells of a model of this mode, for each number of processors: one a level.
 pub(super) fn modelled_cells(
     mode: Option<Mode>,
+    size: Size,
     levels: impl Fn(usize) -> Vec<usize>,
     cell: impl Fn(usize) -> Params,
 ) -> Vec<Params> {
     let several = mode.is_some_and(|mode| mode != Mode::Uniprocessor);
-    let processors = MODELLED_PROCESSORS.into_iter().filter(|_| several);
-    let cells = processors.flat_map(|processors| {
+    let processors: &[usize] = match size {
+        _ if !several => &[],
+        Size::Quick => &[PAPERS],
+        Size::Default | Size::Full => &[PAPERS, TODAYS],
+    };
+    let cells = processors.iter().flat_map(|&processors| {
         let cells = levels(processors).into_iter().map(&cell);
         cells.map(move |params| modelled(params, processors)).collect::<Vec<_>>()
     });

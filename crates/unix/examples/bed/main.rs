@@ -1,32 +1,30 @@
 //! Races of well-known programs, as they were reported, found and replayed in a simulated Unix.
 //!
 //! `cargo run -p tontine-unix --example bed` names them; `-- NAME` finds the schedule at which one
-//! goes wrong, runs it again, and sees that the program without the mistake keeps right;
-//! `-- NAME linux` runs that on real processes. `docs/bed.md` tells how to test a program of one's
-//! own like this.
+//! goes wrong, runs it again, and goes through all schedules of the program without the mistake;
+//! `-- NAME replay SCHEDULE` shows one; `-- NAME linux` runs the program without the mistake on
+//! real processes. `docs/bed.md` tells how to test a program of one's own like this.
 
 mod races;
-mod schedules;
 
 use std::process::ExitCode;
 
+use tontine_unix::explore::{Exploration, Schedule};
 use tontine_unix::{Errno, Linux, Sys, WaitOptions};
 
-use crate::races::{RACES, Race};
-
-/// Seeds that are tried.
-const SEEDS: u64 = 2_000;
+use crate::races::{BOUND, Program, RACES, Race};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let mut arguments = arguments.iter().map(String::as_str);
-    let (name, place) = (arguments.next(), arguments.next());
-    let held = match (name, name.and_then(races::find), place) {
-        (None, ..) => list(),
-        (_, Some(race), None) => hunt(race),
-        (_, Some(race), Some("linux")) => on_linux(race) == Ok(Some(0)),
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let race = arguments.first().and_then(|name| races::find(name));
+    let held = match (race, arguments.as_slice()) {
+        (None, []) => list(),
+        (Some(race), [_]) => hunt(race),
+        (Some(race), [_, "replay", schedule]) => replay(race, schedule),
+        (Some(race), [_, "linux"]) => on_linux(race) == Ok(Some(0)),
         _ => {
-            eprintln!("usage: bed [NAME [linux]]");
+            eprintln!("usage: bed [NAME [linux | replay SCHEDULE]]");
             false
         }
     };
@@ -40,22 +38,44 @@ fn list() -> bool {
     true
 }
 
+/// All schedules of a program.
+fn exploration(program: Program) -> Exploration {
+    Exploration::new(move || program).bound(BOUND)
+}
+
 /// Whether the mistake is found and seen again, and what keeps it right keeps right.
 fn hunt(race: &Race) -> bool {
     println!("{}: {}\n{}: {}", race.name, race.what, race.project, race.report);
-    let Some(found) = schedules::find(race.wrong, SEEDS) else {
-        println!("\nwith the mistake: nothing was seen in {SEEDS} schedules");
+    let wrong = exploration(race.wrong);
+    let outcome = wrong.run();
+    let Some(found) = outcome.violation else {
+        println!("\nwith the mistake: nothing was seen in {} schedules", outcome.schedules);
         return false;
     };
-    println!("\nwith the mistake, seed {}: {}", found.seed, found.seen);
-    let again = schedules::replay(race.wrong, found.seed).as_ref() == Some(&found);
-    println!("again, by its seed: {}", if again { "the same" } else { "something else" });
-    let kept = schedules::find(race.right, SEEDS);
-    match &kept {
-        None => println!("without it: {SEEDS} schedules, and all went well"),
-        Some(found) => println!("without it, seed {}: {}", found.seed, found.seen),
+    println!("\nwith the mistake, schedule {} of {}:", found.schedule, outcome.schedules);
+    println!("{}\n{}", found.what, found.interleaving);
+    let again = wrong.replay(&found.schedule).is_some_and(|again| again.what == found.what);
+    println!("again, by its schedule: {}", if again { "the same" } else { "something else" });
+    let kept = exploration(race.right).run();
+    match kept.violation {
+        Some(found) => println!("without it, schedule {}: {}", found.schedule, found.what),
+        None => println!(
+            "without it: all {} schedules with at most {BOUND} preemptions went well",
+            kept.schedules
+        ),
     }
-    again && kept.is_none()
+    again && kept.complete
+}
+
+/// Shows who ran when, with the mistake.
+fn replay(race: &Race, schedule: &str) -> bool {
+    let Ok(schedule) = schedule.parse::<Schedule>() else {
+        eprintln!("`{schedule}` is no schedule");
+        return false;
+    };
+    let replayed = exploration(race.wrong).follow(&schedule);
+    println!("{}{}", replayed.interleaving, replayed.wrong.as_deref().unwrap_or("all went well"));
+    true
 }
 
 /// What the program without the mistake exits with on real processes.

@@ -1,15 +1,17 @@
-//! The supervisor at many schedules: [`find`] looks for one at which it leaves somebody behind,
-//! [`replay`] runs one again.
+//! The supervisor at all schedules up to a bound of preemptions: [`exploration`].
 
-use tontine_unix::{
-    Children, Ending, Errno, Executor, How, Report, SigSet, Signal, Status, Sys, Virtual,
-    WaitOptions,
-};
+use tontine_unix::explore::Exploration;
+use tontine_unix::{Children, Errno, How, SigSet, Signal, Sys, WaitOptions};
 
 use crate::supervise::{Groups, Service, supervise};
 
-/// A supervisor that makes more steps goes round in circles.
-const MOST_STEPS: u64 = 200_000;
+/// Preemptions.
+const BOUND: u32 = 1;
+
+/// It goes wrong where it leaves a service behind when it is stopped.
+pub(crate) fn exploration(groups: Groups) -> Exploration {
+    Exploration::new(move || move |sys: &dyn Sys| stopped_at_any_moment(sys, groups)).bound(BOUND)
+}
 
 /// The supervisor stopped with 0, and a child of it is there.
 const LEFT_BEHIND: i32 = 9;
@@ -32,28 +34,4 @@ fn stopped_at_any_moment(sys: &dyn Sys, groups: Groups) -> i32 {
     sys.kill(supervisor.into(), Some(Signal::TERM)).expect("it was not waited for");
     let waited = sys.waitpid(supervisor.into(), WaitOptions::empty());
     waited.expect("it is my child").expect("it ended").status.exited().unwrap_or(1)
-}
-
-/// The first of so many seeds at which it goes wrong, and what was seen.
-pub(crate) fn find(groups: Groups, seeds: u64) -> Option<(u64, String)> {
-    (0..seeds).find_map(|seed| replay(groups, seed).map(|seen| (seed, seen)))
-}
-
-/// Runs it at this seed; what was seen if it went wrong.
-pub(crate) fn replay(groups: Groups, seed: u64) -> Option<String> {
-    let builder = Virtual::builder().executor(Executor::Simulated { seed }).processors(2);
-    let unix = builder.stop_at(MOST_STEPS).build().expect("it goes together");
-    let report = unix.run(move |sys| stopped_at_any_moment(sys, groups));
-    (!held(&report)).then(|| told(&report))
-}
-
-fn held(report: &Report) -> bool {
-    report.ending == Ending::Finished && report.status == Some(Status::Exited(0))
-}
-
-fn told(report: &Report) -> String {
-    match report.status.and_then(Status::exited) {
-        Some(LEFT_BEHIND) => "it stopped, and left a service behind".to_owned(),
-        _ => format!("{:?}, {:?}", report.ending, report.status),
-    }
 }

@@ -6,8 +6,9 @@
 //! `cargo run -p tontine-unix --example supervisor -- linux`, and then `kill -TERM` its number;
 //! `-- virtual` does the same in a simulated system, whose clock does not let anybody wait.
 //!
-//! `-- explore` stops it at many schedules of a simulated system. A last argument, `planted`,
-//! plants a mistake: `-- explore planted` finds it, `-- replay SEED planted` shows it again.
+//! `-- explore` stops it at all schedules of a simulated system, up to a bound. A last argument,
+//! `planted`, plants a mistake: `-- explore planted` finds it, `-- replay SCHEDULE planted` shows it
+//! again.
 
 mod explored;
 mod supervise;
@@ -16,6 +17,7 @@ use std::io::Write;
 use std::thread;
 use std::time::Duration;
 
+use tontine_unix::explore::Schedule;
 use tontine_unix::shell::Seat;
 use tontine_unix::{Console, Executor, Linux, SigAction, Signal, Sys, Virtual, WaitOptions};
 
@@ -23,9 +25,6 @@ use crate::supervise::{Groups, Service, supervise};
 
 /// How long it runs in a virtual system.
 const RUN: Duration = Duration::from_secs(3);
-
-/// Schedules that are tried.
-const SEEDS: u64 = 1_000;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -38,11 +37,9 @@ fn main() {
         ["linux"] => on_linux(groups),
         ["virtual"] => in_a_virtual_system(groups),
         ["explore"] => explore(groups),
-        ["replay", seed] if seed.parse::<u64>().is_ok() => {
-            shown(seed.parse().ok().and_then(|seed| explored::replay(groups, seed)))
-        }
+        ["replay", schedule] => replay(groups, schedule),
         _ => {
-            eprintln!("usage: supervisor linux|virtual|explore|replay SEED [planted]");
+            eprintln!("usage: supervisor linux|virtual|explore|replay SCHEDULE [planted]");
             2
         }
     };
@@ -60,19 +57,30 @@ fn on_linux(groups: Groups) -> i32 {
     }
 }
 
-/// Stops it at many schedules; 1 if at one of them somebody is left behind.
+/// Stops it at all schedules; 1 if at one of them somebody is left behind.
 fn explore(groups: Groups) -> i32 {
-    let found = explored::find(groups, SEEDS);
-    if let Some((seed, _)) = &found {
-        println!("seed {seed}:");
+    let outcome = explored::exploration(groups).run();
+    match outcome.violation {
+        Some(found) => {
+            println!("schedule {}:\n{}\n{}", found.schedule, found.what, found.interleaving);
+            1
+        }
+        None => {
+            println!("nobody was left behind at any of {} schedules", outcome.schedules);
+            i32::from(!outcome.complete)
+        }
     }
-    shown(found.map(|(_, seen)| seen))
 }
 
-/// Shows what was seen; 1 if there was something.
-fn shown(seen: Option<String>) -> i32 {
-    println!("{}", seen.as_deref().unwrap_or("nobody was left behind"));
-    i32::from(seen.is_some())
+/// Shows one schedule; 1 if somebody is left behind.
+fn replay(groups: Groups, schedule: &str) -> i32 {
+    let Ok(schedule) = schedule.parse::<Schedule>() else {
+        eprintln!("`{schedule}` is no schedule");
+        return 2;
+    };
+    let replayed = explored::exploration(groups).follow(&schedule);
+    println!("{}\n{}", replayed.wrong.as_deref().unwrap_or("it held"), replayed.interleaving);
+    i32::from(replayed.wrong.is_some())
 }
 
 /// Runs the supervisor in a virtual system and shows what it says; its exit status.

@@ -29,6 +29,10 @@ const BIRTH_NS: u64 = 50_000_000;
 const TYPING_NS: u64 = 2_000_000;
 /// The time between two looks where a look at once is of no use.
 const BETWEEN_LOOKS_NS: u64 = 40_000;
+/// How often the processor is yielded at most to who was let through before the first look.
+const YIELDS: u32 = 4;
+/// Fruitless looks before it is asked whether somebody has ended who seems to run.
+const QUICK_LOOKS: u32 = 1;
 /// Fruitless looks after which it naps between them: whoever runs may be on another processor.
 const EAGER_LOOKS: u32 = 200;
 
@@ -54,7 +58,6 @@ enum Found {
     AtGate,
     InCall,
     Stopped,
-    Zombie,
     Ended,
 }
 
@@ -87,7 +90,7 @@ pub(super) fn conduct(shared: &Shared) -> Result<RawEnding, Lost> {
     let mut choice = Choice::new(shared.order.seed.load(SeqCst));
     loop {
         conductor.await_rest()?;
-        if matches!(conductor.found.first(), Some(Found::Zombie | Found::Ended)) {
+        if conductor.found.first() == Some(&Found::Ended) {
             return Ok(RawEnding::Finished);
         }
         let full = shared.log_length.load(SeqCst) as usize > LOG
@@ -114,8 +117,17 @@ pub(super) fn conduct(shared: &Shared) -> Result<RawEnding, Lost> {
         shared.steps[step as usize].store((chosen as u64) << 32 | u64::from(line), SeqCst);
         shared.step.store(step + 1, SeqCst);
         conductor.last = chosen;
+        // It is not at its gate any more, though it has not gone yet.
+        words.place.store(place::THROUGH, SeqCst);
         words.go.store(1, SeqCst);
         futex_wake(&words.go);
+        // Most calls return at once: then nobody has to be asked before.
+        for _ in 0..YIELDS {
+            rustix::thread::sched_yield();
+            if words.place.load(SeqCst) == place::AT_GATE {
+                break;
+            }
+        }
     }
 }
 
@@ -127,7 +139,7 @@ impl Conductor<'_> {
         let mut not_before = 0;
         let mut mark = self.mark();
         loop {
-            let is_at_rest = self.look()?;
+            let is_at_rest = self.look(looks > QUICK_LOOKS)?;
             let now = self.mark();
             if is_at_rest && !is_first && now == mark && self.found == self.before {
                 if self.is_typing() {
@@ -175,18 +187,18 @@ impl Conductor<'_> {
         (arrivals.load(SeqCst), log_length.load(SeqCst), seats_taken.load(SeqCst))
     }
 
-    /// Where everybody is; false if somebody runs.
-    fn look(&mut self) -> Result<bool, Lost> {
+    /// Where everybody is; false if somebody runs. `closely`: who seems to run may have ended.
+    fn look(&mut self, closely: bool) -> Result<bool, Lost> {
         let seats = (self.shared.seats_taken.load(SeqCst) as usize).min(SEATS);
         self.known.resize_with(seats, Known::default);
         self.found.clear();
         self.found.resize(seats, Found::Ended);
         // Who was let through is most likely to run.
-        if self.last < seats && !self.look_at(self.last)? {
+        if self.last < seats && !self.look_at(self.last, closely)? {
             return Ok(false);
         }
         for seat in 0..seats {
-            if seat != self.last && !self.look_at(seat)? {
+            if seat != self.last && !self.look_at(seat, closely)? {
                 return Ok(false);
             }
         }
@@ -194,7 +206,7 @@ impl Conductor<'_> {
     }
 
     /// Where one thread is; false if it runs.
-    fn look_at(&mut self, seat: usize) -> Result<bool, Lost> {
+    fn look_at(&mut self, seat: usize, closely: bool) -> Result<bool, Lost> {
         let known = &mut self.known[seat];
         let words = &self.shared.seats[seat];
         if known.has_ended {
@@ -212,13 +224,17 @@ impl Conductor<'_> {
         if known.task.is_none() {
             known.task = Task::open(pid, tid).map_err(proc_fails)?;
         }
-        let state = known.task.as_ref().map_or(Ok(State::Gone), Task::state).map_err(proc_fails)?;
+        let state = known
+            .task
+            .as_ref()
+            .map_or(Ok(State::Gone), |task| task.state(closely))
+            .map_err(proc_fails)?;
         self.found[seat] = match (state, place) {
-            (State::Gone, _) => {
+            // Whether anybody has waited for it makes no difference here.
+            (State::Gone | State::Zombie, _) => {
                 (known.has_ended, known.task) = (true, None);
                 Found::Ended
             }
-            (State::Zombie, _) => Found::Zombie,
             (State::Stopped, _) => Found::Stopped,
             (State::Sleeps, place::AT_GATE) => Found::AtGate,
             (State::Sleeps, place::THROUGH) => Found::InCall,
@@ -242,7 +258,7 @@ impl Conductor<'_> {
     fn timers(&self) -> impl Iterator<Item = (u64, u64)> {
         self.found.iter().enumerate().flat_map(|(seat, found)| {
             let words = &self.shared.seats[seat];
-            let lives = !matches!(found, Found::Ended | Found::Zombie);
+            let lives = *found != Found::Ended;
             let ends = Some(&words.ends).filter(|_| *found == Found::InCall);
             let timers = [ends, Some(&words.alarm).filter(|_| lives)];
             timers.into_iter().flatten().filter_map(|Timer { real_ns, due_ns }| {
@@ -283,7 +299,7 @@ impl Conductor<'_> {
             let letter = match found {
                 Found::InCall => 'S',
                 Found::Stopped => 'T',
-                Found::AtGate | Found::Zombie | Found::Ended => continue,
+                Found::AtGate | Found::Ended => continue,
             };
             let SeatWords { line, call, .. } = &self.shared.seats[seat];
             let line = line.load(SeqCst);
@@ -297,7 +313,7 @@ impl Conductor<'_> {
         let mut words = "expected everybody to come to rest in time, found".to_owned();
         for (seat, known) in self.known.iter().enumerate().filter(|(_, known)| !known.has_ended) {
             let one = &self.shared.seats[seat];
-            let state = known.task.as_ref().and_then(|task| task.state().ok());
+            let state = known.task.as_ref().and_then(|task| task.state(true).ok());
             let state = state.unwrap_or(State::Runs);
             let (line, place) = (one.line.load(SeqCst), one.place.load(SeqCst));
             words.push_str(&format!(

@@ -5,7 +5,7 @@
 //! | --- | --- | --- |
 //! | [`Order`]: the scenario and how to run it | the checker | the keeper |
 //! | [`SeatWords`], one a thread | the thread, its maker, the keeper | the keeper |
-//! | the log | everybody, each a part of its own | the keeper's conductor (its length), the checker |
+//! | the log | everybody, each a part of its own | the conductor (its length), the checker |
 //! | steps and the ending | the keeper | the checker |
 
 #![allow(unsafe_code, reason = "memory that processes share")]

@@ -69,8 +69,9 @@ impl Task {
     }
 
     /// How it is at this moment. `wchan` names the function in which it sleeps once it has left its
-    /// processor, and costs the kernel a third of what `stat` does.
-    pub(super) fn state(&self) -> io::Result<State> {
+    /// processor, and costs the kernel a third of what `stat` does. For one
+    /// that runs or has ended it names none; only asked `closely`, which of the two is told.
+    pub(super) fn state(&self, closely: bool) -> io::Result<State> {
         let mut head = [0; HEAD];
         let Ok(length) = self.wchan.read_at(&mut head, 0) else { return Ok(State::Gone) };
         let begins = |with: &&[u8]| head[..length].starts_with(with);
@@ -79,6 +80,9 @@ impl Task {
         }
         if STOPS.iter().any(begins) {
             return Ok(State::Stopped);
+        }
+        if head[..length] == *b"0" && !closely {
+            return Ok(State::Runs);
         }
         self.state_closer()
     }

@@ -20,7 +20,8 @@ pub(super) struct Here {
     pub(super) task: Cell<*const Task>,
     /// Its opaque word, or 0.
     pub(super) context: Cell<usize>,
-    /// Simulated, inside of a fiber: points until the next decision, at least 1; modelled: 1. Else 0.
+    /// Simulated, inside of a fiber: points until the next decision, at least 1. Modelled: 1. Else
+    /// 0.
     pub(super) left: Cell<u32>,
     /// The simulation whose thread this is, or null.
     pub(super) simulation: Cell<*const Simulation>,

@@ -15,8 +15,8 @@
 //! `fiber.rs` is what a fiber may do, `task.rs` how it is kept, `queue.rs` where fibers wait for
 //! their turn, `worker.rs` a processor, `stack.rs` what they run on, `overflow.rs` what happens
 //! at its end, `timer.rs` the actions to come, `tick.rs` the clock, `signals.rs` how threads
-//! meet those signals, `touch.rs` what two steps have in common. What a fiber does, which signals it gets and how it is killed, is the
-//! kernel's.
+//! meet those signals, `touch.rs` what two steps have in common. What a fiber does, which signals
+//! it gets and how it is killed, is the kernel's.
 #![allow(unsafe_code, reason = "queues and buries fibers by address")]
 
 mod chooser;
@@ -49,7 +49,7 @@ pub(crate) use fiber::{
     processor, spin, take_turns, turn, yield_now,
 };
 use here::HERE;
-pub(crate) use modelled::{compute, slice, spend, touch};
+pub(crate) use modelled::{STRETCH, compute, spend, touch};
 pub(crate) use options::{Hooks, Options, Outcome, Reused, Start};
 pub(crate) use overflow::{back_in_kernel, enter_kernel, in_kernel, leave_kernel};
 pub(crate) use signals::SignalStack;

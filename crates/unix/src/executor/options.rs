@@ -26,8 +26,8 @@ pub(crate) trait Hooks: Send + Sync {
         let _ = name;
     }
 
-    /// Simulated: nobody can go on until time passes. True: fibers were woken, go on now; false: let
-    /// it pass.
+    /// Simulated: nobody can go on until time passes. True: fibers were woken, go on now; false:
+    /// let it pass.
     fn on_rest(&self) -> bool {
         false
     }

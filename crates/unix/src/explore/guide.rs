@@ -1,5 +1,7 @@
 //! Decides for the simulated executor at each point, and remembers what came of it: [`Guide`].
 
+#![allow(unsafe_code, reason = "a guide outlives the runs in which it decides")]
+
 use std::ops::{Deref, DerefMut};
 
 use super::dice::Dice;

@@ -28,7 +28,7 @@
 //! and judges, `schedule.rs` and `interleaving.rs` are what is printed. docs/explore.md has the
 //! design. How the choices are carried out is the executor's business, what a system is the
 //! machine's.
-#![allow(unsafe_code, reason = "a guide outlives the runs in which it decides")]
+#![allow(unsafe_code, reason = "lends guides to runs")]
 
 mod dice;
 mod guide;
@@ -190,8 +190,8 @@ impl Exploration {
         self.run_all(|guide| guide, |_| {})
     }
 
-    /// What the schedules up to the bound come to, as hashes, and a schedule that comes to each: the
-    /// same hashes with and without those that are left out. For tests.
+    /// What the schedules up to the bound come to, as hashes, and a schedule that comes to each:
+    /// the same hashes with and without those that are left out. For tests.
     #[doc(hidden)]
     pub fn classes(&self) -> (Outcome, BTreeMap<u64, Schedule>) {
         let mut classes = BTreeMap::new();

@@ -223,6 +223,13 @@ impl<'k> Call<'k> {
         Ok(())
     }
 
+    /// A program that computes is interrupted where it is, and not, as by a call, on the master.
+    pub(super) fn look_up(&self) {
+        if self.enter().is_ok() {
+            self.return_to_user();
+        }
+    }
+
     #[cold]
     fn refuse(&self) -> Result<()> {
         if std::thread::panicking() {

@@ -207,8 +207,8 @@ impl Kernel {
         Some(PgrpRef { kernel: self, group })
     }
 
-    /// The group with the number of this one, which may have been left and made again since; nothing
-    /// where there is none.
+    /// The group with the number of this one, which may have been left and made again since;
+    /// nothing where there is none.
     pub(super) fn made_again<'k>(&'k self, held: PgrpRef<'k>) -> Option<PgrpRef<'k>> {
         // Declared before the lock, and so let go after it: that may take the lock again.
         let found;
@@ -217,8 +217,8 @@ impl Kernel {
         found
     }
 
-    /// A group that a process of this session may make, for a terminal's foreground: Linux takes the
-    /// number of any of them. Nobody is a member, and the number is nobody else's.
+    /// A group that a process of this session may make, for a terminal's foreground: Linux takes
+    /// the number of any of them. Nobody is a member, and the number is nobody else's.
     pub(super) fn hold_unmade(&self, leader: Pid, session: &Arc<Session>) -> Result<HeldPgrp> {
         let nobody = || self.error_by(Rule::ForegroundNobody, Errno::ESRCH);
         let leader = self.find(leader).ok_or_else(nobody)?;

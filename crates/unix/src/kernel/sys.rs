@@ -227,12 +227,12 @@ impl Sys for Call<'_> {
     fn compute(&self, duration: Duration) {
         let mut left = duration;
         while !left.is_zero() {
-            let piece = left.min(executor::slice());
+            let piece = left.min(executor::STRETCH);
             if !executor::compute(piece) {
                 return self.compute_by_polls(left);
             }
             left -= piece;
-            self.poll();
+            self.look_up();
         }
     }
 

@@ -1,5 +1,6 @@
 //! Threads, of which a process has several (§3.2): how one begins ([`Kernel::begin`]), ends and is
 //! joined.
+#![allow(unsafe_code, reason = "a fiber's context is its thread")]
 
 use std::any::Any;
 use std::panic::{self, AssertUnwindSafe};

@@ -161,8 +161,8 @@ impl Locks {
         if shared { executor::looks_at(lock) } else { executor::changes(lock) }
     }
 
-    /// A point before a lock is taken: that takes time in the modelled executor. Who explores is told
-    /// that the lock is wanted.
+    /// A point before a lock is taken: that takes time in the modelled executor. Who explores is
+    /// told that the lock is wanted.
     #[inline]
     pub(super) fn point_at<C: Class>(&self, instance: u32, shared: bool) {
         executor::touch(C::RANK, instance);

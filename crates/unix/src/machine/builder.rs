@@ -136,8 +136,8 @@ impl Builder {
         self
     }
 
-    /// Lets `guide` decide for the simulated executor, at each point, in the place of its seed. What
-    /// is `reused` this thread also has a signal stack for.
+    /// Lets `guide` decide for the simulated executor, at each point, in the place of its seed.
+    /// What is `reused` this thread also has a signal stack for.
     pub(crate) fn guided(mut self, guide: Guided, reused: Option<&Reused>) -> Self {
         self.0.reused = reused.cloned();
         self.0.executor = Executor::Simulated { seed: 0 };

@@ -5,13 +5,14 @@
 //! | --- | --- |
 //! | `$a`, `$b` | two different signals of the scenario's few, the same in the whole phrase |
 //! | `$sig`, `$set` | one of the few; some of them |
-//! | `$quiet`, `$stop`, `$soft`, `$last` | one that is ignored by default; that stops; that harms nobody who adopted the caller; that cannot be caught |
+//! | `$quiet`, `$stop` | one that is ignored by default; that stops |
+//! | `$soft`, `$last` | one that harms nobody who adopted the caller; that cannot be caught |
 //! | `$who`, `$kid` | a process; a child of the caller |
 //! | `$whom`, `$opts` | what stands behind `wait` |
 //! | `$flags`, `$calm`, `$child` | flags of a handler; of one that may signal itself; for SIGCHLD |
 //! | `$new`, `$new-pid` | a process made for the phrase; the variable that has it |
 //! | `$thread`, `$thread-block` | a variable; a thread |
-//! | `$key`, `$modes`, `$n` | a key that makes a signal; what `tcsetattr` switches; a small number |
+//! | `$key`, `$modes`, `$n` | a key that makes a signal; what `tcsetattr` switches; a number |
 //! | `$ttou`, `$ttin` | a statement about this signal, or none |
 //! | `$more`, `$fork` | a phrase; the fork of one process more |
 

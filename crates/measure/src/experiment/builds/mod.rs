@@ -1,6 +1,7 @@
 //! `builds`: how long `make` takes while others run beside it: [`Builds`].
 //!
-//! [`source`] writes the program, [`build`] builds copies of it at once. What it does not do: tell
+//! [`source`] writes the program, [`build`] builds copies of it at once; [`super::trees`] does in a
+//! model of the virtual Unix what a build did here. What it does not do: tell
 //! what the time goes into; it is mostly the compiler's own, and not the kernel's.
 
 mod build;
@@ -9,8 +10,12 @@ mod source;
 
 use std::time::{Duration, Instant};
 
+use tontine_unix::Mode;
+
 use super::explanation::{Explanation, Topic};
-use super::levels::{asked, crowd, levels};
+use super::levels::{self, asked, crowd, levels};
+use super::modes::{self, System};
+use super::trees::{self, Load};
 use super::{Experiment, Params, Task, Variant};
 use crate::machine::topology::Topology;
 use crate::mechanism::leftovers::Folder;
@@ -54,10 +59,16 @@ impl Experiment for Builds {
         VARIANTS
     }
 
-    fn params(&self, _: &str, _: &Topology, size: Size) -> Vec<Params> {
+    fn params(&self, variant: &str, _: &Topology, size: Size) -> Vec<Params> {
         let processors = pin::allowed().map_or(1, |allowed| allowed.len());
         let cell = |builds: usize| Params::from([("builds".to_owned(), builds.to_string())]);
-        levels(size, processors, MOST).into_iter().map(cell).collect()
+        match modes::mode(variant) {
+            None => levels(size, processors, MOST).into_iter().map(cell).collect(),
+            mode => {
+                let levels = |processors| levels::modelled(size, processors, MOST);
+                modes::modelled_cells(mode, size, levels, cell)
+            }
+        }
     }
 
     /// Builds that each of those at once makes.
@@ -70,7 +81,11 @@ impl Experiment for Builds {
     }
 
     fn run(&self, task: &Task) -> Result<Observed> {
-        measure(asked(task, "builds", MOST)?, task.size.patience())
+        let builds = asked(task, "builds", MOST)?;
+        match modes::mode(&task.variant) {
+            None => measure(builds, task.size.patience()),
+            Some(mode) => measure_model(mode, builds, &task.params),
+        }
     }
 }
 
@@ -99,10 +114,25 @@ fn measure(builds: usize, patience: Duration) -> Result<Observed> {
     Ok(Observed { series: vec![build], notes, ..Observed::default() })
 }
 
-const VARIANTS: &[Variant] = &[Variant {
-    name: "linux",
-    summary: "make -j1 of 10,000 lines of C, as many at once as the cell says, by this kernel",
-}];
+/// The same in a model of a virtual Unix of this mode.
+fn measure_model(mode: Mode, builds: usize, params: &Params) -> Result<Observed> {
+    let system = System::of_a_model(mode, params)?;
+    let done = Load { builds, sessions: 0 }.run(system, false)?;
+    let build = Series::ns("build", done.builds).in_unit("s").by_mean();
+    let notes = vec![modes::MODEL_NOTE.to_owned(), trees::NOTE.to_owned()];
+    Ok(Observed { series: vec![build], notes, ..Observed::default() })
+}
+
+const VARIANTS: &[Variant] = &[
+    Variant {
+        name: "linux",
+        summary: "make -j1 of 10,000 lines of C, as many at once as the cell says, by this kernel",
+    },
+    modes::VARIANTS[1],
+    modes::VARIANTS[2],
+    modes::VARIANTS[3],
+    modes::VARIANTS[4],
+];
 
 #[cfg(test)]
 mod tests;

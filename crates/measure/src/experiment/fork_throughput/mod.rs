@@ -70,6 +70,7 @@ impl Experiment for ForkThroughput {
         let measured = levels(size, processors, MOST_PROCESSES).into_iter().map(cell);
         let modelled = modes::modelled_cells(
             modes::mode(variant),
+            size,
             |processors| levels::modelled(size, processors, most(Some(processors))),
             cell,
         );

@@ -1,8 +1,9 @@
 //! `sessions`: how long a user's commands take while other users are at work: [`Sessions`].
 //!
 //! [`script`] is what a pseudo-user does, [`terminal`] a session on a pseudo-terminal, [`login`]
-//! one through a real remote login, in a [`house`] of its own. What it does not do: wait between
-//! commands, as people do.
+//! one through a real remote login, in a [`house`] of its own; [`super::trees`] does in a model of
+//! the virtual Unix what a session did here. What it does not do: wait between commands, as people
+//! do.
 
 mod explained;
 mod house;
@@ -17,8 +18,12 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use tontine_unix::Mode;
+
 use super::explanation::{Explanation, Topic};
-use super::levels::{asked, crowd, levels};
+use super::levels::{self, asked, crowd, levels};
+use super::modes::{self, System};
+use super::trees::{self, Load};
 use super::{Experiment, Params, Task, Variant};
 use crate::machine::topology::Topology;
 use crate::mechanism::leftovers::Folder;
@@ -31,6 +36,8 @@ use script::{DONE, Script};
 
 /// The paper's last point.
 const MOST: usize = 8;
+/// The parameter that says what runs at the same time: the load of the paper's section 9.
+const BESIDE: &str = "beside";
 /// A shell, a pipeline, and what a remote login has around them.
 const PROCESSES: u64 = 10;
 /// Memory of each, on average.
@@ -64,10 +71,22 @@ impl Experiment for Sessions {
         VARIANTS
     }
 
-    fn params(&self, _: &str, _: &Topology, size: Size) -> Vec<Params> {
+    fn params(&self, variant: &str, _: &Topology, size: Size) -> Vec<Params> {
         let processors = pin::allowed().map_or(1, |allowed| allowed.len());
         let cell = |count: usize| Params::from([("sessions".to_owned(), count.to_string())]);
-        levels(size, processors, MOST).into_iter().map(cell).collect()
+        let mode = modes::mode(variant);
+        if mode.is_none() {
+            return levels(size, processors, MOST).into_iter().map(cell).collect();
+        }
+        let levels = |processors| levels::modelled(size, processors, MOST);
+        let beside = |builds: usize| {
+            let mut params = cell(MOST);
+            params.insert(BESIDE.to_owned(), format!("{builds} builds"));
+            params
+        };
+        let both = modes::modelled_cells(mode, size, |_| vec![MOST], beside);
+        let alone = modes::modelled_cells(mode, size, levels, cell);
+        alone.into_iter().chain(both).collect()
     }
 
     fn operations(&self, _: &str, size: Size) -> usize {
@@ -80,6 +99,9 @@ impl Experiment for Sessions {
 
     fn run(&self, task: &Task) -> Result<Observed> {
         let sessions = asked(task, "sessions", MOST)?;
+        if let Some(mode) = modes::mode(&task.variant) {
+            return measure_model(mode, sessions, &task.params);
+        }
         measure(&task.variant, sessions, task.size.iterations(), task.size.patience())
     }
 }
@@ -128,6 +150,18 @@ fn measure(
         statistic: Statistic::Mean,
     };
     Ok(Observed { series: vec![iteration], notes, ..Observed::default() })
+}
+
+/// Sessions in a model of a virtual Unix of this mode; beside builds, how its locks were taken.
+fn measure_model(mode: Mode, sessions: usize, params: &Params) -> Result<Observed> {
+    let system = System::of_a_model(mode, params)?;
+    let beside = params.get(BESIDE).and_then(|words| words.split(' ').next()?.parse().ok());
+    let load = Load { builds: beside.unwrap_or(0), sessions };
+    let done = load.run(system, beside.is_some())?;
+    let mut series = vec![Series::ns("iteration", done.sessions).in_unit("s").by_mean()];
+    series.extend(done.locks.iter().flat_map(trees::of_locks));
+    let notes = vec![modes::MODEL_NOTE.to_owned(), trees::NOTE.to_owned()];
+    Ok(Observed { series, notes, ..Observed::default() })
 }
 
 /// When a session was at work.
@@ -220,6 +254,10 @@ const VARIANTS: &[Variant] = &[
         summary: "the same script as the login shell of temporary users who log in by ssh over \
                   loopback",
     },
+    modes::VARIANTS[1],
+    modes::VARIANTS[2],
+    modes::VARIANTS[3],
+    modes::VARIANTS[4],
 ];
 
 #[cfg(test)]

@@ -44,6 +44,8 @@ const VIRTUAL_ROUNDS_MS: u128 = 50;
 /// spans two processors.
 const VIRTUAL: usize = 5;
 const VIRTUAL_ALONE: usize = 20;
+/// So many in a model, whose rates settle at once.
+const MODELLED_SIGNALS: usize = 200;
 /// Memory of a forked process that does little.
 const BYTES_EACH: u64 = 256 << 10;
 
@@ -98,6 +100,7 @@ impl Experiment for SignalThroughput {
         let measured = levels(size, processors, MOST_PAIRS).into_iter().flat_map(of);
         let modelled = modes::modelled_cells(
             mode,
+            size,
             |processors| levels::modelled(size, processors, processors),
             |pairs| cell(pairs, "spread"),
         );
@@ -119,7 +122,7 @@ impl Experiment for SignalThroughput {
                     let watch = Watch::of_a_model(&task.params)?;
                     let (places, processors) = virtually::places(placement, pairs, processors)?;
                     let system = System { mode, processors, watch };
-                    measure_model(system, &places, task.size.signals())
+                    measure_model(system, &places, MODELLED_SIGNALS)
                 }
                 Some(mode) => {
                     let spans = matches!(placement, "cross-core" | "spread");

@@ -125,6 +125,8 @@ fn title<'a>(experiment: &str, metric: &'a str) -> &'a str {
         "increment" => "Time of an increment",
         "build" => "Time of a build",
         "iteration" => "Time of a session's commands",
+        "waited" => "Acquisitions of a lock that had to wait",
+        "blocked" => "Waits for a lock in which the thread was blocked",
         "forked" => "Forks a second of one process",
         "spawn" => "Time to make a process, let it end and wait for it",
         other => other,

@@ -33,6 +33,9 @@ pub(crate) struct Race {
     pub(crate) right: Program,
 }
 
+/// Preemptions within which each mistake shows.
+pub(crate) const BOUND: u32 = 2;
+
 /// All of them.
 pub(crate) const RACES: [Race; 6] = [
     two_waiters::RACE,

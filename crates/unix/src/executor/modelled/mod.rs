@@ -119,21 +119,16 @@ pub(crate) fn touch(class: u8, instance: u32) {
     }
 }
 
+/// How long a processor computes before it looks who else is there: what is sent to it meanwhile
+/// reaches it as late.
+pub(crate) const STRETCH: Duration = Duration::from_micros(25);
+
 /// Lets the processor that runs this compute for so long; false where the executor is another.
 pub(crate) fn compute(duration: Duration) -> bool {
     let Some(machine) = machine() else { return false };
     let ps = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX).saturating_mul(PS_A_NS);
     machine.pass(ps);
     true
-}
-
-/// How long the processor that runs this may compute before it is to look who else is there.
-pub(crate) fn slice() -> Duration {
-    machine().map_or(Duration::ZERO, |machine| {
-        let mine = machine.here();
-        let left_ps = mine.slice_ends_ps.get().min(mine.next_tick_ps.get());
-        Duration::from_nanos(left_ps.saturating_sub(mine.clock_ps.get()) / PS_A_NS + 1)
-    })
 }
 
 impl Machine {
