@@ -85,7 +85,6 @@ rules! {
     IgnoringDiscards "ignoring-discards" "To ignore a signal discards it where it is pending";
     DefaultDiscards "default-discards" "So does a default that does nothing";
     UncatchableRefused "uncatchable-refused" "About SIGKILL and SIGSTOP nothing can be done";
-    UncatchableUnblocked "uncatchable-unblocked" "SIGKILL and SIGSTOP cannot be blocked";
     TakenIsGone "taken-is-gone" "What sigwait takes is pending no longer";
     TimeoutTold "timeout-told" "sigtimedwait that finds nothing in time ends with EAGAIN";
     PendingOfBoth "pending-of-both"

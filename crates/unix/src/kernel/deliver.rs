@@ -246,12 +246,7 @@ impl Call<'_> {
     /// The same under `p_lock`. What is pending for the process and is let in here no longer is
     /// another thread's.
     fn set_mask(&self, state: &mut ProcState, mask: SigSet) {
-        let old = self.thread.mask();
-        let uncatchable = !mask.intersection(SigSet::UNBLOCKABLE).is_empty();
-        let mask = match uncatchable && self.kernel.follows(Rule::UncatchableUnblocked) {
-            true => mask.difference(SigSet::UNBLOCKABLE),
-            false => mask,
-        };
+        let (old, mask) = (self.thread.mask(), mask.difference(SigSet::UNBLOCKABLE));
         self.thread.set_mask(mask);
         self.look_again(state);
         if self.kernel.config.masks == Masks::PerProcess {
