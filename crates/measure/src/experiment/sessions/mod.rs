@@ -1,8 +1,8 @@
 //! `sessions`: how long a user's commands take while other users are at work: [`Sessions`].
 //!
 //! [`script`] is what a pseudo-user does, [`terminal`] a session on a pseudo-terminal, [`login`]
-//! one through a real remote login, in a [`house`] of its own; [`super::trees`] does in a model of the
-//! virtual Unix what a session did here. What it does not do: wait between
+//! one through a real remote login, in a [`house`] of its own; [`super::trees`] does in a model of
+//! the virtual Unix what a session did here. What it does not do: wait between
 //! commands, as people do.
 
 mod explained;
