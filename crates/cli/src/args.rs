@@ -10,8 +10,8 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use tontine_measure::experiment::round_trip::container::COMMAND as CONTAINER;
 pub(crate) use unix::{
-    CheckScenario, DeliveryName, ExecutorName, MasksName, ModeName, RunScenario, Shown, Unix,
-    UnixCommand, UnixShell,
+    CheckScenario, DeliveryName, ExecutorName, ExploreScenario, MasksName, ModeName, RunScenario,
+    Shown, Unix, UnixCommand, UnixShell,
 };
 
 /// Messages between Linux processes that survive `kill -9`, and the tool that measures what that

@@ -37,6 +37,7 @@ mod console;
 mod costs;
 mod errno;
 mod executor;
+pub mod explore;
 mod kernel;
 mod limit;
 mod linux;
@@ -46,6 +47,8 @@ mod mode;
 mod mutation;
 mod process;
 mod ptrace;
+pub mod random;
+mod rule;
 pub mod scenario;
 pub mod shell;
 mod signal;
@@ -71,6 +74,8 @@ pub use process::{
     Body, FAULTS, Pid, Program, SigStack, SigVec, Spawn, SpawnGroup, Target, Tid, Whose,
 };
 pub use ptrace::Ptrace;
+#[doc(hidden)]
+pub use rule::{Hits, Rule};
 pub use signal::{DefaultAction, NoSignal, SigSet, Signal};
 pub use stopper::{Running, Stopper};
 pub use sys::Sys;

@@ -89,17 +89,21 @@ impl Virtual {
             busy_limit: config.busy_limit,
             hooks: watch,
             stacks: config.stacks,
+            reused: config.reused.clone(),
             ..executor::Options::default()
         };
-        match config.executor {
-            Executor::Simulated { seed } => {
+        match (config.executor, config.guide) {
+            (Executor::Simulated { .. }, Some(guide)) => {
+                executor::Executor::chosen(Box::new(guide), options)
+            }
+            (Executor::Simulated { seed }, None) => {
                 let seeded = executor::Seeded::varied(seed).preemptions(config.preemptions);
                 executor::Executor::chosen(Box::new(seeded), options)
             }
-            Executor::Modelled { seed } => {
+            (Executor::Modelled { seed }, _) => {
                 executor::Executor::modelled(config.costs, seed, options)
             }
-            Executor::Parallel => executor::Executor::parallel(config.processors, options),
+            (Executor::Parallel, _) => executor::Executor::parallel(config.processors, options),
         }
     }
 
@@ -113,7 +117,8 @@ impl Virtual {
             explore: config.executor != Executor::Parallel,
             model: matches!(config.executor, Executor::Modelled { .. }),
             hold_clock: config.statistics.then(|| HoldClock::new(move || clock.now_ns())),
-            ..Options::default()
+            // Who tries again and again is chosen again and again.
+            busy_turns: if config.guide.is_some() { 0 } else { Options::default().busy_turns },
         };
         // SAFETY: the kernel has the processors, the master and the coarse lock that its mode says:
         // a uniprocessor has one worker, `Kernel::on_master` runs calls on processor 0, and in mode

@@ -60,8 +60,9 @@ fn every_example_is_the_same_on_both_in_every_mode() {
 #[test]
 fn names_stand_in_the_place_of_numbers() {
     let trace = same(
-        "process main\n  child = fork other\n  number = thread third\n  note \"{self} made {child}\"\n  \
-         join number\n  wait -> child exited 0\n\nprocess other\n  getppid\n\nthread third\n  gettid\n",
+        "process main\n  child = fork other\n  number = thread third\n  \
+         note \"{self} made {child}\"\n  join number\n  wait -> child exited 0\n\n\
+         process other\n  getppid\n\nthread third\n  gettid\n",
     );
     let events = events(&trace);
     for event in [
@@ -161,8 +162,8 @@ fn who_computes_without_a_call_is_given_up_and_named() {
 
 #[test]
 fn one_that_ignores_everything_does_not_outlive_its_run() {
-    let text = "process main\n  fork deaf\n  exit 0\n\nprocess deaf\n  ignore TERM\n  ignore HUP\n  \
-                ignore INT\n  block all\n  pause\n";
+    let text = "process main\n  fork deaf\n  exit 0\n\nprocess deaf\n  ignore TERM\n  \
+                ignore HUP\n  ignore INT\n  block all\n  pause\n";
     let mut checker = checker();
     for _ in 0..3 {
         let trace = checker.on_linux(&scenario(text), &Options::new()).expect("it comes to rest");
@@ -182,6 +183,32 @@ fn everyone_is_everyone_inside() {
     assert!(outside.try_wait().expect("it is a child").is_none(), "a signal went out");
     outside.kill().expect("it is there");
     outside.wait().expect("it is a child");
+}
+
+#[test]
+fn without_a_namespace_nothing_is_left_and_what_could_reach_others_is_refused() {
+    let mut checker = Checker::without_namespace().expect("a process");
+    assert!(!checker.has_namespace());
+    let text = "process main\n  child = fork deaf\n  setpgid child 0\n  kill child STOP\n  \
+                wait child stopped -> child stopped STOP\n  exit 3\n\n\
+                process deaf\n  ignore TERM\n  fork deafer\n  pause\n\n\
+                process deafer\n  block all\n  setsid\n  pause\n";
+    for seed in 0..4 {
+        let options = Options { seed, ..Options::new() };
+        let found = checker.check(&scenario(text), &options).expect("compared");
+        assert!(found.difference().is_none(), "{found:?}");
+    }
+    for (line, text) in [
+        (2, "process main\n  kill everyone KILL\n"),
+        (3, "process main\n  note \"one\"\n  kill 4711 KILL\n"),
+        (2, "process main\n  other = self - 1\n  kill other KILL\n"),
+        (2, "process main\n  on USR1: kill sender KILL\n"),
+    ] {
+        match checker.on_linux(&scenario(text), &Options::new()) {
+            Err(CheckError::Unfit { line: found, .. }) => assert_eq!(found, line, "{text}"),
+            other => panic!("{text}: {other:?}"),
+        }
+    }
 }
 
 #[test]

@@ -1,38 +1,20 @@
 //! The examples run on real processes: what they expect is what Linux does.
 //!
-//! Where one needs what a process of this test cannot have (a registered program, the first user),
-//! the test says so and passes it over.
+//! Where one needs what a process of this test cannot have (its own machine, the first user), the
+//! test says so and passes it over. Those that execute processes are `scenario_executed.rs`'s.
 
+#[path = "examples/calls.rs"]
+mod calls;
 mod examples;
 mod keeper;
 
 use std::io;
 use std::thread;
 
+use calls::{executes, has};
 use examples::examples;
 use keeper::keep;
-use tontine_unix::scenario::{
-    Aim, Call, PipeLog, Scenario, Statement, Step, Timeline, Verdict, read_log, root,
-};
-
-/// Whether some statement makes a call that `is` describes.
-fn has(body: &[Statement], is: fn(&Call) -> bool) -> bool {
-    body.iter().any(|statement| match &statement.step {
-        Step::Call(step) => is(&step.call),
-        Step::Handler(step) => has(&step.body, is),
-        Step::Repeat(_, body) | Step::While(_, body) => has(body, is),
-        _ => false,
-    })
-}
-
-fn executes(call: &Call) -> bool {
-    use tontine_unix::scenario::Path::Process;
-    match call {
-        Call::Exec(path) => matches!(path, Process(_)),
-        Call::Spawn(spawning) => matches!(spawning.path, Process(_)),
-        _ => false,
-    }
-}
+use tontine_unix::scenario::{Aim, Call, PipeLog, Scenario, Timeline, Verdict, read_log, root};
 
 /// Here, everyone is everyone on the machine.
 fn signals_everyone(call: &Call) -> bool {
@@ -58,7 +40,7 @@ fn every_example_holds_on_linux() {
     let mut failed = Vec::new();
     let mut ran = 0;
     for (name, scenario) in examples() {
-        let any = |is| scenario.blocks.iter().any(|block| has(&block.body, is));
+        let any = |is| has(&scenario, is);
         if any(executes) || any(signals_everyone) || (any(becomes_another) && !is_first_user) {
             eprintln!("{name}: passed over");
             continue;

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use tontine_unix::explore::Schedule;
 
 #[derive(Debug, Args)]
 pub(crate) struct Unix {
@@ -16,6 +17,8 @@ pub(crate) enum UnixCommand {
     Run(RunScenario),
     /// Run a scenario on the virtual Unix and on Linux in lock-step, and say where they part.
     Check(CheckScenario),
+    /// Run a scenario under all schedules up to a bound, or under many by dice.
+    Explore(ExploreScenario),
     /// Sit at the terminal of a Unix in user space, at a shell with job control.
     Shell(UnixShell),
 }
@@ -112,14 +115,22 @@ Examples:
   tontine unix check --seed 17 --mode master FILE
                                              one of them again
   tontine unix check --log FILE              print what both observed
+  tontine unix check --random 1000           a thousand random scenarios, in turn in
+                                             all modes
 
 Exit status: 0 the same on both; 1 they part, or one of them came to no rest;
 2 wrong usage, a file that cannot be read, a text that is no scenario, or one
 that cannot be compared.")]
 pub(crate) struct CheckScenario {
     /// The scenario.
-    #[arg(value_name = "FILE")]
-    pub(crate) file: PathBuf,
+    #[arg(value_name = "FILE", required_unless_present = "random")]
+    pub(crate) file: Option<PathBuf>,
+
+    /// Compare so many random scenarios, with the seeds from --seed on; those that part are made
+    /// small and printed.
+    #[arg(long, value_name = "N", conflicts_with_all = ["file", "runs", "steps", "log"])]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    pub(crate) random: Option<u64>,
 
     /// Decides who goes on next: the same seed gives the same order of steps on both sides.
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -147,6 +158,71 @@ pub(crate) struct CheckScenario {
     /// Print what was observed where both sides are the same, too.
     #[arg(long)]
     pub(crate) log: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A preemption takes the processor from a thread that could go on. All schedules
+without one are run, then those with at most one, and so on to --bound; those
+that come to the same as others are left out. docs/explore.md says how.
+
+The first run in which an expectation fails, everybody waits for ever, or a
+check of the kernel's own finds something is printed with a schedule, a short
+text, that --replay takes.
+
+Examples:
+  tontine unix explore examples/unix/waits/two-waiters-one-child.unix
+  tontine unix explore --bound 3 --mode per-process FILE
+  tontine unix explore --seeds 100000 FILE       for larger ones: by dice
+  tontine unix explore --replay 17>3.40>2 FILE   one of them again
+
+Exit status: 0 all runs held; 1 one did not; 2 wrong usage, a file that cannot
+be read, or a text that is no scenario.")]
+pub(crate) struct ExploreScenario {
+    /// The scenario.
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+
+    /// At most so many preemptions.
+    #[arg(long, value_name = "N", default_value_t = 2, conflicts_with = "seeds")]
+    #[arg(value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub(crate) bound: u32,
+
+    /// Run so many schedules by dice, in the place of all.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) seeds: Option<u64>,
+
+    /// The first seed of the dice.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// Run this schedule, and print who ran when.
+    #[arg(long, value_name = "SCHEDULE", conflicts_with_all = ["bound", "seeds", "seed"])]
+    pub(crate) replay: Option<Schedule>,
+
+    /// Run at most so many schedules.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) most: Option<u64>,
+
+    /// Also run schedules that come to the same as others.
+    #[arg(long)]
+    pub(crate) unreduced: bool,
+
+    /// Which locks the system has, and where its calls run; every mode, if nothing is said.
+    #[arg(long, value_enum)]
+    pub(crate) mode: Option<ModeName>,
+
+    /// How many processors it has; 2, or 1 with --mode uniprocessor, where nothing is said.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) processors: Option<u16>,
+
+    /// Which thread delivers what was sent to a process.
+    #[arg(long, value_enum, default_value_t = DeliveryName::AnyUnblocked)]
+    pub(crate) delivery: DeliveryName,
+
+    /// Whose the signal mask is.
+    #[arg(long, value_enum, default_value_t = MasksName::PerThread)]
+    pub(crate) masks: MasksName,
 }
 
 #[derive(Debug, Args)]

@@ -2,6 +2,7 @@
 //! where they part.
 
 use std::fmt::Write;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -9,18 +10,22 @@ use tontine_unix::check::{CheckError, Checker, Comparison, Options, against};
 use tontine_unix::scenario::Scenario;
 use tontine_unix::{Mode, Virtual};
 
-use super::{mode, run};
+use super::{mode, random, run};
 use crate::args::CheckScenario;
 use crate::{FAILED, Refusal, print};
 
 /// Every mode, where none was asked for.
-const MODES: [Mode; 5] =
+pub(super) const MODES: [Mode; 5] =
     [Mode::Uniprocessor, Mode::Master, Mode::Coarse, Mode::Parallel, Mode::PerProcess];
 
 /// Carries out `unix check`.
 pub(crate) fn check(asked: &CheckScenario) -> Result<ExitCode, Refusal> {
-    let file = asked.file.display();
-    let text = run::read(&asked.file).map_err(|why| Refusal::usage(format!("{file}: {why}")))?;
+    if let Some(count) = asked.random {
+        return random::check(asked, count);
+    }
+    let path = asked.file.as_deref().unwrap_or(Path::new(""));
+    let file = path.display();
+    let text = run::read(path).map_err(|why| Refusal::usage(format!("{file}: {why}")))?;
     let scenario: Scenario =
         text.parse().map_err(|error| Refusal::usage(format!("{file}:{error}")))?;
     let modes = asked.mode.map_or(MODES.to_vec(), |asked| vec![mode(asked)]);

@@ -3,12 +3,14 @@
 mod bound;
 mod check;
 mod document;
+mod explore;
+mod random;
 mod run;
 mod shell;
 
 use std::process::ExitCode;
 
-use tontine_unix::Mode;
+use tontine_unix::{Delivery, Masks, Mode};
 
 use crate::Refusal;
 use crate::args::{self, Unix, UnixCommand};
@@ -18,7 +20,24 @@ pub(crate) fn unix(asked: &Unix) -> Result<ExitCode, Refusal> {
     match &asked.command {
         UnixCommand::Run(asked) => run::run(asked),
         UnixCommand::Check(asked) => check::check(asked),
+        UnixCommand::Explore(asked) => explore::explore(asked),
         UnixCommand::Shell(asked) => shell::shell(asked),
+    }
+}
+
+/// The library's name for it.
+fn delivery(asked: args::DeliveryName) -> Delivery {
+    match asked {
+        args::DeliveryName::Oldest => Delivery::Oldest,
+        args::DeliveryName::AnyUnblocked => Delivery::AnyUnblocked,
+    }
+}
+
+/// The library's name for it.
+fn masks(asked: args::MasksName) -> Masks {
+    match asked {
+        args::MasksName::PerProcess => Masks::PerProcess,
+        args::MasksName::PerThread => Masks::PerThread,
     }
 }
 

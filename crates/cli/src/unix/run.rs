@@ -11,11 +11,11 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use tontine_unix::scenario::{Observed, Scenario, run as observe};
-use tontine_unix::{Builder, Delivery, Executor, Masks, State, Stopper, Virtual};
+use tontine_unix::{Builder, Executor, State, Stopper, Virtual};
 
 use super::bound::Bound;
 use super::document::document;
-use super::mode;
+use super::{delivery, masks, mode};
 use crate::args::{self, RunScenario, Shown};
 use crate::{FAILED, Refusal, print, stopped_by};
 
@@ -28,10 +28,7 @@ const MOST_SHOWN: usize = 40;
 
 /// Carries out `unix run`.
 pub(crate) fn run(asked: &RunScenario) -> Result<ExitCode, Refusal> {
-    let file = asked.file.display();
-    let text = read(&asked.file).map_err(|why| Refusal::usage(format!("{file}: {why}")))?;
-    let scenario: Scenario =
-        text.parse().map_err(|error| Refusal::usage(format!("{file}:{error}")))?;
+    let scenario = scenario(&asked.file)?;
     let stopper = Stopper::new();
     let bound = Bound::begin(asked.limit, &stopper)?;
     let mut seed = asked.seed;
@@ -62,6 +59,13 @@ pub(crate) fn run(asked: &RunScenario) -> Result<ExitCode, Refusal> {
     })
 }
 
+/// The scenario in a file.
+pub(super) fn scenario(file: &Path) -> Result<Scenario, Refusal> {
+    let named = file.display();
+    let text = read(file).map_err(|why| Refusal::usage(format!("{named}: {why}")))?;
+    text.parse().map_err(|error| Refusal::usage(format!("{named}:{error}")))
+}
+
 /// The text of a scenario.
 pub(super) fn read(file: &Path) -> Result<String, String> {
     let mut bytes = Vec::new();
@@ -83,20 +87,12 @@ fn system(asked: &RunScenario, seed: u64) -> Builder {
         args::ExecutorName::Simulated => Executor::Simulated { seed },
         args::ExecutorName::Parallel => Executor::Parallel,
     };
-    let delivery = match asked.delivery {
-        args::DeliveryName::Oldest => Delivery::Oldest,
-        args::DeliveryName::AnyUnblocked => Delivery::AnyUnblocked,
-    };
-    let masks = match asked.masks {
-        args::MasksName::PerProcess => Masks::PerProcess,
-        args::MasksName::PerThread => Masks::PerThread,
-    };
     let builder = Virtual::builder()
         .mode(mode(asked.mode))
         .processors(processors(asked))
         .executor(executor)
-        .delivery(delivery)
-        .masks(masks)
+        .delivery(delivery(asked.delivery))
+        .masks(masks(asked.masks))
         .statistics(asked.statistics)
         .stacks(MOST_THREADS);
     with_spin(builder, asked)

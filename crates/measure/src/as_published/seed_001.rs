@@ -136,9 +136,9 @@ pub fn reproduce(quick: bool, out: &mut dyn Write) -> Result<()> {
     say(
         out,
         format_args!(
-            "\nToday: one run a point, as the paper's; the next run differs. For intervals: tontine \
-             measure signal-throughput fork-throughput builds sessions. More processes than \
-             processors is another regime, marked *. The two kernels live in one process: a system \
+            "\nToday: one run a point, as the paper's; the next run differs. For intervals: \
+             tontine measure signal-throughput fork-throughput builds sessions. More processes \
+             than processors is another regime, marked *. The two kernels live in one process: a system \
              call is a function call there and a fork copies no address space, so that their \
              figures compare with each other and not with Linux's."
         ),
@@ -262,10 +262,19 @@ fn tasks(curve: &Curve, variant: &str) -> BTreeMap<u64, Task> {
         task.params.get("placement").is_none_or(|name| APART.contains(&name.as_str()))
     });
     let of_level = |task: Task| {
-        let level = task.params.get(curve.level)?.parse().ok()?;
+        let level: u64 = task.params.get(curve.level)?.parse().ok()?;
         (level <= curve.most).then_some((level, task))
     };
-    tasks.into_iter().filter_map(of_level).collect()
+    let mut tasks: BTreeMap<u64, Task> = tasks.into_iter().filter_map(of_level).collect();
+    // A model's levels are further apart than the paper's; between them it runs as well.
+    if let Some(any) = tasks.values().next().filter(|_| modelled).cloned() {
+        for level in 1..=curve.most {
+            let mut between = any.clone();
+            between.params.insert(curve.level.to_owned(), level.to_string());
+            tasks.entry(level).or_insert(between);
+        }
+    }
+    tasks
 }
 
 /// Whether a task is of a model of the paper's machine.

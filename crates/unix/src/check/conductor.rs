@@ -11,26 +11,39 @@ use std::time::Duration;
 
 use super::choice::Choice;
 use super::gates::{futex_wake, now_ns};
-use super::region::{LOG, SEATS, STEPS, SeatWords, Shared, place};
+use super::region::{LOG, SEATS, STEPS, SeatWords, Shared, Timer, place};
 use super::tasks::{State, Task};
 use super::trace::RawEnding;
+use super::typing;
 
 /// So long a timer that is due is waited for.
 const LATE_NS: u64 = 50_000_000;
+/// A timer that ends so soon may end before the step that is about to begin.
+const MARGIN_NS: u64 = 300_000;
 /// The longest nap while time passes.
 const NAP_NS: u64 = 1_000_000;
 /// So long a thread that was asked for is waited for if who asked has ended.
 const BIRTH_NS: u64 = 50_000_000;
-/// Looks that find the system at rest after a terminal was written to, and the time between them:
-/// what a program wrote is carried to the other end by a worker of the kernel.
-const LOOKS_FOR_TYPING: u32 = 5;
+/// So long everybody has to be at rest after a terminal was written to: a worker of the kernel
+/// carries that to the other end.
+const TYPING_NS: u64 = 2_000_000;
+/// The time between two looks where a look at once is of no use.
 const BETWEEN_LOOKS_NS: u64 = 40_000;
+/// How often the processor is yielded at most to who was let through before the first look.
+const YIELDS: u32 = 4;
+/// Fruitless looks before it is asked whether somebody has ended who seems to run.
+const QUICK_LOOKS: u32 = 1;
 /// Fruitless looks after which it naps between them: whoever runs may be on another processor.
 const EAGER_LOOKS: u32 = 200;
 
 /// Why a run came to no ending.
 #[derive(Debug)]
-pub(super) struct Lost(pub(super) String);
+pub(super) enum Lost {
+    /// This.
+    Words(String),
+    /// A timer ended before it was its turn: steps took too long.
+    Late,
+}
 
 /// What is known of a seat.
 #[derive(Debug, Default)]
@@ -45,7 +58,6 @@ enum Found {
     AtGate,
     InCall,
     Stopped,
-    Zombie,
     Ended,
 }
 
@@ -58,6 +70,8 @@ struct Conductor<'s> {
     /// The seat that was let through last.
     last: usize,
     deadline_ns: u64,
+    /// Timers until then have ended in their turn.
+    passed_ns: u64,
 }
 
 /// Conducts a run whose first process has been made.
@@ -70,12 +84,13 @@ pub(super) fn conduct(shared: &Shared) -> Result<RawEnding, Lost> {
         before: Vec::new(),
         last: 0,
         deadline_ns: now_ns() + u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX / 2),
+        passed_ns: 0,
     };
     let most_steps = shared.order.most_steps.load(SeqCst).min(STEPS as u32);
     let mut choice = Choice::new(shared.order.seed.load(SeqCst));
     loop {
         conductor.await_rest()?;
-        if matches!(conductor.found.first(), Some(Found::Zombie | Found::Ended)) {
+        if conductor.found.first() == Some(&Found::Ended) {
             return Ok(RawEnding::Finished);
         }
         let full = shared.log_length.load(SeqCst) as usize > LOG
@@ -89,6 +104,9 @@ pub(super) fn conduct(shared: &Shared) -> Result<RawEnding, Lost> {
             conductor.say_who_waits();
             return Ok(RawEnding::Stuck);
         }
+        if conductor.is_late() {
+            return Err(Lost::Late);
+        }
         let step = shared.step.load(SeqCst);
         if full || step >= most_steps {
             return Ok(RawEnding::Cut);
@@ -99,8 +117,17 @@ pub(super) fn conduct(shared: &Shared) -> Result<RawEnding, Lost> {
         shared.steps[step as usize].store((chosen as u64) << 32 | u64::from(line), SeqCst);
         shared.step.store(step + 1, SeqCst);
         conductor.last = chosen;
+        // It is not at its gate any more, though it has not gone yet.
+        words.place.store(place::THROUGH, SeqCst);
         words.go.store(1, SeqCst);
         futex_wake(&words.go);
+        // Most calls return at once: then nobody has to be asked before.
+        for _ in 0..YIELDS {
+            rustix::thread::sched_yield();
+            if words.place.load(SeqCst) == place::AT_GATE {
+                break;
+            }
+        }
     }
 }
 
@@ -109,23 +136,23 @@ impl Conductor<'_> {
     fn await_rest(&mut self) -> Result<(), Lost> {
         let mut is_first = true;
         let mut looks = 0;
-        let mut to_come = 1;
+        let mut not_before = 0;
         let mut mark = self.mark();
         loop {
-            let is_at_rest = self.look(!is_first)?;
+            let is_at_rest = self.look(looks > QUICK_LOOKS)?;
             let now = self.mark();
             if is_at_rest && !is_first && now == mark && self.found == self.before {
-                to_come -= 1;
-                if to_come == 0 {
+                if self.is_typing() {
+                    not_before = now_ns() + TYPING_NS;
+                }
+                if not_before == 0 || now_ns() >= not_before {
                     return Ok(());
                 }
-            } else if self.shared.typed.swap(0, SeqCst) != 0 {
-                to_come = LOOKS_FOR_TYPING;
             }
             (is_first, mark) = (!is_at_rest, now);
             std::mem::swap(&mut self.found, &mut self.before);
             if is_at_rest {
-                if to_come > 1 {
+                if not_before != 0 {
                     nap(BETWEEN_LOOKS_NS);
                 }
                 continue;
@@ -137,8 +164,20 @@ impl Conductor<'_> {
                 nap(BETWEEN_LOOKS_NS);
             }
             if looks % 64 == 0 && now_ns() > self.deadline_ns {
-                return Err(Lost(self.who_runs()));
+                return Err(Lost::Words(self.who_runs()));
             }
+        }
+    }
+
+    /// Whether something that was written to a terminal may reach somebody yet.
+    fn is_typing(&self) -> bool {
+        let reads = |(seat, found): (usize, &Found)| {
+            *found == Found::InCall && self.shared.seats[seat].call.get().contains("read ")
+        };
+        match self.shared.typed.swap(0, SeqCst) {
+            0 => false,
+            typing::TO_READERS => self.found.iter().enumerate().any(reads),
+            _ => true,
         }
     }
 
@@ -148,8 +187,7 @@ impl Conductor<'_> {
         (arrivals.load(SeqCst), log_length.load(SeqCst), seats_taken.load(SeqCst))
     }
 
-    /// Where everybody is; false if somebody runs. `closely`: who is marked as asleep has left its
-    /// processor, too.
+    /// Where everybody is; false if somebody runs. `closely`: who seems to run may have ended.
     fn look(&mut self, closely: bool) -> Result<bool, Lost> {
         let seats = (self.shared.seats_taken.load(SeqCst) as usize).min(SEATS);
         self.known.resize_with(seats, Known::default);
@@ -184,15 +222,19 @@ impl Conductor<'_> {
             return Ok(self.was_never_born(seat));
         }
         if known.task.is_none() {
-            known.task = Task::open(pid, tid).map_err(|error| Lost(format!("/proc: {error}")))?;
+            known.task = Task::open(pid, tid).map_err(proc_fails)?;
         }
-        let state = known.task.as_ref().map_or(State::Gone, |task| task.state(closely));
+        let state = known
+            .task
+            .as_ref()
+            .map_or(Ok(State::Gone), |task| task.state(closely))
+            .map_err(proc_fails)?;
         self.found[seat] = match (state, place) {
-            (State::Gone, _) => {
+            // Whether anybody has waited for it makes no difference here.
+            (State::Gone | State::Zombie, _) => {
                 (known.has_ended, known.task) = (true, None);
                 Found::Ended
             }
-            (State::Zombie, _) => Found::Zombie,
             (State::Stopped, _) => Found::Stopped,
             (State::Sleeps, place::AT_GATE) => Found::AtGate,
             (State::Sleeps, place::THROUGH) => Found::InCall,
@@ -212,21 +254,41 @@ impl Conductor<'_> {
         self.known[seat].has_ended
     }
 
-    /// Naps if somebody will be woken by the clock; whether it did.
-    fn let_time_pass(&self) -> bool {
-        let now = now_ns();
-        let is_to_come = |ns: &u64| *ns != 0 && now < ns.saturating_add(LATE_NS);
-        let timers = self.found.iter().enumerate().flat_map(|(seat, found)| {
+    /// The timers that are set of those who live: their ends here, and on the run's clock.
+    fn timers(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.found.iter().enumerate().flat_map(|(seat, found)| {
             let words = &self.shared.seats[seat];
-            let sleeps = *found == Found::InCall;
-            let lives = !matches!(found, Found::Ended | Found::Zombie);
-            [
-                words.ends_ns.load(SeqCst) * u64::from(sleeps),
-                words.alarm_ns.load(SeqCst) * u64::from(lives),
-            ]
-        });
-        let Some(first) = timers.filter(is_to_come).min() else { return false };
-        nap(first.saturating_sub(now).clamp(BETWEEN_LOOKS_NS, NAP_NS));
+            let lives = *found != Found::Ended;
+            let ends = Some(&words.ends).filter(|_| *found == Found::InCall);
+            let timers = [ends, Some(&words.alarm).filter(|_| lives)];
+            timers.into_iter().flatten().filter_map(|Timer { real_ns, due_ns }| {
+                let real = real_ns.load(SeqCst);
+                (real != 0).then(|| (real, due_ns.load(SeqCst)))
+            })
+        })
+    }
+
+    /// Whether a timer has ended, or is about to, before it was its turn.
+    fn is_late(&self) -> bool {
+        let soon = now_ns() + MARGIN_NS;
+        let mut timers = self.timers();
+        self.shared.late.load(SeqCst) != 0
+            || timers.any(|(real, _)| self.passed_ns < real && real < soon)
+    }
+
+    /// Naps if somebody will be woken by the clock; whether it did.
+    fn let_time_pass(&mut self) -> bool {
+        let now = now_ns();
+        let to_come = self.timers().filter(|(real, _)| now < real.saturating_add(LATE_NS));
+        let Some((real, due)) = to_come.min() else { return false };
+        if now < real {
+            nap((real - now).min(NAP_NS));
+        } else {
+            // It has rung, and whoever it is for is about to wake; or sleeps on, for it is blocked.
+            nap(BETWEEN_LOOKS_NS);
+        }
+        self.passed_ns = self.passed_ns.max(real);
+        self.shared.clock_ns.fetch_max(due, SeqCst);
         now < self.deadline_ns
     }
 
@@ -237,7 +299,7 @@ impl Conductor<'_> {
             let letter = match found {
                 Found::InCall => 'S',
                 Found::Stopped => 'T',
-                Found::AtGate | Found::Zombie | Found::Ended => continue,
+                Found::AtGate | Found::Ended => continue,
             };
             let SeatWords { line, call, .. } = &self.shared.seats[seat];
             let line = line.load(SeqCst);
@@ -251,7 +313,8 @@ impl Conductor<'_> {
         let mut words = "expected everybody to come to rest in time, found".to_owned();
         for (seat, known) in self.known.iter().enumerate().filter(|(_, known)| !known.has_ended) {
             let one = &self.shared.seats[seat];
-            let state = known.task.as_ref().map_or(State::Runs, |task| task.state(false));
+            let state = known.task.as_ref().and_then(|task| task.state(true).ok());
+            let state = state.unwrap_or(State::Runs);
             let (line, place) = (one.line.load(SeqCst), one.place.load(SeqCst));
             words.push_str(&format!(
                 " [seat {seat}: {state:?}, place {place}, line {line}: {}]",
@@ -260,6 +323,10 @@ impl Conductor<'_> {
         }
         words
     }
+}
+
+fn proc_fails(error: std::io::Error) -> Lost {
+    Lost::Words(format!("/proc: {error}"))
 }
 
 fn nap(ns: u64) {

@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Duration;
 
-use super::region::{LOG, Region, SEATS, SeatWords, place};
+use super::region::{LOG, Region, SEATS, SeatWords, Timer, place};
 use crate::scenario::conduct::{Clock, Conduct, Due, Kind, Seat};
 use crate::scenario::wire::with_line;
 use crate::scenario::{Event, Log};
@@ -22,10 +22,6 @@ thread_local! {
     static SEAT: Cell<u32> = const { Cell::new(0) };
 }
 
-/// So much longer than asked for a call lasts that ends by itself: steps that others can take come
-/// first.
-const BUSY: Duration = Duration::from_millis(20);
-
 /// See the module.
 #[derive(Debug, Clone)]
 pub(super) struct Gates(pub(super) Arc<Region>);
@@ -33,6 +29,36 @@ pub(super) struct Gates(pub(super) Arc<Region>);
 impl Gates {
     fn words(&self, seat: u32) -> &SeatWords {
         &self.0.seats[seat as usize % SEATS]
+    }
+
+    /// Sets when a call ends by itself. It is to end in its turn, which the run's own clock says,
+    /// and behind the steps that others can take before: so timers are a spacing apart at least,
+    /// and the longer the longer they are to be. If there is no place for it among the others, the
+    /// run is late.
+    fn set_end(&self, ends: &Timer, duration: Duration) {
+        if duration.is_zero() {
+            return;
+        }
+        let spacing = self.0.order.spacing_ns.load(SeqCst);
+        let due = self.0.clock_ns.load(SeqCst) + nanoseconds(duration);
+        let doublings = u64::from((duration.as_micros() >> 9).max(1).ilog2());
+        let mut real = now_ns() + spacing * (1 + doublings);
+        let mut next = u64::MAX;
+        let seats = (self.0.seats_taken.load(SeqCst) as usize).min(SEATS);
+        for seat in &self.0.seats[..seats] {
+            for timer in [&seat.ends, &seat.alarm] {
+                match (timer.real_ns.load(SeqCst), timer.due_ns.load(SeqCst)) {
+                    (0, _) => {}
+                    (other, before) if before <= due => real = real.max(other + spacing),
+                    (other, _) => next = next.min(other),
+                }
+            }
+        }
+        if real + spacing / 2 > next {
+            self.0.late.store(1, SeqCst);
+        }
+        ends.due_ns.store(due, SeqCst);
+        ends.real_ns.store(real, SeqCst);
     }
 
     /// The seat of the first thread of a thread's process.
@@ -50,8 +76,20 @@ pub(super) fn now_ns() -> u64 {
     now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
 }
 
-fn after(duration: Duration) -> u64 {
-    now_ns().saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX / 4)
+}
+
+fn clear(timer: &Timer) {
+    timer.real_ns.store(0, SeqCst);
+    timer.due_ns.store(0, SeqCst);
+}
+
+fn without_alternate_stack() {
+    let none =
+        libc::stack_t { ss_sp: std::ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
+    // SAFETY: the structure lives across the call; no handler of this thread runs.
+    unsafe { libc::sigaltstack(&raw const none, std::ptr::null_mut()) };
 }
 
 /// Sleeps while the word is 0; may return for nothing.
@@ -84,21 +122,32 @@ impl Conduct for Gates {
             }
             futex_wait(&words.go);
         }
-        let ends = if let Clock::Ends(duration) = due.clock { after(duration + BUSY) } else { 0 };
-        words.ends_ns.store(ends, SeqCst);
-        if let Clock::Alarm(duration) = due.clock {
-            let rings = if duration.is_zero() { 0 } else { after(duration) };
-            self.words(self.process_of(SEAT.get())).alarm_ns.store(rings, SeqCst);
+        clear(&words.ends);
+        match due.clock {
+            Clock::None => {}
+            Clock::Ends(duration) => self.set_end(&words.ends, duration),
+            Clock::Alarm(duration) => {
+                let alarm = &self.words(self.process_of(SEAT.get())).alarm;
+                clear(alarm);
+                if !duration.is_zero() {
+                    let due = self.0.clock_ns.load(SeqCst) + nanoseconds(duration);
+                    alarm.due_ns.store(due, SeqCst);
+                    alarm.real_ns.store(now_ns() + nanoseconds(duration), SeqCst);
+                }
+            }
         }
         words.place.store(place::THROUGH, SeqCst);
     }
 
     fn lasting(&self, duration: Duration) -> Duration {
-        duration + BUSY
+        match self.words(SEAT.get()).ends.real_ns.load(SeqCst) {
+            0 => duration,
+            ends => Duration::from_nanos(ends.saturating_sub(now_ns()).max(1)),
+        }
     }
 
     fn passed(&self, due: &Due<'_>) {
-        self.words(SEAT.get()).ends_ns.store(0, SeqCst);
+        clear(&self.words(SEAT.get()).ends);
         self.0.arrivals.fetch_add(1, SeqCst);
         if let Some(descriptor) = due.writes {
             super::typing::settle(&self.0, descriptor);
@@ -137,6 +186,10 @@ impl Conduct for Gates {
         let words = self.words(seat);
         words.pid.store(sys.getpid().number(), SeqCst);
         words.tid.store(sys.gettid().0, SeqCst);
+        if seat == Seat::INIT.0 || words.is_thread.load(SeqCst) != 0 {
+            // The standard library gives each thread an alternate stack of its own.
+            without_alternate_stack();
+        }
         words.place.store(place::THROUGH, SeqCst);
         self.0.arrivals.fetch_add(1, SeqCst);
     }

@@ -1,8 +1,9 @@
 //! The keeper: a process that runs scenarios on the real system, one after another, in a PID
-//! namespace of its own, whose first process it is.
+//! namespace of its own, whose first process it is. Where the system has none for it, it adopts
+//! whoever a scenario leaves behind.
 //!
-//! Whatever a scenario leaves behind is the keeper's, and is killed and waited for before the next
-//! one. If the keeper ends, the kernel ends everybody in its namespace.
+//! Whatever is left is killed and waited for before the next scenario. If the keeper of a namespace
+//! ends, the kernel ends everybody in it.
 
 #![allow(unsafe_code, reason = "namespaces, mounts, limits")]
 
@@ -35,6 +36,15 @@ const FINISHED: u32 = 1;
 const STUCK: u32 = 2;
 const CUT: u32 = 3;
 const LOST: u32 = 4;
+const LATE: u32 = 5;
+
+/// How far timers are apart at least; the next is tried where steps took longer.
+const SPACINGS: [Duration; 4] = [
+    Duration::from_millis(3),
+    Duration::from_millis(12),
+    Duration::from_millis(50),
+    Duration::from_millis(200),
+];
 
 /// How much longer than a run's patience its keeper is waited for.
 const GRACE: Duration = Duration::from_secs(5);
@@ -45,20 +55,35 @@ pub(super) struct Keeper {
     region: Arc<Region>,
     line: UnixStream,
     process: Pid,
+    place: Place,
+}
+
+/// Where real processes are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// In a PID namespace of their own.
+    Namespace,
+    /// Among all others, as descendants of the keeper.
+    Open,
 }
 
 impl Keeper {
     /// Starts it.
-    pub(super) fn start() -> io::Result<Self> {
+    pub(super) fn start(place: Place) -> io::Result<Self> {
         let region = Arc::new(Region::new()?);
         let (line, other) = UnixStream::pair()?;
         let linux = Linux::new().map_err(to_io)?;
         let sys: &dyn Sys = &linux;
         let shared = Arc::clone(&region);
-        let process = sys.fork(move |sys| i32::from(enclose(sys, shared, other).is_err()));
-        let keeper = Self { region, line, process: process.map_err(to_io)? };
+        let process = sys.fork(move |sys| i32::from(begin(sys, shared, other, place).is_err()));
+        let keeper = Self { region, line, process: process.map_err(to_io)?, place };
         keeper.await_word(GRACE)?;
         Ok(keeper)
+    }
+
+    /// Where its processes are.
+    pub(super) fn place(&self) -> Place {
+        self.place
     }
 
     /// Runs a scenario.
@@ -74,7 +99,7 @@ impl Keeper {
         let mut copy = scenario.clone();
         each_line(&mut copy, &mut |line| lines.push(*line));
         if text.len() > TEXT || lines.len() > LINES {
-            return Ok(Err(Lost("the scenario is too long".into())));
+            return Ok(Err(Lost::Words("the scenario is too long".into())));
         }
         self.region.put_text(&text);
         for (to, line) in self.region.lines.iter().zip(&lines) {
@@ -84,6 +109,7 @@ impl Keeper {
             seed: seed_word,
             most_steps: steps,
             processor,
+            spacing_ns,
             patience_ms,
             text_length,
             lines_length,
@@ -94,9 +120,16 @@ impl Keeper {
         patience_ms.store(u32::try_from(patience.as_millis()).unwrap_or(u32::MAX), SeqCst);
         text_length.store(u32::try_from(text.len()).unwrap_or(0), SeqCst);
         lines_length.store(u32::try_from(lines.len()).unwrap_or(0), SeqCst);
-        self.line.write_all(&[1])?;
-        self.await_word(patience + GRACE)?;
-        Ok(self.trace())
+        for spacing in SPACINGS {
+            spacing_ns.store(u64::try_from(spacing.as_nanos()).unwrap_or(0), SeqCst);
+            (&self.line).write_all(&[1])?;
+            self.await_word(patience + GRACE)?;
+            match self.trace() {
+                Err(Lost::Late) => {}
+                other => return Ok(other),
+            }
+        }
+        Ok(Err(Lost::Late))
     }
 
     /// Waits for a byte.
@@ -115,7 +148,8 @@ impl Keeper {
             FINISHED => RawEnding::Finished,
             STUCK => RawEnding::Stuck,
             CUT => RawEnding::Cut,
-            _ => return Err(Lost(region.words())),
+            LATE => return Err(Lost::Late),
+            _ => return Err(Lost::Words(region.words())),
         };
         let seats = (region.seats_taken.load(SeqCst) as usize).min(SEATS);
         let mut raw = Raw::default();
@@ -173,10 +207,14 @@ fn to_io(errno: crate::errno::Errno) -> io::Error {
     io::Error::from_raw_os_error(errno.raw())
 }
 
-/// Makes the namespace, and in it the keeper; waits for its end.
-fn enclose(sys: &dyn Sys, region: Arc<Region>, line: UnixStream) -> io::Result<()> {
+/// Becomes the keeper, or makes it in a namespace and waits for its end.
+fn begin(sys: &dyn Sys, region: Arc<Region>, line: UnixStream, place: Place) -> io::Result<()> {
     sys.setsid().map_err(to_io)?;
     let line = close_others(line)?;
+    if place == Place::Open {
+        sys.set_subreaper(true).map_err(to_io)?;
+        return serve(sys, &region, &line, place);
+    }
     let is_root = rustix::process::geteuid().is_root();
     let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
     let more = if is_root { 0 } else { libc::CLONE_NEWUSER };
@@ -189,7 +227,8 @@ fn enclose(sys: &dyn Sys, region: Arc<Region>, line: UnixStream) -> io::Result<(
         std::fs::write("/proc/self/uid_map", format!("0 {} 1", user.as_raw()))?;
         std::fs::write("/proc/self/gid_map", format!("0 {} 1", group.as_raw()))?;
     }
-    let keeper = sys.fork(move |sys| i32::from(serve(sys, &region, &line).is_err()));
+    let keeper =
+        sys.fork(move |sys| i32::from(serve(sys, &region, &line, Place::Namespace).is_err()));
     sys.waitpid(keeper.map_err(to_io)?.into(), WaitOptions::empty()).map_err(to_io)?;
     Ok(())
 }
@@ -210,7 +249,43 @@ fn close_others(line: UnixStream) -> io::Result<UnixStream> {
 }
 
 /// What the keeper does until nobody is at the other end of the line.
-fn serve(sys: &dyn Sys, region: &Arc<Region>, mut line: &UnixStream) -> io::Result<()> {
+fn serve(
+    sys: &dyn Sys,
+    region: &Arc<Region>,
+    mut line: &UnixStream,
+    place: Place,
+) -> io::Result<()> {
+    let numbers = if place == Place::Namespace { Some(own_numbers()?) } else { None };
+    as_after_login(sys);
+    let before_first = (FIRST_NUMBER - 1).to_string();
+    line.write_all(&[0])?;
+    let mut word = [0];
+    while line.read(&mut word)? == 1 {
+        if let Some(numbers) = &numbers {
+            numbers.write_at(before_first.as_bytes(), 0)?;
+        }
+        let (ending, words) = match play(sys, region) {
+            Ok(RawEnding::Finished) => (FINISHED, None),
+            Ok(RawEnding::Stuck) => (STUCK, None),
+            Ok(RawEnding::Cut) => (CUT, None),
+            Err(Lost::Late) => (LATE, None),
+            Err(Lost::Words(words)) => (LOST, Some(words)),
+        };
+        if let Some(words) = words {
+            region.put_words(&words);
+        }
+        region.ending.store(ending, SeqCst);
+        match place {
+            Place::Namespace => clear_namespace(sys),
+            Place::Open => clear_children(sys)?,
+        }
+        line.write_all(&[0])?;
+    }
+    Ok(())
+}
+
+/// Makes this the namespace whose processes /proc shows, and says where its last number stands.
+fn own_numbers() -> io::Result<File> {
     // SAFETY: plain calls; strings end with NUL.
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
@@ -222,27 +297,7 @@ fn serve(sys: &dyn Sys, region: &Arc<Region>, mut line: &UnixStream) -> io::Resu
             return Err(io::Error::last_os_error());
         }
     }
-    as_after_login(sys);
-    let last_number = File::options().write(true).open("/proc/sys/kernel/ns_last_pid")?;
-    let before_first = (FIRST_NUMBER - 1).to_string();
-    line.write_all(&[0])?;
-    let mut word = [0];
-    while line.read(&mut word)? == 1 {
-        last_number.write_at(before_first.as_bytes(), 0)?;
-        let (ending, words) = match play(sys, region) {
-            Ok(RawEnding::Finished) => (FINISHED, None),
-            Ok(RawEnding::Stuck) => (STUCK, None),
-            Ok(RawEnding::Cut) => (CUT, None),
-            Err(Lost(words)) => (LOST, Some(words)),
-        };
-        if let Some(words) = words {
-            region.put_words(&words);
-        }
-        region.ending.store(ending, SeqCst);
-        clear(sys);
-        line.write_all(&[0])?;
-    }
-    Ok(())
+    File::options().write(true).open("/proc/sys/kernel/ns_last_pid")
 }
 
 /// Nothing ignored, handled or blocked (the standard library handles faults and ignores SIGPIPE),
@@ -256,6 +311,7 @@ fn as_after_login(sys: &dyn Sys) {
     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the structure lives across the call.
     unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const none) };
+    crate::linux::forget_stack();
 }
 
 /// Runs the scenario of the region.
@@ -268,17 +324,19 @@ fn play(sys: &dyn Sys, region: &Arc<Region>) -> Result<RawEnding, Lost> {
         for word in [&seat.pid, &seat.tid] {
             word.store(0, SeqCst);
         }
-        for word in [&seat.ends_ns, &seat.alarm_ns] {
-            word.store(0, SeqCst);
+        for timer in [&seat.ends, &seat.alarm] {
+            timer.real_ns.store(0, SeqCst);
+            timer.due_ns.store(0, SeqCst);
         }
     }
-    for word in [&region.step, &region.arrivals, &region.log_length, &region.typed] {
+    for word in [&region.step, &region.arrivals, &region.log_length, &region.typed, &region.late] {
         word.store(0, SeqCst);
     }
+    region.clock_ns.store(0, SeqCst);
     run_on(region.order.processor.load(SeqCst));
     let text = region.text(region.order.text_length.load(SeqCst) as usize);
     let mut scenario: Scenario =
-        text.parse().map_err(|error| Lost(format!("its own text is refused: {error}")))?;
+        text.parse().map_err(|error| Lost::Words(format!("its own text is refused: {error}")))?;
     let lines = &region.lines[..region.order.lines_length.load(SeqCst) as usize];
     let mut lines = lines.iter();
     each_line(&mut scenario, &mut |line| {
@@ -295,7 +353,7 @@ fn play(sys: &dyn Sys, region: &Arc<Region>) -> Result<RawEnding, Lost> {
         program(sys)
     }));
     gates.made(seat, first.ok().map(Pid::number));
-    first.map_err(|errno| Lost(format!("fork: {errno}")))?;
+    first.map_err(|errno| Lost::Words(format!("fork: {errno}")))?;
     conduct(region)
 }
 
@@ -307,11 +365,44 @@ fn run_on(processor: u32) {
     let _ = rustix::thread::sched_setaffinity(None, &set);
 }
 
-/// Kills and reaps whoever is left.
-fn clear(sys: &dyn Sys) {
+/// Kills and reaps whoever is left in the namespace.
+fn clear_namespace(sys: &dyn Sys) {
     let _ = sys.kill(Target::Everyone, Some(Signal::KILL));
     // SAFETY: it takes integers and a null pointer.
     while unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::__WALL) } > 0 {}
+}
+
+/// Kills and reaps the keeper's children until there are none. Whose parent is killed becomes one,
+/// and nobody else reaps them: a number that is found is still its own.
+fn clear_children(sys: &dyn Sys) -> io::Result<()> {
+    loop {
+        // SAFETY: it takes integers and a null pointer.
+        match unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::__WALL | libc::WNOHANG) } {
+            -1 => return Ok(()),
+            0 => {}
+            _ => continue,
+        }
+        for entry in std::fs::read_dir("/proc")?.flatten() {
+            let number = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok());
+            let Some(number) = number.filter(|number| parent_of(*number) == Some(own_number(sys)))
+            else {
+                continue;
+            };
+            let _ = sys.kill(Pid::number_only(number).into(), Some(Signal::KILL));
+        }
+        rustix::thread::sched_yield();
+    }
+}
+
+fn own_number(sys: &dyn Sys) -> i32 {
+    sys.getpid().number()
+}
+
+/// Whose child a process is, as /proc has it.
+fn parent_of(number: i32) -> Option<i32> {
+    let stat = std::fs::read_to_string(format!("/proc/{number}/stat")).ok()?;
+    // The name before it, in brackets, may be anything.
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// Every line of a scenario, in the order of the text.

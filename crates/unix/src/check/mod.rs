@@ -38,7 +38,8 @@ pub use trace::{Ending, Entry, Step, Trace, Waiting};
 
 use crate::machine::{BuildError, Builder, Executor, Virtual};
 use crate::scenario::Scenario;
-use keeper::Keeper;
+use conductor::Lost;
+use keeper::{Keeper, Place};
 
 /// How a scenario is run on both sides.
 #[derive(Debug, Clone)]
@@ -111,6 +112,9 @@ pub enum CheckError {
     /// The real run came to no ending, not even to rest.
     #[error("the run on Linux was given up: {0}")]
     Lost(String),
+    /// Timers did not end in their turn, for steps took too long, however far they were apart.
+    #[error("timers on Linux ended before steps that others could take: is the machine busy?")]
+    Late,
     /// The keeper of real processes is gone.
     #[error("the keeper of real processes failed: {0}")]
     Keeper(#[from] io::Error),
@@ -118,7 +122,7 @@ pub enum CheckError {
 
 /// Why real processes cannot be conducted here.
 #[derive(Debug, thiserror::Error)]
-#[error("real processes cannot be kept in a namespace of their own: {0}")]
+#[error("real processes cannot be kept: {0}")]
 pub struct Unavailable(#[from] io::Error);
 
 /// Runs scenarios on both backends, one after another. It owns the keeper of the real processes.
@@ -128,12 +132,29 @@ pub struct Checker {
 }
 
 impl Checker {
-    /// Starts the keeper.
+    /// Starts the keeper, in a PID namespace of its own where the system has one for it.
     ///
     /// # Errors
-    /// The system refuses a PID namespace, or /proc in it.
+    /// The system refuses a process.
     pub fn new() -> Result<Self, Unavailable> {
-        Ok(Self { keeper: Keeper::start()? })
+        match Keeper::start(Place::Namespace) {
+            Ok(keeper) => Ok(Self { keeper }),
+            Err(_) => Self::without_namespace(),
+        }
+    }
+
+    /// The same without a namespace: only the keeper's own descendants are killed in the end, and
+    /// scenarios that could reach other processes are refused.
+    ///
+    /// # Errors
+    /// The system refuses a process.
+    pub fn without_namespace() -> Result<Self, Unavailable> {
+        Ok(Self { keeper: Keeper::start(Place::Open)? })
+    }
+
+    /// Whether the real processes are in a PID namespace of their own.
+    pub fn has_namespace(&self) -> bool {
+        self.keeper.place() == Place::Namespace
     }
 
     /// Runs it on both and compares.
@@ -161,9 +182,17 @@ impl Checker {
         if let Some((line, why)) = fit::unfit(scenario) {
             return Err(CheckError::Unfit { line, why });
         }
+        if !self.has_namespace()
+            && let Some((line, why)) = fit::reaches_out(scenario)
+        {
+            return Err(CheckError::Unfit { line, why });
+        }
         let Options { seed, most_steps, patience, .. } = *options;
         let traced = self.keeper.run(scenario, seed, most_steps, patience)?;
-        traced.map_err(|lost| CheckError::Lost(lost.0))
+        traced.map_err(|lost| match lost {
+            Lost::Words(words) => CheckError::Lost(words),
+            Lost::Late => CheckError::Late,
+        })
     }
 }
 

@@ -5,7 +5,7 @@
 //! | --- | --- | --- |
 //! | [`Order`]: the scenario and how to run it | the checker | the keeper |
 //! | [`SeatWords`], one a thread | the thread, its maker, the keeper | the keeper |
-//! | the log | everybody, each a part of its own | the keeper's conductor (its length), the checker |
+//! | the log | everybody, each a part of its own | the conductor (its length), the checker |
 //! | steps and the ending | the keeper | the checker |
 
 #![allow(unsafe_code, reason = "memory that processes share")]
@@ -57,11 +57,21 @@ pub(super) struct SeatWords {
     pub(super) pid: AtomicI32,
     pub(super) tid: AtomicI32,
     pub(super) line: AtomicU32,
-    /// When its call ends by itself, on the monotonic clock; 0 if never.
-    pub(super) ends_ns: AtomicU64,
+    /// When its call ends by itself; 0 if never.
+    pub(super) ends: Timer,
     /// When its process gets SIGALRM; 0 if never. Of a process's first thread.
-    pub(super) alarm_ns: AtomicU64,
+    pub(super) alarm: Timer,
     pub(super) call: CallText,
+}
+
+/// A time to come.
+#[repr(C)]
+#[derive(Debug)]
+pub(super) struct Timer {
+    /// On the monotonic clock.
+    pub(super) real_ns: AtomicU64,
+    /// On the run's own clock, which goes on only while everybody sleeps.
+    pub(super) due_ns: AtomicU64,
 }
 
 /// The text of a call: written by its thread, read while that is at rest.
@@ -112,6 +122,8 @@ pub(super) struct Order {
     pub(super) most_steps: AtomicU32,
     /// The processor that the checker is on: there everybody runs.
     pub(super) processor: AtomicU32,
+    /// How far timers are apart at least.
+    pub(super) spacing_ns: AtomicU64,
     /// How long it may take, in milliseconds.
     pub(super) patience_ms: AtomicU32,
     pub(super) text_length: AtomicU32,
@@ -129,6 +141,10 @@ pub(super) struct Shared {
     pub(super) seats_taken: AtomicU32,
     /// Bytes of the log, those that did not fit among them.
     pub(super) log_length: AtomicU32,
+    /// The run's own clock.
+    pub(super) clock_ns: AtomicU64,
+    /// Whether a timer could not be set so that it ends in its turn.
+    pub(super) late: AtomicU32,
     /// Whether this step wrote what the terminal's worker carries.
     pub(super) typed: AtomicU32,
     /// How it ended, and how many steps there were.

@@ -6,25 +6,35 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use super::region::Shared;
 
+/// What was written is on its way, and nobody but a reader can notice.
+pub(super) const TO_READERS: u32 = 1;
+/// What was written is on its way, and may make signals.
+pub(super) const TO_ANYBODY: u32 = 2;
+
 /// Called by who has just written to `descriptor`. To look whether a terminal can be read makes the
-/// kernel empty what was typed into the line discipline first, in this thread: signals included.
-/// The other end is opened for that where there is one; a program's output goes the other way, and
-/// is the conductor's to wait for.
+/// kernel empty what was typed into the line discipline first, in this thread: signals included;
+/// not so if there was something to read before. The other end is opened for that where there is
+/// one. A program's output goes the other way. What may still be on its way is the conductor's to
+/// wait for.
 pub(super) fn settle(shared: &Shared, descriptor: i32) {
     // SAFETY: calls that take any descriptor; what is opened here is closed here.
     unsafe {
         if libc::isatty(descriptor) == 0 {
             return;
         }
-        shared.typed.store(1, SeqCst);
         let flags = libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC | libc::O_NONBLOCK;
         let other = libc::ioctl(descriptor, libc::TIOCGPTPEER, flags);
-        for end in [other, descriptor] {
+        let is_readable = |end| {
             let mut ready = libc::pollfd { fd: end, events: libc::POLLIN, revents: 0 };
-            libc::poll(&raw mut ready, 1, 0);
-        }
-        if other >= 0 {
+            libc::poll(&raw mut ready, 1, 0) > 0
+        };
+        if other < 0 {
+            shared.typed.fetch_max(TO_READERS, SeqCst);
+        } else {
+            let left = if is_readable(other) { TO_ANYBODY } else { TO_READERS };
+            shared.typed.fetch_max(left, SeqCst);
             libc::close(other);
         }
+        is_readable(descriptor);
     }
 }

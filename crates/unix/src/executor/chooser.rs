@@ -3,6 +3,26 @@
 //! A chooser sees fibers as numbers only, in an order that depends on nothing but earlier choices.
 //! One that goes through every schedule answers a stretch of 1 and keeps a record of its choices.
 
+use super::task::Leave;
+use super::touch::{At, Touched};
+
+/// One stretch of a fiber.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Left {
+    /// The fiber's number.
+    pub(crate) fiber: u32,
+    /// The word that it was started with.
+    pub(crate) context: usize,
+    /// What the watchdog calls it, or 0.
+    pub(crate) name: usize,
+    /// Why it left.
+    pub(crate) leave: Leave,
+    /// Where, if it left at a point.
+    pub(crate) at: At,
+    /// What it reached.
+    pub(crate) touched: Touched,
+}
+
 /// Decides for the simulated executor.
 pub(crate) trait Chooser: Send {
     /// How many points the fiber that goes on may pass until the next decision, that one included:
@@ -12,6 +32,17 @@ pub(crate) trait Chooser: Send {
     /// Which of `runnable`, an index, goes on. `running` is the index of the one that could simply
     /// go on, if it can.
     fn choose(&mut self, runnable: &[u32], running: Option<usize>) -> usize;
+
+    /// Whether it is asked at each point on the fiber's own stack: a fiber that goes on is not
+    /// switched away from and back to.
+    fn decides_in_place(&self) -> bool {
+        false
+    }
+
+    /// What a fiber has just done, if it is to be known.
+    fn left(&mut self, left: &Left) {
+        let _ = left;
+    }
 
     /// Whether a clock tick lands at the point from which a fiber goes on. Asked only if the clock
     /// ticks.

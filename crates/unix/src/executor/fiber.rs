@@ -12,6 +12,7 @@ use std::thread::{self, Thread};
 use super::here::HERE;
 use super::modelled::spend;
 use super::task::{Leave, Task};
+use super::touch::{At, reach_fiber};
 use super::{modelled, simulated};
 use crate::costs::Step;
 use crate::lock::assert_may_park;
@@ -82,6 +83,7 @@ impl fmt::Debug for Fiber {
 }
 
 fn unpark(task: &Task) {
+    reach_fiber(task.id);
     if !task.unpark() {
         return;
     }
@@ -150,18 +152,20 @@ pub(crate) fn processor() -> usize {
 pub(crate) fn park() {
     assert_may_park();
     match running() {
-        Some(task) if !task.take_token() => task.suspend(Leave::Park),
-        Some(_) => point(),
+        Some(task) => {
+            reach_fiber(task.id);
+            if task.take_token() { point(At::Awake) } else { task.suspend(Leave::Park) }
+        }
         None => thread::park(),
     }
 }
 
 /// A place where the simulated executor may let another fiber run. Nothing in the parallel one.
 #[inline]
-pub(crate) fn point() {
+pub(crate) fn point(at: At) {
     HERE.with(|here| match here.left.get() {
         0 => {}
-        1 => simulated::decide(),
+        1 => simulated::decide(at),
         left => here.left.set(left - 1),
     });
 }
@@ -170,7 +174,7 @@ pub(crate) fn point() {
 #[inline]
 pub(crate) fn turn() {
     spend(Step::Spin);
-    point();
+    point(At::Within);
 }
 
 /// Does what no run is to show: simulated, it passes no point. It neither sleeps nor waits for a
@@ -212,7 +216,7 @@ pub(crate) fn preempt() {
     let Some(worker) = (unsafe { worker.as_ref() }) else { return };
     let makes_way = if HERE.with(|here| here.is_simulated()) {
         modelled::makes_way().unwrap_or_else(|| {
-            point();
+            point(At::Return);
             false
         })
     } else {

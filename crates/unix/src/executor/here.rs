@@ -11,6 +11,7 @@ use super::modelled::Machine;
 use super::simulated::Simulation;
 use super::task::Task;
 use super::tick::TickFn;
+use super::touch::{At, Reaching};
 use super::worker::{Local, Worker};
 
 /// See the module.
@@ -42,6 +43,12 @@ pub(super) struct Here {
     pub(super) worker: Cell<*const Worker>,
     /// What is its alone, or null.
     pub(super) local: Cell<*const Local>,
+    /// What the running fiber has reached since it went on.
+    pub(super) reaching: Reaching,
+    /// Simulated: the run under way, where it is asked at each point, or null.
+    pub(super) run: Cell<*mut ()>,
+    /// Simulated: the point at which it left.
+    pub(super) at: Cell<At>,
 }
 
 impl Here {
@@ -69,6 +76,9 @@ thread_local! {
             tick_due: Cell::new(false),
             worker: Cell::new(ptr::null()),
             local: Cell::new(ptr::null()),
+            reaching: Reaching::new(),
+            run: Cell::new(ptr::null_mut()),
+            at: Cell::new(At::Start),
         }
     };
 }

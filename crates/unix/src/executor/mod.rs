@@ -15,8 +15,8 @@
 //! `fiber.rs` is what a fiber may do, `task.rs` how it is kept, `queue.rs` where fibers wait for
 //! their turn, `worker.rs` a processor, `stack.rs` what they run on, `overflow.rs` what happens
 //! at its end, `timer.rs` the actions to come, `tick.rs` the clock, `signals.rs` how threads
-//! meet those signals. What a fiber does, which signals it gets and how it is killed, is the
-//! kernel's.
+//! meet those signals, `touch.rs` what two steps have in common. What a fiber does, which signals
+//! it gets and how it is killed, is the kernel's.
 #![allow(unsafe_code, reason = "queues and buries fibers by address")]
 
 mod chooser;
@@ -35,6 +35,7 @@ mod task;
 mod tests;
 mod tick;
 mod timer;
+mod touch;
 mod worker;
 
 use std::fmt;
@@ -42,22 +43,25 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-pub(crate) use chooser::{Chooser, Seeded};
+pub(crate) use chooser::{Chooser, Left, Seeded};
 pub(crate) use fiber::{
     Fiber, abandon, aside, context, current, current_id, forget_context, park, point, preempt,
     processor, spin, take_turns, turn, yield_now,
 };
 use here::HERE;
 pub(crate) use modelled::{STRETCH, compute, spend, touch};
-pub(crate) use options::{Hooks, Options, Outcome, Start};
+pub(crate) use options::{Hooks, Options, Outcome, Reused, Start};
 pub(crate) use overflow::{back_in_kernel, enter_kernel, in_kernel, leave_kernel};
+pub(crate) use signals::SignalStack;
 use stack::{Stack, StackPool};
 pub(crate) use stack::{StackCounts, StackError};
-use task::{Leave, Place, Task};
+pub(crate) use task::Leave;
+use task::{Place, Task};
 use tick::Ticks;
 pub(crate) use tick::{TickFn, splhigh, splx};
 use timer::Timers;
 pub(crate) use timer::{Action, Timer};
+pub(crate) use touch::{At, Object, Touched, changes, looks_at};
 use worker::{AT_HAND, Local, MOVED, Worker};
 
 use crate::costs::Costs;
@@ -65,7 +69,7 @@ use crate::costs::Costs;
 /// Runs fibers, once.
 pub(crate) struct Executor {
     workers: Box<[&'static Worker]>,
-    pool: StackPool,
+    pool: Arc<StackPool>,
     timers: Timers,
     options: Options,
     /// Fibers started.
@@ -148,7 +152,10 @@ impl Executor {
         overflow::install();
         Self {
             workers,
-            pool: StackPool::new(options.stack_size, options.stacks),
+            pool: match &options.reused {
+                Some(Reused(pool)) => Arc::clone(pool),
+                None => Arc::new(StackPool::new(options.stack_size, options.stacks)),
+            },
             timers: Timers::default(),
             options,
             started: AtomicU64::new(0),
@@ -207,6 +214,8 @@ impl Executor {
                 assert!(processor < processors, "there is no processor {processor}");
             }
             let stack = stack(mine.map(|(_, local)| local))?;
+            // Fibers are numbered.
+            changes(Object::System);
             let number = self.started.fetch_add(1, Ordering::Relaxed) % u64::from(u32::MAX);
             let id = number as u32 + 1;
             let processor = match (start.processor, mine) {
@@ -300,6 +309,7 @@ impl Executor {
     /// Does `action` at `when` or soon after, outside of any fiber: it may unpark and start, and
     /// must neither wait nor take a lock that a fiber may hold.
     pub(crate) fn at(self: &Arc<Self>, when: Duration, action: Action) -> Timer {
+        changes(Object::Timers);
         let (key, first) = self.timers.set(when, action);
         if first && self.is_parallel() {
             drop(self.rest());

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::stack::StackPool;
 use super::task::Body;
 
 /// What a new fiber is to do.
@@ -25,8 +26,8 @@ pub(crate) trait Hooks: Send + Sync {
         let _ = name;
     }
 
-    /// Simulated: nobody can go on until time passes. True: fibers were woken, go on now; false: let
-    /// it pass.
+    /// Simulated: nobody can go on until time passes. True: fibers were woken, go on now; false:
+    /// let it pass.
     fn on_rest(&self) -> bool {
         false
     }
@@ -49,6 +50,19 @@ struct NoHooks;
 
 impl Hooks for NoHooks {}
 
+/// What simulated runs have one after another: the stacks of fibers. None of them leaves a fiber
+/// behind, or it is the last one.
+#[derive(Debug, Clone)]
+pub(crate) struct Reused(pub(super) Arc<StackPool>);
+
+impl Reused {
+    /// With stacks of the usual size, as many as are wanted.
+    pub(crate) fn new() -> Self {
+        let usual = Options::default();
+        Self(Arc::new(StackPool::new(usual.stack_size, usual.stacks)))
+    }
+}
+
 /// What can be set of an executor.
 #[derive(Clone)]
 pub(crate) struct Options {
@@ -62,6 +76,8 @@ pub(crate) struct Options {
     pub(crate) processors: usize,
     /// Simulated: the run ends as [`Outcome::Stopped`] after exactly so many points.
     pub(crate) stop_at: Option<u64>,
+    /// Where stacks come from; of the run's own pool, if nothing is said.
+    pub(crate) reused: Option<Reused>,
     /// Whom to tell.
     pub(crate) hooks: Arc<dyn Hooks>,
 }
@@ -74,6 +90,7 @@ impl Default for Options {
             busy_limit: Duration::from_secs(2),
             processors: 1,
             stop_at: None,
+            reused: None,
             hooks: Arc::new(NoHooks),
         }
     }

@@ -21,6 +21,7 @@ use corosensei::trap::TrapHandlerRegs;
 
 use super::fiber::running;
 use super::task::{Leave, Task};
+use super::touch::{Object, changes};
 
 /// The running fiber enters kernel mode, once more: running out of stack in it aborts. A fiber
 /// begins in kernel mode, entered once. Nothing outside of fibers.
@@ -28,6 +29,9 @@ use super::task::{Leave, Task};
 pub(crate) fn enter_kernel() {
     if let Some(task) = running() {
         let depth = task.kernel_depth.load(Ordering::Relaxed);
+        if depth == 0 {
+            changes(Object::User);
+        }
         task.kernel_depth.store(depth + 1, Ordering::Relaxed);
     }
 }
@@ -51,6 +55,7 @@ pub(crate) fn in_kernel() -> bool {
 /// unwound.
 pub(crate) fn back_in_kernel() {
     if let Some(task) = running() {
+        changes(Object::User);
         task.kernel_depth.store(1, Ordering::Relaxed);
     }
 }

@@ -36,14 +36,14 @@ pub(super) fn hold_others(tick: libc::c_int) {
 }
 
 /// The stack on which this thread handles signals, as long as this lives.
-pub(super) struct SignalStack {
+pub(crate) struct SignalStack {
     /// Freed after it was replaced.
     _memory: Box<[MaybeUninit<u8>]>,
     before: libc::stack_t,
 }
 
 impl SignalStack {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut memory = Box::new_uninit_slice(SIZE);
         let mut before = libc::stack_t { ss_sp: ptr::null_mut(), ss_flags: 0, ss_size: 0 };
         let stack = libc::stack_t { ss_sp: memory.as_mut_ptr().cast(), ss_flags: 0, ss_size: SIZE };

@@ -10,18 +10,20 @@
 //! fiber that goes on, how the last one left, and whether a tick lands.
 #![allow(unsafe_code, reason = "runs fibers by address")]
 
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use super::chooser::Chooser;
+use super::chooser::{Chooser, Left};
 use super::fiber::running;
 use super::here::HERE;
 use super::modelled;
 use super::signals::SignalStack;
 use super::task::{Leave, Task};
 use super::tick::tick_at_point;
+use super::touch::At;
 use super::worker::{Local, Worker};
 use super::{Executor, Outcome};
 
@@ -101,12 +103,14 @@ impl Simulation {
         let chooser = self.chooser.lock().unwrap_or_else(PoisonError::into_inner).take();
         let worker = executor.workers[0];
         let local = Local::new();
-        let _signal_stack = SignalStack::new();
+        // Who runs one system after another has one for all.
+        let _signal_stack = executor.options.reused.is_none().then(SignalStack::new);
         HERE.with(|here| {
             here.simulation.set(self);
             here.tick.set(executor.ticks.get().map(|ticks| ticks.call));
             here.worker.set(worker);
             here.local.set(&raw const local);
+            let _ = here.reaching.take();
         });
         let mut run = Run {
             simulation: self,
@@ -117,9 +121,24 @@ impl Simulation {
             runnable: Vec::new(),
             numbers: Vec::new(),
             spinning: Vec::new(),
+            left: Leave::End,
+            last: None,
+            running: 0,
+            stretch: 0,
+            decided: None,
+            asked_at: None,
         };
-        let outcome = run.decide_until_end();
-        run.end();
+        let in_place = run.chooser.decides_in_place();
+        let run = &raw mut run;
+        if in_place {
+            HERE.with(|here| here.run.set(run.cast()));
+        }
+        // SAFETY: the run lives until the end of this function, and only fibers that this resumes
+        // reach it otherwise.
+        let outcome = unsafe { Run::decide_until_end(run) };
+        HERE.with(|here| here.run.set(std::ptr::null_mut()));
+        // SAFETY: no fiber runs any more.
+        unsafe { (*run).end() };
         HERE.with(|here| {
             here.simulation.set(std::ptr::null());
             here.tick.set(None);
@@ -133,14 +152,23 @@ impl Simulation {
 /// The last point of a stretch: somebody else may go on. While a panic unwinds nobody does, for the
 /// thread counts its panics, not the fibers'.
 #[cold]
-pub(super) fn decide() {
+pub(super) fn decide(at: At) {
     if modelled::point() {
         return;
     }
     match running() {
         Some(task) if !thread::panicking() => {
+            let run = HERE.with(|here| {
+                here.at.set(at);
+                here.run.get()
+            });
+            // SAFETY: set while the run under way, which resumed this fiber, waits for it.
+            if !run.is_null() && unsafe { Run::goes_on(run.cast()) } {
+                return tick_at_point();
+            }
             HERE.with(|here| here.left.set(0));
             task.suspend(Leave::Point);
+            HERE.with(|here| here.at.set(at));
             tick_at_point();
         }
         _ => {}
@@ -191,52 +219,123 @@ struct Run<'a> {
     numbers: Vec<u32>,
     /// Those that wait at a lock.
     spinning: Vec<*const Task>,
+    /// How the last fiber left, and where it is, if it can go on.
+    left: Leave,
+    last: Option<usize>,
+    /// Where the running one is, and the points that it was given.
+    running: usize,
+    stretch: u32,
+    /// Who goes on, and whether a tick lands: what was decided in the place of who left.
+    decided: Option<(usize, bool)>,
+    /// The step at which the hook was asked.
+    asked_at: Option<u64>,
 }
 
 impl Run<'_> {
-    fn decide_until_end(&mut self) -> Outcome {
-        let stop_at = self.executor.options.stop_at.unwrap_or(u64::MAX);
-        let ticks = self.executor.ticks.get().is_some();
-        let mut left = Leave::End;
-        // Where the fiber is that left last, if it can go on.
-        let mut last = None;
-        let mut asked_at = None;
+    /// # Safety
+    ///
+    /// The run lives, and nobody else reaches it but through [`Run::goes_on`].
+    unsafe fn decide_until_end(run: *mut Self) -> Outcome {
+        loop {
+            // SAFETY: no fiber runs while the borrow lasts.
+            let task = match unsafe { (*run).next() } {
+                ControlFlow::Continue(task) => task,
+                ControlFlow::Break(outcome) => return outcome,
+            };
+            // SAFETY: a runnable task is alive until it has been buried, by `after`. Meanwhile it
+            // may decide in its place: nothing of the run is borrowed.
+            let leave = unsafe { (*task).resume() };
+            // SAFETY: as above.
+            unsafe { (*run).after(task, leave) };
+        }
+    }
+
+    /// Lets the next fiber begin its stretch, or says how the run ended.
+    fn next(&mut self) -> ControlFlow<Outcome, *const Task> {
+        if let Some((chosen, tick)) = self.decided.take() {
+            return ControlFlow::Continue(self.begin_stretch(chosen, tick));
+        }
         loop {
             let steps = self.simulation.steps.load(Ordering::Relaxed);
-            if self.executor.stopping.load(Ordering::Relaxed) || steps >= stop_at {
-                return Outcome::Stopped;
+            if self.is_to_stop(steps) {
+                return ControlFlow::Break(Outcome::Stopped);
+            }
+            if self.executor.timers.first_ns() <= self.simulation.now_ns() {
+                self.executor.timers.run_due(self.simulation.now());
             }
             self.collect();
-            let Some(chosen) = self.choose(left, last) else {
-                if self.executor.live() == 0 {
-                    return Outcome::Finished;
-                }
-                if self.executor.options.hooks.on_rest() {
-                    last = None;
-                    continue;
-                }
-                if !self.wait() {
-                    // A hook that wakes nobody is asked once.
-                    if asked_at == Some(steps) || !self.executor.options.hooks.on_stall() {
-                        return Outcome::Stalled;
-                    }
-                    asked_at = Some(steps);
-                }
-                last = None;
+            if let Some((chosen, tick)) = self.decide() {
+                return ControlFlow::Continue(self.begin_stretch(chosen, tick));
+            }
+            if self.executor.live() == 0 {
+                return ControlFlow::Break(Outcome::Finished);
+            }
+            if self.executor.options.hooks.on_rest() {
+                self.last = None;
                 continue;
-            };
-            let tick = ticks && self.chooser.tick();
-            self.simulation.record(self.numbers[chosen], left, tick);
-            left = self.run_one(chosen, tick, stop_at - steps);
-            last = matches!(left, Leave::Point | Leave::Yield).then_some(chosen);
+            }
+            if !self.wait() {
+                // A hook that wakes nobody is asked once.
+                let again = self.asked_at == Some(steps);
+                if again || !self.executor.options.hooks.on_stall() {
+                    return ControlFlow::Break(Outcome::Stalled);
+                }
+                self.asked_at = Some(steps);
+            }
+            self.last = None;
         }
+    }
+
+    fn is_to_stop(&self, steps: u64) -> bool {
+        let stop_at = self.executor.options.stop_at.unwrap_or(u64::MAX);
+        self.executor.stopping.load(Ordering::Relaxed) || steps >= stop_at
+    }
+
+    /// Who goes on, and whether a tick lands; nobody if nobody can.
+    fn decide(&mut self) -> Option<(usize, bool)> {
+        let chosen = self.choose(self.left, self.last)?;
+        let tick = self.executor.ticks.get().is_some() && self.chooser.tick();
+        self.simulation.record(self.numbers[chosen], self.left, tick);
+        Some((chosen, tick))
+    }
+
+    /// Decides at a point of the running fiber, without a switch: whether it goes on itself.
+    ///
+    /// # Safety
+    ///
+    /// The run lives, and the caller is the fiber that it resumed.
+    unsafe fn goes_on(run: *mut Self) -> bool {
+        // SAFETY: the run waits for its fiber, and has lent nothing of itself meanwhile.
+        let this = unsafe { &mut *run };
+        let steps = this.simulation.steps.load(Ordering::Relaxed) + 1;
+        let due = this.executor.timers.first_ns() <= this.simulation.now_ns();
+        if this.stretch != 1 || due || this.is_to_stop(steps) {
+            return false;
+        }
+        this.simulation.advance(1);
+        this.tell(Leave::Point);
+        (this.left, this.last) = (Leave::Point, Some(this.running));
+        this.collect();
+        let Some((chosen, tick)) = this.decide() else { return false };
+        if chosen == this.running {
+            HERE.with(|here| here.tick_due.set(tick));
+            return true;
+        }
+        this.decided = Some((chosen, tick));
+        false
+    }
+
+    /// Tells the chooser what the running fiber has done.
+    fn tell(&mut self, leave: Leave) {
+        // SAFETY: the fiber that runs, or has just left, is alive.
+        let Task { id: fiber, context, name, .. } = unsafe { &*self.runnable[self.running] };
+        let (touched, at) = HERE.with(|here| (here.reaching.take(), here.at.get()));
+        let (fiber, context, name) = (*fiber, *context, *name);
+        self.chooser.left(&Left { fiber, context, name, leave, at, touched });
     }
 
     /// Brings together who can go on.
     fn collect(&mut self) {
-        if self.executor.timers.first_ns() <= self.simulation.now_ns() {
-            self.executor.timers.run_due(self.simulation.now());
-        }
         if self.worker.inbox.has_mail() {
             self.worker.inbox.drain(|task| self.local.woken.push(task));
         }
@@ -282,12 +381,15 @@ impl Run<'_> {
         }
     }
 
-    /// Runs a fiber for a stretch of at most so many points.
-    fn run_one(&mut self, index: usize, tick: bool, most: u64) -> Leave {
+    /// Prepares a fiber to be resumed, for a stretch of as many points as the chooser gives it.
+    fn begin_stretch(&mut self, index: usize, tick: bool) -> *const Task {
         let task = self.runnable[index];
-        // SAFETY: a runnable task is alive until it has been buried, below.
+        // SAFETY: a runnable task is alive until it has been buried, by `after`.
         let this = unsafe { &*task };
+        let stop_at = self.executor.options.stop_at.unwrap_or(u64::MAX);
+        let most = stop_at - self.simulation.steps.load(Ordering::Relaxed);
         let stretch = self.chooser.stretch().max(1).min(u32::try_from(most).unwrap_or(u32::MAX));
+        (self.running, self.stretch) = (index, stretch);
         self.simulation.stretch.store(stretch, Ordering::Relaxed);
         self.worker.running.store(this.name, Ordering::Relaxed);
         HERE.with(|here| {
@@ -295,10 +397,21 @@ impl Run<'_> {
             here.task.set(task);
             here.left.set(stretch);
             here.tick_due.set(tick);
+            here.at.set(At::Start);
             here.level.set(this.level.load(Ordering::Relaxed));
             here.held.set(this.held.load(Ordering::Relaxed));
         });
-        let leave = this.resume();
+        task
+    }
+
+    /// A fiber has left: what becomes of it.
+    fn after(&mut self, task: *const Task, leave: Leave) {
+        // SAFETY: a task that was resumed is alive until it has been buried, below.
+        let this = unsafe { &*task };
+        let decided = self.decided.is_some();
+        if !decided {
+            self.tell(leave);
+        }
         let unused = HERE.with(|here| {
             here.task.set(std::ptr::null());
             here.context.set(0);
@@ -308,7 +421,12 @@ impl Run<'_> {
             here.left.replace(0)
         });
         self.worker.running.store(0, Ordering::Relaxed);
-        self.simulation.advance(stretch - unused);
+        if decided {
+            // All that follows from its leaving was seen to when it was decided.
+            return;
+        }
+        self.simulation.advance(self.stretch - unused);
+        let index = self.running;
         match leave {
             Leave::Point | Leave::Yield => {}
             Leave::Park => {
@@ -326,7 +444,8 @@ impl Run<'_> {
                 unsafe { self.executor.bury(task, leave, self.worker, self.local) };
             }
         }
-        leave
+        self.left = leave;
+        self.last = matches!(leave, Leave::Point | Leave::Yield).then_some(index);
     }
 
     /// Nobody can go on: lets time pass, or waits for what is outside. False if nothing will come.

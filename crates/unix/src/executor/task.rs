@@ -35,7 +35,7 @@ pub(crate) type Body = Box<dyn FnOnce() + Send>;
 
 /// Why a fiber left its processor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Leave {
+pub(crate) enum Leave {
     /// It waits for an unpark.
     Park,
     /// Simulated: it came to the end of its stretch.

@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::touch::{Object, changes};
+
 /// What happens at a time: short, outside of any fiber.
 pub(crate) type Action = Box<dyn FnOnce() + Send>;
 
@@ -114,6 +116,7 @@ pub(crate) struct Timer {
 impl Timer {
     /// Takes the action back: true if it will not be done, false if it has been or is being done.
     pub(crate) fn cancel(self) -> bool {
+        changes(Object::Timers);
         let timers = &self.executor.timers;
         let mut queue = timers.lock();
         let action = queue.actions.remove(&self.key);

@@ -7,6 +7,7 @@ use super::references::ProcRef;
 use crate::errno::{Errno, Result};
 use crate::limit::{Limit, Resource};
 use crate::process::Whose;
+use crate::rule::Rule;
 
 impl Call<'_> {
     pub(super) fn set_user(&self, uid: u32) -> Result<()> {
@@ -44,7 +45,7 @@ impl Call<'_> {
 
     pub(super) fn set_limit(&self, resource: Resource, limit: Limit) -> Result<()> {
         if limit.soft > limit.hard {
-            return Err(Errno::EINVAL);
+            return Err(self.kernel.error_by(Rule::LimitOrdered, Errno::EINVAL));
         }
         if resource == Resource::Descriptors && limit.hard > MOST {
             return Err(Errno::EPERM);
@@ -76,7 +77,8 @@ impl Call<'_> {
     }
 
     pub(super) fn set_priority(&self, whose: Whose, nice: i32) -> Result<()> {
-        let nice = nice.clamp(-20, 19);
+        let most = nice.clamp(-20, 19);
+        let nice = if nice == most || self.kernel.follows(Rule::NiceClamped) { most } else { nice };
         self.guarded(|| {
             let mine = self.proc.ids();
             let mut result = Err(Errno::ESRCH);

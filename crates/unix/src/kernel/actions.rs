@@ -1,7 +1,7 @@
 //! The dispositions of a process (§2.1.1), shared by those that it forks until one changes:
 //! [`Actions`].
 
-use crate::action::{ActionFlags, Disposition, SigAction};
+use crate::action::{Disposition, SigAction};
 use crate::signal::{DefaultAction, SigSet, Signal};
 
 /// What is done about each signal.
@@ -48,12 +48,6 @@ impl Actions {
                 self.set(signal, SigAction::DEFAULT);
             }
         }
-    }
-
-    /// Whether children leave nothing to wait for.
-    pub(super) fn children_vanish(&self) -> bool {
-        let action = self.of(Signal::CHLD);
-        action.disposition == Disposition::Ignore || action.flags.contains(ActionFlags::NOCLDWAIT)
     }
 }
 

@@ -13,12 +13,13 @@ use super::siglock::{Locked, Marked};
 use super::thread::{Attention, Thread};
 use crate::costs::Step;
 use crate::errno::{Errno, Result};
-use crate::executor;
+use crate::executor::{self, At};
 use crate::lock::SimpleGuard;
 use crate::lock::lock_order::PLock;
 use crate::mode::Mode;
 use crate::mutation::Mutation;
 use crate::process::Pid;
+use crate::rule::Rule;
 use crate::signal::SigSet;
 use crate::wait::Status;
 
@@ -190,13 +191,21 @@ impl<'k> Call<'k> {
                 Ok(value) => return Ok(value),
                 Err(Stop::Errno(errno)) => return Err(errno),
                 Err(Stop::Again) => {}
-                Err(Stop::Interrupted) => match (delivered, after) {
-                    (Delivered::Nothing, _)
-                    | (Delivered::Restart, After::Restart)
-                    | (_, After::Always) => {}
-                    _ => return Err(Errno::EINTR),
-                },
+                Err(Stop::Interrupted) if self.goes_on(delivered, after) => {}
+                Err(Stop::Interrupted) => return Err(Errno::EINTR),
             }
+        }
+    }
+
+    /// Whether a call that was interrupted starts again when that is seen to.
+    fn goes_on(&self, delivered: Delivered, after: After) -> bool {
+        match (delivered, after) {
+            (_, After::Always) => true,
+            (Delivered::Nothing, _) => self.kernel.follows(Rule::QuietGoesOn),
+            (Delivered::Restart, After::Restart) => self.kernel.follows(Rule::RestartRestarts),
+            (Delivered::Restart, After::Interrupt) => !self.kernel.follows(Rule::PauseEndsAnyway),
+            (Delivered::Interrupt, After::Restart) => !self.kernel.follows(Rule::InterruptsWithout),
+            (Delivered::Interrupt, After::Interrupt) => false,
         }
     }
 
@@ -210,7 +219,7 @@ impl<'k> Call<'k> {
         }
         executor::enter_kernel();
         executor::spend(Step::Call);
-        executor::point();
+        executor::point(At::Call);
         Ok(())
     }
 

@@ -21,6 +21,7 @@ use crate::executor;
 use crate::limit::Limit;
 use crate::lock::spl;
 use crate::machine::TICKS_A_SECOND;
+use crate::rule::Rule;
 use crate::signal::Signal;
 use crate::wait::Usage;
 
@@ -131,7 +132,8 @@ impl Call<'_> {
             if let Some((when, number)) = due {
                 kernel.ring_at(when, self.proc.tenant(), number);
             }
-            before.map_or(0, |(when, _)| seconds_left(when.saturating_sub(now)))
+            let told = before.filter(|_| kernel.follows(Rule::AlarmReplaced));
+            told.map_or(0, |(when, _)| seconds_left(when.saturating_sub(now)))
         })
     }
 }

@@ -17,11 +17,15 @@ use super::pgrp::Pgrp;
 use super::proc::Proc;
 use super::references::{HeldProc, ProcRef};
 use crate::action::SignalInfo;
-use crate::executor::{self, Fiber};
+use crate::executor::{self, Fiber, Object};
 use crate::lock::lock_order::EventLock;
-use crate::lock::{SimpleLock, spl};
+use crate::lock::{Class, SimpleLock, spl};
+use crate::machine::{Config, Executor};
 use crate::mutation::Mutation;
 use crate::signal::Signal;
+
+/// The queue, and what is read of it without its lock, for who explores.
+const EVENTS: Object = Object::Lock(EventLock::RANK, 0);
 
 /// Most events that wait at once.
 const MOST: usize = 1024;
@@ -68,9 +72,11 @@ enum Event {
 }
 
 impl Events {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(config: &Config) -> Self {
+        // A real tick must not allocate; a simulated one may.
+        let room = if config.executor == Executor::Parallel { MOST } else { 0 };
         let queue = Queue {
-            events: VecDeque::with_capacity(MOST),
+            events: VecDeque::with_capacity(room),
             made: 0,
             generated: 0,
             sleepers: Vec::new(),
@@ -129,6 +135,7 @@ impl Kernel {
                 queue.made += 1;
             }
         }
+        executor::looks_at(EVENTS);
         if let Some(worker) = self.events.worker.get() {
             worker.unpark();
         }
@@ -155,6 +162,7 @@ impl Kernel {
 
     /// What the signal thread does, until the system ends.
     pub(super) fn generate_deferred(&self) {
+        executor::changes(EVENTS);
         let _ = self.events.worker.set(executor::current());
         while !self.events.ending.load(Ordering::Relaxed) {
             let next = {
@@ -168,6 +176,7 @@ impl Kernel {
                 }
                 None => executor::park(),
             }
+            executor::looks_at(EVENTS);
         }
     }
 
@@ -203,6 +212,7 @@ impl Kernel {
 
     /// Ends the signal thread.
     pub(super) fn end_deferred(&self) {
+        executor::changes(EVENTS);
         self.events.ending.store(true, Ordering::Relaxed);
         if let Some(worker) = self.events.worker.get() {
             worker.unpark();

@@ -17,6 +17,7 @@ use crate::machine::{Delivery, Masks};
 use crate::mode::Mode;
 use crate::mutation::Mutation;
 use crate::process::SigStack;
+use crate::rule::Rule;
 use crate::signal::{DefaultAction, SigSet, Signal};
 use crate::wait::Status;
 
@@ -75,6 +76,10 @@ impl Call<'_> {
                 }
                 executor::spend(Step::Deliver);
                 frames.push(frame);
+                let more = self.thread.attention().contains(Attention::SIGNAL);
+                if more && !self.kernel.follows(Rule::HandlersStack) {
+                    break;
+                }
             }
             if self.leaving.get().is_some() {
                 self.leave_now();
@@ -84,7 +89,9 @@ impl Call<'_> {
             frame.handler.call(self, &frame.info);
             executor::enter_kernel();
             self.alternate.set(frame.alternate);
-            self.kernel.on_master(|| self.change_mask(frame.mask));
+            if self.kernel.follows(Rule::HandlerMaskEnds) {
+                self.kernel.on_master(|| self.change_mask(frame.mask));
+            }
         }
         self.frames.set(frames);
         executor::preempt();
@@ -138,7 +145,10 @@ impl Call<'_> {
             Some(sig_wait_lock()?)
         };
         let mut state = self.state();
-        let (waiting, act) = match self.issig(&mut state) {
+        let doomed = state.doomed.filter(|_| state.phase == Phase::Live);
+        let taken = if doomed.is_none() { self.issig(&mut state) } else { None };
+        let (waiting, act) = match taken {
+            None if let Some((signal, core)) = doomed => (waiting, Act::End(signal, core)),
             None => (waiting, Act::Nothing),
             Some(info) if state.tracer.is_some() && info.signal != Signal::KILL => {
                 drop(state);
@@ -179,13 +189,30 @@ impl Call<'_> {
         }
         let wanted = SigSet::ALL.difference(self.thread.mask());
         let shared = wanted.intersection(self.shared(state));
-        let taken = self.member(state).pending.take(wanted);
-        let taken = taken.or_else(|| state.pending.take(shared));
+        let taken = self.take_first(state, wanted, shared);
         self.look_again(state);
         let (info, queued) = taken?;
         state.credentials.user.signals.give_back(queued.into());
         state.stopping |= SigSet::STOPS.contains(info.signal);
         Some(info)
+    }
+
+    /// Takes the first of what is pending: of `own` for the thread, then of `shared` for the
+    /// process. Says whether it was queued.
+    pub(super) fn take_first(
+        &self,
+        state: &mut ProcState,
+        own: SigSet,
+        shared: SigSet,
+    ) -> Option<(SignalInfo, bool)> {
+        let follows = |rule| self.kernel.follows(rule);
+        let both = !self.member(state).pending.set().intersection(own).is_empty()
+            && !state.pending.set().intersection(shared).is_empty();
+        if both && !follows(Rule::OwnFirst) {
+            return state.pending.take(shared, follows);
+        }
+        let taken = self.member(state).pending.take(own, follows);
+        taken.or_else(|| state.pending.take(shared, follows))
     }
 
     /// What this thread delivers of what is sent to the process. What no thread can handle may be
@@ -204,7 +231,7 @@ impl Call<'_> {
     pub(super) fn look_again(&self, state: &mut ProcState) {
         let shared = state.pending.set().intersection(self.shared(state));
         let pending = self.member(state).pending.set().union(shared);
-        if pending.difference(self.thread.mask()).is_empty() {
+        if state.doomed.is_none() && pending.difference(self.thread.mask()).is_empty() {
             self.thread.settle(Attention::SIGNAL);
         } else {
             self.thread.demand(Attention::SIGNAL);
@@ -219,7 +246,12 @@ impl Call<'_> {
     /// The same under `p_lock`. What is pending for the process and is let in here no longer is
     /// another thread's.
     fn set_mask(&self, state: &mut ProcState, mask: SigSet) {
-        let (old, mask) = (self.thread.mask(), mask.difference(SigSet::UNBLOCKABLE));
+        let old = self.thread.mask();
+        let uncatchable = !mask.intersection(SigSet::UNBLOCKABLE).is_empty();
+        let mask = match uncatchable && self.kernel.follows(Rule::UncatchableUnblocked) {
+            true => mask.difference(SigSet::UNBLOCKABLE),
+            false => mask,
+        };
         self.thread.set_mask(mask);
         self.look_again(state);
         if self.kernel.config.masks == Masks::PerProcess {
@@ -237,7 +269,8 @@ impl Call<'_> {
         match action.disposition {
             Disposition::Ignore => Act::Nothing,
             Disposition::Handler(handler) => {
-                if action.flags.contains(ActionFlags::RESETHAND) {
+                let resets = action.flags.contains(ActionFlags::RESETHAND);
+                if resets && self.kernel.follows(Rule::ResetHandResets) {
                     let reset = SigAction { disposition: Disposition::Default, ..action };
                     Arc::make_mut(&mut state.actions).set(info.signal, reset);
                 }
@@ -246,15 +279,28 @@ impl Call<'_> {
             }
             Disposition::Default => match info.signal.by_default() {
                 DefaultAction::Ignore | DefaultAction::Continue => Act::Nothing,
+                DefaultAction::Terminate | DefaultAction::Core
+                    if info.signal != Signal::KILL && !self.kernel.follows(Rule::DefaultEnds) =>
+                {
+                    Act::Nothing
+                }
                 DefaultAction::Terminate => Act::End(info.signal, false),
                 DefaultAction::Core => Act::End(info.signal, true),
-                DefaultAction::Stop if info.signal == Signal::STOP => Act::Stop(info.signal),
-                // Nobody outside of an orphaned group would continue its members.
-                DefaultAction::Stop => match &state.pgrp {
-                    Some(group) if group.is_orphaned() => Act::Nothing,
-                    _ => Act::Stop(info.signal),
-                },
+                DefaultAction::Stop if self.is_stopped_by(state, info.signal) => {
+                    Act::Stop(info.signal)
+                }
+                DefaultAction::Stop => Act::Nothing,
             },
+        }
+    }
+
+    /// Whether a stop stops: nobody outside of an orphaned group would continue its members.
+    fn is_stopped_by(&self, state: &ProcState, signal: Signal) -> bool {
+        let orphaned = state.pgrp.as_ref().is_some_and(|group| group.is_orphaned());
+        match (orphaned, signal) {
+            (false, _) => self.kernel.follows(Rule::DefaultStops),
+            (true, Signal::STOP) => self.kernel.follows(Rule::StopStopsOrphans),
+            (true, _) => !self.kernel.follows(Rule::OrphansIgnoreStops),
         }
     }
 
@@ -268,15 +314,25 @@ impl Call<'_> {
         flags: ActionFlags,
     ) -> Frame {
         let mask = match (self.saved_mask.take(), self.kernel.config.masks) {
-            (Some(saved), Masks::PerThread) => saved,
+            (Some(saved), Masks::PerThread) if self.kernel.follows(Rule::SuspendMaskReturns) => {
+                saved
+            }
+            (Some(_), Masks::PerThread) => self.thread.mask(),
             (Some(_), Masks::PerProcess) => {
                 self.member(state).suspended = false;
                 state.mask
             }
             (None, _) => self.thread.mask(),
         };
-        let mut during = self.thread.mask().union(blocked);
-        if !flags.contains(ActionFlags::NODEFER) {
+        let mut during = self.thread.mask();
+        if !blocked.is_empty() && self.kernel.follows(Rule::HandlerMaskBlocks) {
+            during = during.union(blocked);
+        }
+        let defers = match flags.contains(ActionFlags::NODEFER) {
+            false => self.kernel.follows(Rule::HandlerBlocksItself),
+            true => !self.kernel.follows(Rule::NoDeferLetsIn),
+        };
+        if defers {
             during = during.with(info.signal);
         }
         self.set_mask(state, during);
@@ -308,8 +364,12 @@ impl Call<'_> {
             if !traced || by_another {
                 state.news = Some(News::Stopped(signal));
             }
+            let alone = state.threads.len() == 1;
+            let all = alone || self.kernel.follows(Rule::StopStopsAllThreads);
             for member in &state.threads {
-                member.thread.demand(Attention::STOP);
+                if all || member.thread.tid() == self.thread.tid() {
+                    member.thread.demand(Attention::STOP);
+                }
             }
             (traced, by_another)
         };

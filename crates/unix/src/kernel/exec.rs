@@ -14,6 +14,7 @@ use std::sync::{Arc, OnceLock};
 use super::Kernel;
 use super::call::{After, Call, Leave, Stop};
 use super::pid_table::Keeper;
+use super::proc::ProcState;
 use super::thread::Attention;
 use super::threads::First;
 use crate::action::{How, SigAction};
@@ -23,6 +24,7 @@ use crate::executor::{self, Fiber};
 use crate::machine::Registered;
 use crate::mutation::Mutation;
 use crate::process::{Pid, Spawn, SpawnGroup};
+use crate::rule::Rule;
 use crate::signal::{SigSet, Signal};
 use crate::sys::Sys;
 use crate::wait::{Children, WaitOptions};
@@ -89,7 +91,9 @@ impl Call<'_> {
     /// `ENOENT`, `E2BIG`; `EINVAL`: a zero in an argument.
     fn image(&self, path: &str, mut arguments: Vec<String>) -> Result<Image> {
         check_text(path, &arguments)?;
-        let found = self.kernel.config.programs.get(path).ok_or(Errno::ENOENT)?;
+        let found = self.kernel.config.programs.get(path);
+        let missing = || self.kernel.error_by(Rule::ExecutableMissing, Errno::ENOENT);
+        let found = found.ok_or_else(missing)?;
         if arguments.is_empty() {
             // As Linux has it: programs look for their name.
             arguments.push(String::new());
@@ -108,7 +112,12 @@ impl Call<'_> {
         self.interruptible_anywhere(After::Restart, || {
             let image = self.image(path, arguments.clone())?;
             self.sig_lock_or_return()?.sig_lock_to_exit(&self.thread);
-            self.halt_others(&self.state());
+            {
+                let state = self.state();
+                if state.threads.len() == 1 || self.kernel.follows(Rule::ExecEndsThreads) {
+                    self.halt_others(&state);
+                }
+            }
             self.await_alone(|_| ());
             self.reset_for(image);
             self.leave(Leave::Exec)
@@ -119,7 +128,7 @@ impl Call<'_> {
     fn reset_for(&self, image: Image) {
         executor::spend(Step::Exec);
         let mut state = self.state();
-        Arc::make_mut(&mut state.actions).executed();
+        self.reset_signals(&mut state);
         self.proc.program.store(self.kernel.program_number(&image.name), Ordering::Relaxed);
         state.executed = true;
         state.called = None;
@@ -136,12 +145,37 @@ impl Call<'_> {
             let kernel = self.kernel;
             kernel.on_master(|| kernel.pids.drop_keeper(&kernel.locks, tid, Keeper::Thread));
         }
-        self.kernel.on_master(|| self.kernel.close_for_exec(self.proc));
-        self.alternate.take();
+        if self.kernel.follows(Rule::ExecCloses) {
+            self.kernel.on_master(|| self.kernel.close_for_exec(self.proc));
+        }
+        if self.alternate.get().size == 0 || self.kernel.follows(Rule::ExecForgetsStack) {
+            self.alternate.take();
+        }
         self.profile.take();
         self.saved_mask.take();
         self.frames.take();
         self.proc.siglock.reset(&self.kernel.locks);
+    }
+
+    /// Handlers become defaults; all else about signals, and the alarm, stays.
+    fn reset_signals(&self, state: &mut ProcState) {
+        let kernel = self.kernel;
+        if kernel.follows(Rule::ExecResetsCaught) {
+            Arc::make_mut(&mut state.actions).executed();
+        }
+        if !kernel.follows(Rule::ExecKeepsIgnored) {
+            state.actions = Arc::default();
+        }
+        if !self.thread.mask().is_empty() && !kernel.follows(Rule::ExecKeepsMask) {
+            self.thread.set_mask(SigSet::EMPTY);
+            self.look_again(state);
+        }
+        if !state.pending_anywhere().is_empty() && !kernel.follows(Rule::ExecKeepsPending) {
+            kernel.discard(state, SigSet::ALL);
+        }
+        if state.alarm.is_some() && !kernel.follows(Rule::ExecKeepsAlarm) {
+            state.alarm = None;
+        }
     }
 
     /// The program that the process has executed, whose turn it is.
@@ -303,11 +337,16 @@ fn prepare(kernel: &Kernel, sys: &dyn Sys, spawn: &Spawn, mask: SigSet) -> Resul
         SpawnGroup::Own => sys.setpgid(Pid::number_only(0), Pid::number_only(0))?,
         SpawnGroup::Of(group) => sys.setpgid(Pid::number_only(0), group)?,
     }
-    for signal in spawn.defaults.difference(SigSet::UNBLOCKABLE).iter() {
-        sys.sigaction(signal, Some(SigAction::DEFAULT))?;
+    let defaults = spawn.defaults.difference(SigSet::UNBLOCKABLE);
+    if !defaults.is_empty() && kernel.follows(Rule::SpawnSetsDefaults) {
+        for signal in defaults.iter() {
+            sys.sigaction(signal, Some(SigAction::DEFAULT))?;
+        }
     }
     if let Some(proc) = kernel.find(sys.getpid()) {
         kernel.on_master(|| kernel.move_descriptors(&proc, &spawn.descriptors))?;
     }
+    let keeps = spawn.mask.is_none() || kernel.follows(Rule::SpawnSetsMask);
+    let mask = if keeps { mask } else { SigSet::EMPTY };
     sys.sigprocmask(Some((How::Set, mask))).map(drop)
 }

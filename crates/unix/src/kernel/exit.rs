@@ -13,9 +13,10 @@ use super::proc::{Left, Member, Phase, Proc, ProcState, Tenant};
 use super::thread::Attention;
 use crate::action::{ActionFlags, Code, SignalInfo};
 use crate::costs::Step;
-use crate::executor;
+use crate::executor::{self, At};
 use crate::mutation::Mutation;
 use crate::process::Pid;
+use crate::rule::Rule;
 use crate::signal::{SigSet, Signal};
 use crate::wait::Status;
 
@@ -45,7 +46,9 @@ impl Call<'_> {
         }
         let mut state = self.state();
         state.end = Some(status);
-        self.halt_others(&state);
+        if state.threads.len() == 1 || self.kernel.follows(Rule::ExitEndsThreads) {
+            self.halt_others(&state);
+        }
         drop(state);
         self.leaving.set(Some(Leave::Exit));
     }
@@ -188,15 +191,25 @@ impl Kernel {
         let Notice { info, traced, failed } = notice;
         let mut state = parent.lock(&self.locks);
         // Who traces its child wants to know how it ends, whatever it does about SIGCHLD.
-        let unwanted = !traced && (self.is_init(parent) || state.actions.children_vanish());
+        let unwanted = !traced && (self.is_init(parent) || self.children_vanish(&state));
         // A child that could not be spawned is none, but somebody may wait for it alone.
         let vanishes = unwanted || failed;
-        if !failed && !Self::ignores(&state, Signal::CHLD) {
+        let heard = !failed && !Self::ignores(&state, Signal::CHLD);
+        if heard && self.follows(Rule::EndTold) {
             self.post_own(&mut state, info, To::Process);
         }
         self.set_changed(parent, child, true);
         wake_waiters(&mut state);
         vanishes
+    }
+
+    /// Whether a process wants nothing to be left of its children.
+    fn children_vanish(&self, state: &ProcState) -> bool {
+        let flags = state.actions.of(Signal::CHLD).flags;
+        match Self::ignores(state, Signal::CHLD) {
+            true => self.follows(Rule::IgnoredChildren),
+            false => flags.contains(ActionFlags::NOCLDWAIT) && self.follows(Rule::NoChildWait),
+        }
     }
 
     /// Tells a process's parent that it stopped or goes on: SIGCHLD, and those that wait.
@@ -206,8 +219,10 @@ impl Kernel {
         let (_reading, parent) = self.read_parent(proc);
         let Some(parent) = parent else { return };
         let mut state = parent.lock(&self.locks);
-        let quiet = state.actions.of(Signal::CHLD).flags.contains(ActionFlags::NOCLDSTOP);
-        if !quiet && !Self::ignores(&state, Signal::CHLD) {
+        let flags = state.actions.of(Signal::CHLD).flags;
+        let quiet = flags.contains(ActionFlags::NOCLDSTOP) && self.follows(Rule::NoChildStop);
+        let rule = if code == Code::Continued { Rule::ContinueTold } else { Rule::StopTold };
+        if !quiet && !Self::ignores(&state, Signal::CHLD) && self.follows(rule) {
             self.post_own(&mut state, SignalInfo::child(pid, uid, code, status), To::Process);
         }
         self.set_changed(parent, proc, true);
@@ -249,7 +264,11 @@ impl Kernel {
                 if tracer == Some(reaper.tenant()) {
                     // It was told as its tracer, and finds it among its children now.
                     self.set_changed(reaper, child, true);
-                } else if tracer.is_none() && !owned && self.tell_end(reaper, child, notice) {
+                } else if tracer.is_none()
+                    && !owned
+                    && self.follows(Rule::OrphanTold)
+                    && self.tell_end(reaper, child, notice)
+                {
                     self.unlink(reaper, child);
                     self.pids.hide(child.number());
                     vanished.push(child);
@@ -282,7 +301,7 @@ impl Kernel {
                 // Relations changed meanwhile: from the beginning, when whoever changes them has
                 // had a turn.
                 None => {
-                    executor::point();
+                    executor::point(At::Within);
                     proc.tenant()
                 }
             };
@@ -292,7 +311,10 @@ impl Kernel {
     fn may_inherit(&self, reaper: &Proc) -> bool {
         let lives = || {
             let state = reaper.lock(&self.locks);
-            reaper.subreaper.load(Ordering::Relaxed) && state.phase == Phase::Live
+            let inherits = reaper.subreaper.load(Ordering::Relaxed) && state.phase == Phase::Live;
+            // The first program adopts for all, whatever a test breaks.
+            let first = reaper.number() == FIRST_PROGRAM;
+            inherits && (first || self.follows(Rule::OrphansToSubreaper))
         };
         self.is_init(reaper) || (reaper.subreaper.load(Ordering::Relaxed) && lives())
     }

@@ -9,12 +9,13 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use super::Kernel;
 use super::proc::Proc;
-use crate::executor;
+use crate::executor::{self, Object};
 use crate::lock::lock_order::{PFamilyLock, ProcRelationLock};
 use crate::lock::{BlockingLock, ReadGuard, WriteGuard, write_both};
 use crate::mode::Mode;
 use crate::mutation::Mutation;
 use crate::process::Pid;
+use crate::rule::Rule;
 
 /// The relation pointers of a process.
 #[derive(Debug)]
@@ -65,6 +66,12 @@ impl Link {
     fn set(&self, slot: Option<u32>) {
         self.0.store(slot.unwrap_or(Self::NOBODY), Ordering::Relaxed);
     }
+}
+
+/// What both say of their relations changes: who looks without a lock sees it.
+fn reach_both(parent: &Proc, child: &Proc) {
+    executor::changes(Object::Family(parent.slot));
+    executor::changes(Object::Family(child.slot));
 }
 
 impl Links {
@@ -202,11 +209,13 @@ impl Kernel {
 
     /// The parent as it was a moment ago; it may be another by now.
     pub(super) fn parent_hint(&self, child: &Proc) -> Option<&Proc> {
+        executor::looks_at(Object::Family(child.slot));
         child.links.p_pptr.get().map(|slot| self.slab.get(slot))
     }
 
     /// Makes `child` the youngest child of `parent`. Under the family's lock.
     pub(super) fn link(&self, parent: &Proc, child: &Proc) {
+        reach_both(parent, child);
         let younger_end = parent.links.p_cptr.get();
         child.links.p_pptr.set(Some(parent.slot));
         child.links.p_osptr.set(younger_end);
@@ -243,6 +252,7 @@ impl Kernel {
 
     /// Takes `child` from among its siblings.
     fn detach(&self, parent: &Proc, child: &Proc) {
+        reach_both(parent, child);
         let (older, younger) = (child.links.p_osptr.get(), child.links.p_ysptr.get());
         match younger {
             Some(slot) => self.slab.get(slot).links.p_osptr.set(older),
@@ -258,6 +268,7 @@ impl Kernel {
 
     /// There is something to be told of `child`, or no longer. Under the family's lock.
     pub(super) fn set_changed(&self, parent: &Proc, child: &Proc, changed: bool) {
+        reach_both(parent, child);
         if child.links.changed.swap(changed, Ordering::Relaxed) == changed {
             return;
         }
@@ -271,6 +282,7 @@ impl Kernel {
 
     /// Whether there may be something to be told of any child. Under the family's lock.
     pub(super) fn any_changed(&self, parent: &Proc) -> bool {
+        executor::looks_at(Object::Family(parent.slot));
         parent.links.changed_children.load(Ordering::Relaxed) > 0
     }
 
@@ -283,6 +295,8 @@ impl Kernel {
     /// its own forks are over, orphans are given to subreapers alone, and whoever took its last
     /// child away is done with it. A child that asks to be traced by it finds it exiting.
     pub(super) fn stays_childless(&self, proc: &Proc) -> bool {
+        executor::looks_at(Object::Family(proc.slot));
+        executor::looks_at(Object::Process(proc.slot));
         let inherits = self.is_init(proc) || proc.subreaper.load(Ordering::Relaxed);
         !inherits && proc.links.p_eldest.is_nobody()
     }
@@ -296,10 +310,29 @@ impl Kernel {
     /// The children of `parent`, the eldest first. Under the family's lock; a child may be unlinked
     /// when it has been seen.
     pub(super) fn children<'k>(&'k self, parent: &Proc) -> impl Iterator<Item = &'k Proc> {
-        let mut next = parent.links.p_eldest.get();
+        self.children_from(parent, true)
+    }
+
+    /// The same, in the order in which `wait` looks at them.
+    pub(super) fn children_to_wait_for<'k>(
+        &'k self,
+        parent: &Proc,
+    ) -> impl Iterator<Item = &'k Proc> {
+        let several = parent.links.p_eldest.get() != parent.links.p_cptr.get();
+        self.children_from(parent, !several || self.follows(Rule::EldestFirst))
+    }
+
+    fn children_from<'k>(
+        &'k self,
+        parent: &Proc,
+        eldest: bool,
+    ) -> impl Iterator<Item = &'k Proc> + use<'k> {
+        let links = &parent.links;
+        let mut next = if eldest { links.p_eldest.get() } else { links.p_cptr.get() };
         std::iter::from_fn(move || {
             let child = self.slab.get(next?);
-            next = child.links.p_ysptr.get();
+            let links = &child.links;
+            next = if eldest { links.p_ysptr.get() } else { links.p_osptr.get() };
             Some(child)
         })
     }

@@ -18,6 +18,7 @@ use crate::executor;
 use crate::limit::Resource;
 use crate::lock::SimpleLock;
 use crate::lock::lock_order::TLock;
+use crate::rule::Rule;
 use crate::signal::Signal;
 use crate::terminal::Fd;
 
@@ -228,7 +229,7 @@ impl Call<'_> {
             self.says_what_for(&file.end);
             match &file.end {
                 End::Reader(channel) => self.read_pipe(channel, buffer),
-                End::Writer(_) => Err(Errno::EBADF.into()),
+                End::Writer(_) => Err(self.wrong_end()),
                 End::Terminal(terminal) => self.read_terminal(terminal, buffer),
                 End::Controlling(terminal) => self.read_output(terminal, buffer),
             }
@@ -241,12 +242,17 @@ impl Call<'_> {
             let file = self.file(descriptor)?;
             self.says_what_for(&file.end);
             match &file.end {
-                End::Reader(_) => Err(Errno::EBADF.into()),
+                End::Reader(_) => Err(self.wrong_end()),
                 End::Writer(channel) => self.write_pipe(channel, bytes, &mut written),
                 End::Terminal(terminal) => self.write_terminal(terminal, bytes, &mut written),
                 End::Controlling(terminal) => self.write_input(terminal, bytes, &mut written),
             }
         })
+    }
+
+    /// The end is for the other direction.
+    fn wrong_end(&self) -> Stop {
+        self.kernel.error_by(Rule::WrongEnd, Errno::EBADF).into()
     }
 
     /// Says what a read or a write may sleep for.
@@ -269,8 +275,8 @@ impl Call<'_> {
                         state.sleepers.wake();
                         return Ok(n);
                     }
-                    PipeRead::End => return Ok(0),
-                    PipeRead::WouldWait => state.sleepers.add(executor::current()),
+                    PipeRead::End if self.kernel.follows(Rule::PipeEnds) => return Ok(0),
+                    PipeRead::End | PipeRead::WouldWait => state.sleepers.add(executor::current()),
                 }
             }
             self.nap()?;
@@ -302,7 +308,7 @@ impl Call<'_> {
                     if *written > 0 {
                         break;
                     }
-                    return Err(Errno::EPIPE.into());
+                    return Err(self.kernel.error_by(Rule::PipeBreaks, Errno::EPIPE).into());
                 }
                 PipeWrite::WouldWait if self.nap_for_room(*written)? => {}
                 PipeWrite::WouldWait => break,
@@ -315,13 +321,15 @@ impl Call<'_> {
     fn signal_broken_pipe(&self) {
         let (pid, uid) = (self.proc.number(), self.proc.ids().real);
         let info = SignalInfo { code: Code::User, pid, uid, ..SignalInfo::kernel(Signal::PIPE) };
-        self.kernel.post_own(&mut self.state(), info, To::Thread(self.thread.tid()));
+        if self.kernel.follows(Rule::PipeSignals) {
+            self.kernel.post_own(&mut self.state(), info, To::Thread(self.thread.tid()));
+        }
     }
 
     pub(super) fn close_one(&self, descriptor: Fd) -> Result<()> {
         self.guarded(|| {
             let closed = self.state().files.remove(descriptor);
-            closed.map(drop)
+            closed.map(drop).map_err(|errno| self.kernel.error_by(Rule::ClosedIsGone, errno))
         })
     }
 

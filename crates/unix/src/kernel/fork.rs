@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use super::Kernel;
 use super::call::{Call, Stop};
 use super::exec::Failure;
+use super::files::Files;
 use super::pgrp::Pgrp;
 use super::proc::{Phase, Proc, ProcState};
 use super::thread::{Attention, Thread};
@@ -14,10 +15,11 @@ use super::threads::First;
 use super::users::User;
 use crate::costs::Step;
 use crate::errno::{Errno, Result};
-use crate::executor;
+use crate::executor::{self, Object};
 use crate::limit::Resource;
 use crate::mutation::Mutation;
 use crate::process::{Pid, Program};
+use crate::rule::Rule;
 use crate::signal::SigSet;
 
 /// What a fork begins with: the caller's as things were under `p_lock`.
@@ -87,6 +89,8 @@ impl Call<'_> {
         };
         let child = kernel.slab.get(slot);
         let mask = first.as_ref().map_or(SigSet::EMPTY, |first| first.mask(self.thread.mask()));
+        let keeps = mask.is_empty() || kernel.follows(Rule::ForkKeepsMask);
+        let mask = if keeps { mask } else { SigSet::EMPTY };
         let thread = Arc::new(Thread::new(kernel.handle(), slot, number, mask));
         let Some(place) = self.join_group(child, &thread, &user, group) else {
             // The group was signalled first: the signal is delivered, then the fork begins again.
@@ -97,7 +101,12 @@ impl Call<'_> {
         kernel.start_time(child, kernel.time_limit(self.proc));
         kernel.clear_links(child);
         child.siglock.reset(&kernel.locks);
+        executor::changes(Object::System);
         child.move_in(number, kernel.births.fetch_add(1, Ordering::Relaxed).max(1));
+        let inherits = self.proc.subreaper.load(Ordering::Relaxed);
+        if inherits && !kernel.follows(Rule::SubreaperIsOnesOwn) {
+            child.subreaper.store(true, Ordering::Relaxed);
+        }
         {
             let _writing = kernel.write_family(self.proc);
             kernel.link(self.proc, child);
@@ -107,7 +116,10 @@ impl Call<'_> {
         kernel.population.fetch_add(1, Ordering::Relaxed);
         let pid = child.pid();
         kernel.pids.publish(number, slot);
-        thread.begin_with_alternate(self.alternate.get());
+        let alternate = self.alternate.get();
+        if alternate.size == 0 || kernel.follows(Rule::ForkKeepsStack) {
+            thread.begin_with_alternate(alternate);
+        }
         let first = first.take().expect("an attempt is made with a program");
         if let Err(errno) = kernel.begin(child, thread, place, first) {
             drop(coarse);
@@ -148,6 +160,7 @@ impl Call<'_> {
                 continue;
             }
             state.become_child_of(&parent, Arc::clone(thread));
+            self.break_fork(&parent, &mut state, thread);
             kernel.charge(&state.credentials, charged);
             child.set_users(&state.credentials);
             child.program.store(self.proc.program.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -155,6 +168,25 @@ impl Call<'_> {
             child.stand_in(&joined);
             members.add(child);
             return Some(parent.place);
+        }
+    }
+
+    /// What a test has a child take of its parent, or not take: nothing else.
+    fn break_fork(&self, parent: &ProcState, child: &mut ProcState, thread: &Thread) {
+        let kernel = self.kernel;
+        let pending = parent.pending_anywhere();
+        if !pending.is_empty() && !kernel.follows(Rule::ForkClearsPending) {
+            pending.iter().for_each(|signal| child.pending.add_without_info(signal));
+            thread.demand(Attention::SIGNAL);
+        }
+        if parent.alarm.is_some() && !kernel.follows(Rule::ForkClearsAlarm) {
+            child.alarm = parent.alarm;
+        }
+        if !kernel.follows(Rule::ForkKeepsActions) {
+            child.actions = Arc::default();
+        }
+        if !kernel.follows(Rule::ForkKeepsDescriptors) {
+            child.files = Files::default();
         }
     }
 

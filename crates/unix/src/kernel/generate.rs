@@ -21,8 +21,9 @@
 use std::sync::Arc;
 
 use super::Kernel;
+use super::pending::Pending;
 use super::pgrp::Pgrp;
-use super::proc::{News, Phase, Proc, ProcState};
+use super::proc::{Member, News, Phase, Proc, ProcState};
 use super::references::ProcRef;
 use super::thread::Attention;
 use crate::action::{Code, Disposition, SignalInfo};
@@ -30,6 +31,8 @@ use crate::errno::{Errno, Result};
 use crate::limit::Resource;
 use crate::machine::{Config, Delivery, Executor};
 use crate::mode::Mode;
+use crate::mutation::Mutation;
+use crate::rule::Rule;
 use crate::signal::{DefaultAction, SigSet, Signal};
 
 /// To whom in a process.
@@ -126,6 +129,10 @@ impl Kernel {
         if state.phase != Phase::Live {
             return Ok(());
         }
+        let kills_stopped = info.signal == Signal::KILL && state.stopped.is_some();
+        if kills_stopped && !self.follows(Rule::KillEndsStopped) {
+            return Ok(());
+        }
         self.cancel_opposite(state, info.signal);
         if self.is_dropped(state, info.signal, to) {
             return Ok(());
@@ -137,19 +144,57 @@ impl Kernel {
                 None => return Ok(()),
             },
         };
-        if pending.merges(info.signal) {
+        if self.merges(pending, info.signal) {
             return Ok(());
         }
         let limit = state.limits.of(Resource::PendingSignals).soft;
         if state.credentials.user.signals.take(if is_limited(info) { limit } else { u64::MAX }) {
             pending.add(info);
         } else if info.signal.is_realtime() && info.code != Code::User {
-            return Err(Errno::EAGAIN);
+            return Err(self.error_by(Rule::QueueLimited, Errno::EAGAIN));
+        } else if !self.follows(Rule::OverflowLosesInfo) {
+            pending.add(info);
         } else {
             pending.add_without_info(info.signal);
         }
         self.wake_for(state, info.signal, to);
+        self.doom(state, info.signal, to);
         Ok(())
+    }
+
+    /// What ends a process ends it when it is sent, if a thread lets it in: no other signal comes
+    /// first, and no thread goes on in user mode, as Linux has it. What would leave a core is
+    /// delivered like any other signal, but every thread that lets it in may be the one.
+    fn doom(&self, state: &mut ProcState, signal: Signal, to: To) {
+        if self.mutates(Mutation::ForkLooksAtItself) {
+            return;
+        }
+        let by_default = state.actions.of(signal).disposition == Disposition::Default;
+        let spared = signal != Signal::KILL && (state.stopped.is_some() || state.tracer.is_some());
+        if !by_default || spared || self.config.delivery == Delivery::Oldest {
+            return;
+        }
+        let core = match signal.by_default() {
+            DefaultAction::Terminate => false,
+            DefaultAction::Core => true,
+            _ => return,
+        };
+        let lets_in = |member: &Member| !member.thread.mask().contains(signal);
+        let taken = match to {
+            To::Process => state.threads.iter().any(lets_in),
+            To::Thread(tid) => state.member(tid).is_some_and(|member| lets_in(member)),
+        };
+        if !taken || (signal != Signal::KILL && !self.follows(Rule::DefaultEnds)) {
+            return;
+        }
+        if !core {
+            state.doomed = state.doomed.or(Some((signal, core)));
+        }
+        let shared = to == To::Process;
+        for member in state.threads.iter().filter(|member| !core || (shared && lets_in(member))) {
+            member.thread.demand(Attention::SIGNAL);
+            member.wake();
+        }
     }
 
     /// As [`Kernel::post`], of what the system itself sends: a standard signal, which no full queue
@@ -163,10 +208,10 @@ impl Kernel {
     fn cancel_opposite(&self, state: &mut ProcState, signal: Signal) {
         if signal == Signal::CONT {
             state.stopping = false;
-            self.discard(state, SigSet::STOPS);
+            self.discard_by(Rule::ContinueTakesStops, state, SigSet::STOPS);
             self.resume(state);
         } else if signal.by_default() == DefaultAction::Stop {
-            self.discard(state, SigSet::of(&[Signal::CONT]));
+            self.discard_by(Rule::StopTakesContinue, state, SigSet::of(&[Signal::CONT]));
         } else if signal == Signal::KILL {
             // It dies; its parent learns of that and of no continuing.
             (state.stopped, state.stopping) = (None, false);
@@ -179,10 +224,14 @@ impl Kernel {
 
     /// Lets a stopped process go on; it tells its parent itself.
     fn resume(&self, state: &mut ProcState) {
-        if state.stopped.take().is_none() {
+        if state.stopped.is_none() || !self.follows(Rule::ContinueResumes) {
             return;
         }
-        state.news = Some(News::Continued);
+        state.stopped = None;
+        let untold = matches!(state.news, Some(News::Stopped(_)));
+        if !untold || self.follows(Rule::ContinueReplacesStop) {
+            state.news = Some(News::Continued);
+        }
         for (nth, member) in state.threads.iter().enumerate() {
             member.thread.settle(Attention::STOP);
             if nth == 0 {
@@ -195,14 +244,39 @@ impl Kernel {
     /// Whether nothing comes of a signal: ignored, and neither blocked nor traced. That somebody
     /// waits for it does not matter, as Linux has it.
     fn is_dropped(&self, state: &ProcState, signal: Signal, to: To) -> bool {
-        if !state.actions.nothing().contains(signal) || state.tracer.is_some() {
+        if !state.actions.nothing().contains(signal) {
             return false;
+        }
+        if state.tracer.is_some() {
+            return !self.follows(Rule::TracerHears);
         }
         let who = match to {
             To::Thread(tid) => state.threads.iter().find(|member| member.thread.tid() == tid),
             To::Process => state.threads.first(),
         };
-        !who.is_some_and(|member| member.thread.mask().contains(signal))
+        if who.is_some_and(|member| member.thread.mask().contains(signal)) {
+            !self.follows(Rule::BlockedIgnoredKept)
+        } else {
+            self.follows(Rule::IgnoredDropped)
+        }
+    }
+
+    /// Whether a signal adds nothing to what is pending.
+    fn merges(&self, pending: &Pending, signal: Signal) -> bool {
+        match signal {
+            _ if !pending.set().contains(signal) => false,
+            Signal::CHLD => self.follows(Rule::ChildSignalMerges),
+            _ if signal.is_realtime() => !self.follows(Rule::RealTimeQueues),
+            _ => self.follows(Rule::StandardMerges),
+        }
+    }
+
+    /// Throws pending signals away, by this rule.
+    pub(super) fn discard_by(&self, rule: Rule, state: &mut ProcState, signals: SigSet) {
+        let pending = state.pending_anywhere().intersection(signals);
+        if !pending.is_empty() && self.follows(rule) {
+            self.discard(state, signals);
+        }
     }
 
     /// Throws pending signals of all kinds of pending away.
@@ -230,7 +304,12 @@ impl Kernel {
                     .iter()
                     .find(|member| member.thread.awaited().contains(signal))
                     .or_else(|| state.threads.first().filter(ready)),
-                Delivery::AnyUnblocked => state.threads.iter().find(ready),
+                Delivery::AnyUnblocked => {
+                    let mut threads = state.threads.iter().enumerate();
+                    let found = threads.find(|(_, member)| ready(member));
+                    let takes = |nth: usize| nth == 0 || self.follows(Rule::AnyThreadTakes);
+                    found.filter(|(nth, _)| takes(*nth)).map(|(_, member)| member)
+                }
             },
         };
         let Some(member) = chosen else { return };

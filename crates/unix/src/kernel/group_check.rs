@@ -55,6 +55,11 @@ impl Kernel {
         }
     }
 
+    /// The same, of a system in which nobody is left.
+    pub(super) fn check_what_groups_count(&self) -> Result<(), String> {
+        self.check_all_groups(usize::MAX)
+    }
+
     /// Checks unless somebody is in the middle of something.
     fn check_if_calm(&self, slots: usize) -> Result<(), String> {
         let calm = self.coarse.is_idle()

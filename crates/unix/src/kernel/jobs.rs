@@ -19,6 +19,7 @@ use crate::executor;
 use crate::lock::write_both;
 use crate::mutation::Mutation;
 use crate::process::Pid;
+use crate::rule::Rule;
 use crate::signal::Signal;
 
 impl Call<'_> {
@@ -27,7 +28,8 @@ impl Call<'_> {
             if process.number() == 0 {
                 return self.state().pgrp.as_ref().map(|group| group.id).ok_or(Errno::ESRCH);
             }
-            let found = self.kernel.find(process).ok_or(Errno::ESRCH)?;
+            let nobody = || self.kernel.error_by(Rule::GroupAsked, Errno::ESRCH);
+            let found = self.kernel.find(process).ok_or_else(nobody)?;
             let state = found.state().ok_or(Errno::ESRCH)?;
             state.pgrp.as_ref().map(|group| group.id).ok_or(Errno::ESRCH)
         })
@@ -44,7 +46,7 @@ impl Call<'_> {
     pub(super) fn set_group(&self, process: Pid, group: Pid) -> Result<()> {
         let named = if group.number() == 0 { process } else { group };
         if named.number() < 0 {
-            return Err(Errno::EINVAL);
+            return Err(self.kernel.error_by(Rule::GroupNotNegative, Errno::EINVAL));
         }
         if process.number() < 0 {
             return Err(Errno::ESRCH);
@@ -92,7 +94,8 @@ impl Call<'_> {
         let own_session = self.state().pgrp.as_ref().map(|group| group.session.clone());
         let own_session = own_session.ok_or(Errno::ESRCH)?;
         let is_self = target.slot == self.proc.slot;
-        if !is_self && parent.is_none_or(|parent| parent.slot != self.proc.slot) {
+        let is_child = parent.is_some_and(|parent| parent.slot == self.proc.slot);
+        if !is_self && !is_child && kernel.follows(Rule::GroupOfChildOnly) {
             return Err(Errno::ESRCH);
         }
         let (from, executed) = {
@@ -100,21 +103,23 @@ impl Call<'_> {
             (state.pgrp.clone().ok_or(Errno::ESRCH)?, state.executed)
         };
         if !Arc::ptr_eq(&from.session, &own_session) {
-            return Err(Errno::EPERM);
+            return Err(kernel.error_by(Rule::GroupOfOwnSession, Errno::EPERM));
         }
-        if !is_self && executed {
+        if !is_self && executed && kernel.follows(Rule::GroupOfExecuted) {
             return Err(Errno::EACCES);
         }
         if from.session.id.number() == target.number() {
-            return Err(Errno::EPERM);
+            return Err(kernel.error_by(Rule::GroupOfLeader, Errno::EPERM));
         }
         let to = match found {
             // Its number is another group's now.
             Some(found) if !found.is_named(group) => return Err(Errno::EPERM),
-            Some(found) if !Arc::ptr_eq(&found.session, &own_session) => return Err(Errno::EPERM),
+            Some(found) if !Arc::ptr_eq(&found.session, &own_session) => {
+                return Err(kernel.error_by(Rule::GroupElsewhere, Errno::EPERM));
+            }
             Some(found) => found,
             None if target.is_named(group) => kernel.make_group(groups, target.pid(), own_session),
-            None => return Err(Errno::EPERM),
+            None => return Err(kernel.error_by(Rule::GroupMustExist, Errno::EPERM)),
         };
         Ok((from, to))
     }
@@ -126,7 +131,7 @@ impl Call<'_> {
             let me = self.proc.pid();
             let mut groups = kernel.pgrphash.write(&kernel.locks);
             if groups.contains_key(&me.number()) {
-                return Err(Errno::EPERM);
+                return Err(kernel.error_by(Rule::SessionOfLeader, Errno::EPERM));
             }
             let from = self.state().pgrp.clone().ok_or(Errno::ESRCH)?;
             kernel.pids.keep(me.number(), Keeper::Session);
@@ -241,7 +246,14 @@ impl Kernel {
                 state.phase == Phase::Live && state.stopped.is_some()
             })
         };
-        if stopped && group.is_orphaned() {
+        if !group.is_orphaned() {
+            return;
+        }
+        let tells = match stopped {
+            true => self.follows(Rule::OrphanedHangUp),
+            false => !self.follows(Rule::OrphanedRuns),
+        };
+        if tells {
             self.pgsignal_inthread(group, SignalInfo::kernel(Signal::HUP));
             self.pgsignal_inthread(group, SignalInfo::kernel(Signal::CONT));
         }

@@ -14,7 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::Kernel;
 use crate::errno::{Errno, Result};
-use crate::executor::{self, Fiber, Start};
+use crate::executor::{self, Fiber, Object, Start};
 use crate::mode::Mode;
 
 /// Calls that wait for the master, and the fibers that serve them.
@@ -188,6 +188,7 @@ impl Kernel {
     }
 
     fn desk(&self) -> MutexGuard<'_, Desk> {
+        executor::changes(Object::Desk);
         self.master.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

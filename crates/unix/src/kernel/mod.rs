@@ -8,6 +8,7 @@
 
 mod accounts;
 mod actions;
+mod audit;
 mod awaited;
 mod call;
 mod clock;
@@ -64,7 +65,7 @@ pub(crate) use threads::{is_wanted, named_by};
 use users::{Credentials, User, Users};
 
 use crate::action::SignalInfo;
-use crate::executor::{Executor, Outcome, Start};
+use crate::executor::{self, Executor, Object, Outcome, Start};
 use crate::limit::Resource;
 use crate::lock::lock_order::{CoarseLock, PgrphashLock, ProcRelationLock, UidhashLock};
 use crate::lock::{BlockingLock, Holding, Locks, SimpleLock, WriteGuard};
@@ -120,6 +121,17 @@ pub(crate) struct Notes {
     pub(crate) wrong: Option<String>,
 }
 
+/// Which call the thread is in, or was in last, whose fiber has this context; nothing for the
+/// system's own.
+///
+/// # Safety
+///
+/// The context is that of a fiber that has not ended.
+pub(crate) unsafe fn call_of(context: usize) -> Option<&'static str> {
+    // SAFETY: the caller's promise.
+    unsafe { Thread::call_of(context) }
+}
+
 /// A reference to the kernel for those that it outlives: fibers, timers, files.
 #[derive(Clone, Copy)]
 pub(crate) struct KernelHandle(*const Kernel);
@@ -170,13 +182,13 @@ impl Kernel {
         let kernel = Box::new(Self {
             locks,
             executor,
-            slab: Slab::new(blank),
+            slab: Slab::new(most, blank),
             pids: PidTable::new(most),
             pgrphash: BlockingLock::new(0, Groups::new()),
             relations: BlockingLock::new(0, ()),
             coarse: BlockingLock::new(0, ()),
             users: SimpleLock::new(0, Users::from([(0, root)])),
-            events: Events::new(),
+            events: Events::new(&config),
             master: Master::default(),
             births: AtomicU32::new(1),
             instances: AtomicU32::new(1),
@@ -262,6 +274,7 @@ impl Kernel {
         if outcome != Outcome::Stopped {
             self.check_groups_at_the_end();
         }
+        self.audit(outcome);
         outcome
     }
 
@@ -276,6 +289,7 @@ impl Kernel {
 
     /// A number for a lock that orders it among those of its class.
     fn instance(&self) -> u32 {
+        executor::changes(Object::System);
         self.instances.fetch_add(1, Ordering::Relaxed)
     }
 
@@ -285,8 +299,14 @@ impl Kernel {
         self.coarse.write_if_any(&self.locks)
     }
 
+    /// Processes that there are, the first one not counted.
+    fn population(&self) -> usize {
+        self.population.load(Ordering::Relaxed)
+    }
+
     /// One process less. With the last one the system's own threads end.
     fn bury(&self) {
+        executor::changes(Object::System);
         if self.population.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.end_deferred();
             self.end_master();
@@ -297,6 +317,7 @@ impl Kernel {
     /// The program has ended: so does everybody else, as in a container whose first process ends.
     fn close(&self, status: Status) {
         self.notes().status = Some(status);
+        executor::changes(Object::System);
         self.closing.store(true, Ordering::Relaxed);
         for proc in self.slab.iter().filter(|proc| !self.is_init(proc)) {
             self.psignal_inthread(proc, SignalInfo::kernel(Signal::KILL));

@@ -1,12 +1,13 @@
 //! Signals that were generated and not yet delivered (§2.1.1): [`Pending`], of a process or of a
 //! thread (§3.1).
 //!
-//! A standard signal that is pending already is merged with what comes; a real-time one queues.
-//! What is queued beyond the limit of the user is the caller's to refuse.
+//! Whether what comes is merged with what is pending already, and what is queued beyond the limit
+//! of the user, is the caller's to say.
 
 use smallvec::SmallVec;
 
 use crate::action::{Code, SignalInfo};
+use crate::rule::Rule;
 use crate::signal::{SigSet, Signal};
 
 /// The pending signals of a process or of a thread.
@@ -23,17 +24,10 @@ impl Pending {
         self.set
     }
 
-    /// Whether a signal would add nothing to what is pending.
-    pub(super) fn merges(&self, signal: Signal) -> bool {
-        !signal.is_realtime() && self.set.contains(signal)
-    }
-
     /// Adds a signal.
     pub(super) fn add(&mut self, info: SignalInfo) {
-        if !self.merges(info.signal) {
-            self.set = self.set.with(info.signal);
-            self.queue.push(info);
-        }
+        self.set = self.set.with(info.signal);
+        self.queue.push(info);
     }
 
     /// Adds a signal for whose info there is no room: it tells no more than that it came.
@@ -42,14 +36,31 @@ impl Pending {
     }
 
     /// Takes the signal of `wanted` that comes first: SIGKILL and then faults before all others,
-    /// then the lowest number, then the one that waits longest. Says whether it was queued.
-    pub(super) fn take(&mut self, wanted: SigSet) -> Option<(SignalInfo, bool)> {
+    /// then the lowest number, then the one that waits longest; `follows` says by which of these
+    /// rules. Says whether it was queued.
+    pub(super) fn take(
+        &mut self,
+        wanted: SigSet,
+        follows: impl Fn(Rule) -> bool,
+    ) -> Option<(SignalInfo, bool)> {
         let candidates = self.set.intersection(wanted);
-        let kill = candidates.intersection(SigSet::of(&[Signal::KILL]));
+        let lowest = candidates.first()?;
+        let kill = candidates.intersection(SigSet::of(&[Signal::KILL])).first();
         let faults = candidates.intersection(crate::process::FAULTS);
-        let signal = kill.first().or_else(|| faults.first()).or_else(|| candidates.first())?;
+        let fault = faults.first().filter(|one| *one == lowest || follows(Rule::FaultsFirst));
+        let by_number = || {
+            let alone = candidates.without(lowest).is_empty();
+            if alone || follows(Rule::LowestFirst) {
+                Some(lowest)
+            } else {
+                candidates.iter().last()
+            }
+        };
+        let signal = kill.or(fault).or_else(by_number)?;
         let of_it = |info: &SignalInfo| info.signal == signal;
-        let at = self.queue.iter().position(of_it);
+        let first = self.queue.iter().position(of_it);
+        let last = self.queue.iter().rposition(of_it);
+        let at = if first == last || follows(Rule::RealTimeInOrder) { first } else { last };
         let info = at.map(|at| self.queue.remove(at));
         if !self.queue.iter().any(of_it) {
             self.set = self.set.without(signal);
@@ -81,24 +92,15 @@ mod tests {
     }
 
     #[test]
-    fn a_standard_signal_merges_and_keeps_what_came_first() {
-        let mut pending = Pending::default();
-        pending.add(with_value(Signal::USR1, 1));
-        assert!(pending.merges(Signal::USR1));
-        pending.add(with_value(Signal::USR1, 2));
-        assert_eq!(pending.take(SigSet::ALL).map(|(info, _)| info.value), Some(1));
-        assert_eq!(pending.take(SigSet::ALL), None);
-    }
-
-    #[test]
     fn real_time_signals_queue_in_order_and_behind_lower_numbers() {
         let (low, high) = (Signal::RTMIN, Signal::RTMAX);
         let mut pending = Pending::default();
         for (signal, value) in [(high, 1), (low, 2), (low, 3), (Signal::USR2, 4)] {
             pending.add(with_value(signal, value));
         }
-        let order: Vec<_> =
-            std::iter::from_fn(|| pending.take(SigSet::ALL)).map(|(info, _)| info.value).collect();
+        let order: Vec<_> = std::iter::from_fn(|| pending.take(SigSet::ALL, |_| true))
+            .map(|(info, _)| info.value)
+            .collect();
         assert_eq!(order, [4, 2, 3, 1]);
         assert!(pending.set().is_empty());
     }
@@ -108,7 +110,10 @@ mod tests {
         let mut pending = Pending::default();
         pending.add(SignalInfo::kernel(Signal::HUP));
         pending.add(SignalInfo::kernel(Signal::SEGV));
-        assert_eq!(pending.take(SigSet::ALL).map(|(info, _)| info.signal), Some(Signal::SEGV));
+        assert_eq!(
+            pending.take(SigSet::ALL, |_| true).map(|(info, _)| info.signal),
+            Some(Signal::SEGV)
+        );
     }
 
     #[test]
@@ -119,6 +124,6 @@ mod tests {
         pending.add(SignalInfo::kernel(Signal::USR1));
         assert_eq!(pending.discard(SigSet::STOPS), 2);
         assert_eq!(pending.set(), SigSet::of(&[Signal::USR1]));
-        assert_eq!(pending.take(SigSet::STOPS), None);
+        assert_eq!(pending.take(SigSet::STOPS, |_| true), None);
     }
 }

@@ -7,9 +7,11 @@ use super::Kernel;
 use super::pid_table::Keeper;
 use super::proc::{Proc, ProcState, Standing};
 use super::terminal::Terminal;
+use crate::errno::{Errno, Result};
 use crate::lock::lock_order::{PLock, PgLock, PgRefLock, SLock};
 use crate::lock::{BlockingLock, Holding, SimpleGuard, SimpleLock};
 use crate::process::Pid;
+use crate::rule::Rule;
 
 /// A process group.
 #[derive(Debug)]
@@ -203,6 +205,34 @@ impl Kernel {
         let group = groups.get(&id.number()).filter(|group| group.is_named(id))?.clone();
         groups.then_lock(&group.references).pg_refcnt += 1;
         Some(PgrpRef { kernel: self, group })
+    }
+
+    /// The group with the number of this one, which may have been left and made again since;
+    /// nothing where there is none.
+    pub(super) fn made_again<'k>(&'k self, held: PgrpRef<'k>) -> Option<PgrpRef<'k>> {
+        // Declared before the lock, and so let go after it: that may take the lock again.
+        let found;
+        let _coarse = self.coarse();
+        found = self.find_group(held.id);
+        found
+    }
+
+    /// A group that a process of this session may make, for a terminal's foreground: Linux takes
+    /// the number of any of them. Nobody is a member, and the number is nobody else's.
+    pub(super) fn hold_unmade(&self, leader: Pid, session: &Arc<Session>) -> Result<HeldPgrp> {
+        let nobody = || self.error_by(Rule::ForegroundNobody, Errno::ESRCH);
+        let leader = self.find(leader).ok_or_else(nobody)?;
+        // Who is in a group has its number, and nobody gives that back before `p_lock` is released.
+        let state = leader.state().ok_or(Errno::ESRCH)?;
+        let group = state.pgrp.as_ref().ok_or(Errno::ESRCH)?;
+        if !Arc::ptr_eq(&group.session, session) {
+            return Err(self.error_by(Rule::ForegroundElsewhere, Errno::EPERM));
+        }
+        self.pids.keep(leader.number(), Keeper::Group);
+        let unmade = Pgrp::new(leader.pid(), Arc::clone(session), self.instance());
+        state.then_lock(&unmade.references).left = true;
+        drop(state);
+        Ok(self.hold(&Arc::new(unmade)))
     }
 
     /// Makes a group; the caller holds `groups`, the table, for writing and adds a first member

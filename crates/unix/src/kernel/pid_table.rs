@@ -10,6 +10,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::errno::{Errno, Result};
+use crate::executor::{self, Object};
 use crate::lock::lock_order::PidLock;
 use crate::lock::{Locks, SimpleLock};
 
@@ -63,6 +64,7 @@ impl PidTable {
 
     /// The slot that had this number when it was read.
     pub(super) fn slot(&self, number: i32) -> Option<u32> {
+        executor::looks_at(Object::Number(number));
         let word = self.words.get(usize::try_from(number).ok()?)?;
         // SYNC pid-table: pairs with `PidTable::publish`.
         (word.load(Ordering::Acquire) & SLOT).checked_sub(1)
@@ -70,6 +72,7 @@ impl PidTable {
 
     /// Whether somebody keeps this number so.
     pub(super) fn is_kept(&self, number: i32, keeper: Keeper) -> bool {
+        executor::looks_at(Object::Number(number));
         let word = usize::try_from(number).ok().and_then(|number| self.words.get(number));
         word.is_some_and(|word| word.load(Ordering::Relaxed) & keeper as u32 != 0)
     }
@@ -114,6 +117,7 @@ impl PidTable {
             }
             let word = &self.words[number];
             if word.load(Ordering::Relaxed) == 0 {
+                executor::changes(Object::Number(number as i32));
                 word.store(keeper as u32, Ordering::Relaxed);
                 allocation.used += 1;
                 allocation.next = number + 1;
@@ -126,8 +130,14 @@ impl PidTable {
         }
     }
 
+    /// How many numbers are in use.
+    pub(super) fn used(&self, locks: &Locks) -> usize {
+        self.allocation.lock(locks).used
+    }
+
     /// Lets lookups find the process whose number and slot were taken.
     pub(super) fn publish(&self, number: i32, slot: u32) {
+        executor::changes(Object::Number(number));
         // Nobody else changes the word of a number that was taken and not published.
         // SYNC pid-table: pairs with `PidTable::slot`.
         self.words[number as usize].store(slot + 1, Ordering::Release);
@@ -135,6 +145,7 @@ impl PidTable {
 
     /// Lets lookups find it no longer; the number is not given out again before it is given back.
     pub(super) fn hide(&self, number: i32) {
+        executor::changes(Object::Number(number));
         let word = &self.words[number as usize];
         word.fetch_or(Keeper::Thread as u32, Ordering::Relaxed);
         word.fetch_and(!SLOT, Ordering::Relaxed);
@@ -150,6 +161,7 @@ impl PidTable {
     /// Keeps a number that somebody has, which is why nobody else is given it meanwhile: no lock is
     /// needed.
     pub(super) fn keep(&self, number: i32, keeper: Keeper) {
+        executor::changes(Object::Number(number));
         self.words[number as usize].fetch_or(keeper as u32, Ordering::Relaxed);
     }
 
@@ -160,6 +172,7 @@ impl PidTable {
     }
 
     fn release(&self, allocation: &mut Allocation, number: i32, bits: u32) {
+        executor::changes(Object::Number(number));
         let before = self.words[number as usize].fetch_and(!bits, Ordering::Relaxed);
         if before != 0 && before & !bits == 0 {
             allocation.used -= 1;

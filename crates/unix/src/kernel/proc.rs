@@ -22,7 +22,7 @@ use super::siglock::SigLock;
 use super::thread::{Attention, Thread};
 use super::tracing::Resumed;
 use super::users::{Credentials, Ids};
-use crate::executor::Fiber;
+use crate::executor::{self, Fiber, Object};
 use crate::lock::lock_order::{Before, PLock, UTimeLock};
 use crate::lock::{Holding, Locks, SimpleGuard, SimpleLock, lock_both};
 use crate::process::Pid;
@@ -118,6 +118,8 @@ pub(super) struct ProcState {
     pub(super) stopping: bool,
     /// A thread has taken what ends the process, and is about to halt the others.
     pub(super) dying: bool,
+    /// The signal that ends it, and whether with a core, from the moment when it is sent.
+    pub(super) doomed: Option<(Signal, bool)>,
     /// What the parent has not been told by `wait` yet.
     pub(super) news: Option<News>,
     /// How it ended, once it has.
@@ -218,10 +220,12 @@ impl Proc {
     }
 
     pub(super) fn number(&self) -> i32 {
+        executor::looks_at(Object::Process(self.slot));
         self.number.load(Ordering::Relaxed)
     }
 
     pub(super) fn birth(&self) -> u32 {
+        executor::looks_at(Object::Process(self.slot));
         self.birth.load(Ordering::Relaxed)
     }
 
@@ -237,6 +241,7 @@ impl Proc {
 
     /// Who it is to those that it signals.
     pub(super) fn ids(&self) -> Ids {
+        executor::looks_at(Object::Process(self.slot));
         Ids {
             real: self.real.load(Ordering::Relaxed),
             effective: self.effective.load(Ordering::Relaxed),
@@ -246,34 +251,40 @@ impl Proc {
 
     /// Copies its users. Under `p_lock`.
     pub(super) fn set_users(&self, credentials: &Credentials) {
+        executor::changes(Object::Process(self.slot));
         self.real.store(credentials.real, Ordering::Relaxed);
         self.effective.store(credentials.effective, Ordering::Relaxed);
     }
 
     /// Copies its session's number.
     pub(super) fn set_session(&self, session: i32) {
+        executor::changes(Object::Process(self.slot));
         self.session.store(session, Ordering::Relaxed);
     }
 
     /// The group and the session that it belongs to, while it is alive.
     pub(super) fn standing(&self) -> Option<Standing> {
+        executor::looks_at(Object::Process(self.slot));
         let packed = self.standing.load(Ordering::Relaxed);
         (packed != 0).then_some(Standing { group: (packed >> 32) as u32, session: packed as u32 })
     }
 
     /// It belongs to this group now.
     pub(super) fn stand_in(&self, group: &Pgrp) {
+        executor::changes(Object::Process(self.slot));
         let Standing { group, session } = group.standing();
         self.standing.store(u64::from(group) << 32 | u64::from(session), Ordering::Relaxed);
     }
 
     /// It is not alive any more.
     pub(super) fn stands_no_more(&self) {
+        executor::changes(Object::Process(self.slot));
         self.standing.store(0, Ordering::Relaxed);
     }
 
     /// Lets a new process in. Nobody finds it before its number is published.
     pub(super) fn move_in(&self, number: i32, birth: u32) {
+        executor::changes(Object::Process(self.slot));
         self.number.store(number, Ordering::Relaxed);
         self.birth.store(birth, Ordering::Relaxed);
         self.owner.store(0, Ordering::Relaxed);
@@ -284,6 +295,7 @@ impl Proc {
 
     /// Nobody is in the slot any more. Called under `p_lock`.
     pub(super) fn move_out(&self) {
+        executor::changes(Object::Process(self.slot));
         self.number.store(0, Ordering::Relaxed);
         self.birth.store(0, Ordering::Relaxed);
     }
@@ -315,6 +327,7 @@ impl Proc {
 
     /// References that are held.
     pub(super) fn references(&self) -> u32 {
+        executor::looks_at(Object::Process(self.slot));
         self.refs.load(Ordering::Relaxed) & !ENDING
     }
 
@@ -338,18 +351,21 @@ impl Proc {
 
     /// From now on there is no new reference; returns whether there is one still.
     pub(super) fn end_references(&self) -> bool {
+        executor::changes(Object::Process(self.slot));
         // SYNC references: pairs with the release in `Proc::uncount`.
         self.refs.fetch_or(ENDING, Ordering::Acquire) & !ENDING != 0
     }
 
     /// Counts a reference less; whether an exit waits for just that.
     pub(super) fn uncount(&self) -> bool {
+        executor::changes(Object::Process(self.slot));
         // SYNC references: pairs with `Proc::end_references`.
         self.refs.fetch_sub(1, Ordering::Release) == ENDING | 1
     }
 
     /// Counts a reference; false if the process is ending.
     pub(super) fn count(&self) -> bool {
+        executor::changes(Object::Process(self.slot));
         let mut refs = self.refs.load(Ordering::Relaxed);
         while refs & ENDING == 0 {
             match self.refs.compare_exchange_weak(
@@ -387,6 +403,7 @@ impl ProcState {
             stopped: None,
             stopping: false,
             dying: false,
+            doomed: None,
             news: None,
             end: None,
             executed: false,
@@ -434,6 +451,7 @@ impl ProcState {
             stopped,
             stopping,
             dying,
+            doomed,
             news,
             end,
             executed,
@@ -464,7 +482,7 @@ impl ProcState {
         pending.discard(SigSet::ALL);
         (*p_forkcnt, *ender, *image, *alarm) = (0, None, None, None);
         (*stopped, *stopping, *dying, *executed) = (None, false, false, false);
-        (*news, *end, *tracer) = (None, None, None);
+        (*news, *end, *tracer, *doomed) = (None, None, None, None);
         (*trapped, *untold, *resumed, *failure) = (None, None, None, None);
         *children_used = Usage::default();
     }

@@ -15,9 +15,10 @@ use super::users::Ids;
 use crate::action::{Code, SignalInfo};
 use crate::costs::Step;
 use crate::errno::{Errno, Result};
-use crate::executor;
+use crate::executor::{self, Object};
 use crate::mutation::Mutation;
 use crate::process::{Pid, Target, Tid};
+use crate::rule::Rule;
 use crate::signal::Signal;
 
 impl Call<'_> {
@@ -36,7 +37,8 @@ impl Call<'_> {
                 // Declared before the lock, and so let go after it: that may take the lock again.
                 let group;
                 let _coarse = self.kernel.coarse();
-                group = self.kernel.find_group(id).ok_or(Errno::ESRCH)?;
+                let nobody = || self.kernel.error_by(Rule::NoGroupToSignal, Errno::ESRCH);
+                group = self.kernel.find_group(id).ok_or_else(nobody)?;
                 self.send_to_group(&group, self.info(signal, Code::User, 0))
             }
             Target::OwnGroup => {
@@ -80,7 +82,12 @@ impl Call<'_> {
     fn info(&self, signal: Option<Signal>, code: Code, value: i32) -> Option<SignalInfo> {
         let signal = signal?;
         let uid = self.proc.ids().real;
-        Some(SignalInfo { signal, code, pid: self.proc.number(), uid, value, status: 0 })
+        let pid = if self.kernel.follows(Rule::SenderTold) { self.proc.number() } else { 0 };
+        let tells = code == Code::User || self.kernel.follows(Rule::CodeTold);
+        let code = if tells { code } else { Code::User };
+        let carries = value == 0 || self.kernel.follows(Rule::ValueCarried);
+        let value = if carries { value } else { 0 };
+        Some(SignalInfo { signal, code, pid, uid, value, status: 0 })
     }
 
     fn send_to_one(&self, pid: Pid, thread: Option<i32>, info: Option<SignalInfo>) -> Result<()> {
@@ -88,7 +95,8 @@ impl Call<'_> {
             None if thread.is_none() => self.kernel.find_by_thread(pid),
             found => found,
         };
-        let target = target.ok_or(Errno::ESRCH)?;
+        let nobody = || self.kernel.error_by(Rule::NobodyToSignal, Errno::ESRCH);
+        let target = target.ok_or_else(nobody)?;
         let mine = (target.slot != self.proc.slot).then(|| self.proc.ids());
         let mut state = target.state().ok_or(Errno::ESRCH)?;
         executor::spend(Step::Send);
@@ -96,13 +104,27 @@ impl Call<'_> {
             && state.member(tid).is_none()
             && (state.phase == Phase::Live || tid != pid.number())
         {
-            return Err(Errno::ESRCH);
+            return Err(self.kernel.error_by(Rule::ThreadMustExist, Errno::ESRCH));
         }
         if mine.is_some_and(|mine| !permits(mine, &state, info)) {
             return Err(Errno::EPERM);
         }
-        let to = thread.map_or(To::Process, To::Thread);
-        info.map_or(Ok(()), |info| self.kernel.post(&mut state, info, to))
+        if state.phase == Phase::Zombie && !self.kernel.follows(Rule::ZombieSignalled) {
+            return Err(Errno::ESRCH);
+        }
+        let among = state.threads.len() > 1;
+        let exactly = |_: &i32| !among || self.kernel.follows(Rule::ThreadSignalled);
+        let to = thread.filter(exactly).map_or(To::Process, To::Thread);
+        self.post_if_any(&mut state, info, to)
+    }
+
+    /// Posts a signal; nothing is sent where there is none, and that is no error.
+    fn post_if_any(&self, state: &mut ProcState, info: Option<SignalInfo>, to: To) -> Result<()> {
+        match info {
+            Some(info) => self.kernel.post(state, info, to),
+            None if self.kernel.follows(Rule::ZeroProbes) => Ok(()),
+            None => Err(Errno::EINVAL),
+        }
     }
 
     /// Each member that may be signalled.
@@ -119,7 +141,13 @@ impl Call<'_> {
     fn send_to_each(&self, slots: &[u32], info: Option<SignalInfo>) -> Result<()> {
         let mine = self.proc.ids();
         let mut result = Err(Errno::ESRCH);
-        for &slot in slots {
+        for (nth, &slot) in slots.iter().enumerate() {
+            if nth > 0 && !self.kernel.follows(Rule::GroupWalked) {
+                break;
+            }
+            if slot == self.proc.slot && !self.kernel.follows(Rule::SelfInGroup) {
+                continue;
+            }
             let member = self.kernel.slab.get(slot);
             let mut state = member.lock(&self.kernel.locks);
             executor::spend(Step::Send);
@@ -137,10 +165,12 @@ impl Call<'_> {
         let _groups = kernel.pgrphash.write(&kernel.locks);
         // A fork whose child gets a slot that this walk has passed locks that slot after the walk
         // did, and so sees this.
+        executor::changes(Object::System);
         kernel.walking.store(true, Ordering::Relaxed);
         let mut result = Err(Errno::ESRCH);
         for proc in kernel.slab.iter() {
-            if proc.slot == self.proc.slot || kernel.is_init(proc) {
+            let is_self = proc.slot == self.proc.slot;
+            if kernel.is_init(proc) || (is_self && kernel.follows(Rule::EveryoneButSelf)) {
                 continue;
             }
             let mut state = proc.lock(&kernel.locks);
@@ -152,6 +182,7 @@ impl Call<'_> {
                 };
             }
         }
+        executor::changes(Object::System);
         kernel.walking.store(false, Ordering::Relaxed);
         result
     }
@@ -165,7 +196,7 @@ impl Call<'_> {
         if !permits(mine, state, info) {
             return Err(Errno::EPERM);
         }
-        info.map_or(Ok(()), |info| self.kernel.post(state, info, To::Process))
+        self.post_if_any(state, info, To::Process)
     }
 }
 
@@ -185,6 +216,7 @@ impl Kernel {
 
     /// Whether everybody is being signalled. Under the `p_lock` of a slot.
     pub(super) fn everyone_walked(&self) -> bool {
+        executor::looks_at(Object::System);
         self.walking.load(Ordering::Relaxed) && !self.mutates(Mutation::EveryoneUnlocked)
     }
 }

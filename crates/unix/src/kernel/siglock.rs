@@ -11,7 +11,7 @@
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use super::thread::{Attention, Thread};
-use crate::executor::{self, Fiber};
+use crate::executor::{self, Fiber, Object};
 use crate::lock::lock_order::PSiglock;
 use crate::lock::{Locks, SimpleGuard, SimpleLock};
 
@@ -103,6 +103,7 @@ impl SigLock {
     /// itself; and who has found no mark of another's under `p_lock`, which that takes after it has
     /// registered, finds who that is.
     pub(super) fn ending(&self) -> Option<i32> {
+        executor::looks_at(Object::Process(self.state.instance()));
         let ending = self.p_end_thread.load(Ordering::Relaxed);
         (ending != 0).then_some(ending)
     }
@@ -110,6 +111,7 @@ impl SigLock {
     /// Back to *unlocked*, whatever it was: a new process, or a new program in an old one.
     pub(super) fn reset(&self, locks: &Locks) {
         let mut state = self.state.lock(locks);
+        executor::changes(Object::Process(self.state.instance()));
         self.p_end_thread.store(0, Ordering::Relaxed);
         state.p_sigwait = None;
         state.wake();
@@ -133,6 +135,7 @@ impl<'a> Locked<'a> {
 
     /// *Locked* to *exiting*: the thread is registered; the caller halts all others.
     pub(super) fn sig_lock_to_exit(mut self, thread: &Thread) {
+        executor::changes(Object::Process(self.lock.state.instance()));
         self.lock.p_end_thread.store(thread.tid(), Ordering::Relaxed);
         self.state.wake();
     }

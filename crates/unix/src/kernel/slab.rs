@@ -6,26 +6,37 @@ use std::sync::OnceLock;
 
 use super::proc::{Proc, ProcState};
 
-const CHUNK: usize = 256;
-const CHUNKS: usize = 1 << 14;
+/// Slots that are made at once, as a power of two: few in a system that can have few processes.
+const CHUNK: u32 = 8;
+const SMALL_CHUNK: u32 = 3;
+/// A system whose highest number is no greater is small.
+const SMALL: usize = 1 << 10;
 
 /// All slots, by number.
 pub(super) struct Slab {
     chunks: Box<[OnceLock<Box<[Proc]>>]>,
+    /// Slots in a chunk, as a power of two.
+    chunk: u32,
     /// What an empty slot holds.
     blank: Box<dyn Fn() -> ProcState + Send + Sync>,
 }
 
 impl Slab {
-    pub(super) fn new(blank: impl Fn() -> ProcState + Send + Sync + 'static) -> Self {
-        let chunks = std::iter::repeat_with(OnceLock::new).take(CHUNKS).collect();
-        Self { chunks, blank: Box::new(blank) }
+    /// For at most as many processes at once as there are numbers.
+    pub(super) fn new(
+        numbers: usize,
+        blank: impl Fn() -> ProcState + Send + Sync + 'static,
+    ) -> Self {
+        let chunk = if numbers <= SMALL { SMALL_CHUNK } else { CHUNK };
+        let chunks = numbers.div_ceil(1 << chunk);
+        let chunks = std::iter::repeat_with(OnceLock::new).take(chunks).collect();
+        Self { chunks, chunk, blank: Box::new(blank) }
     }
 
     /// The slot with this number, made with its neighbours when it is first asked for.
     #[inline]
     pub(super) fn get(&self, slot: u32) -> &Proc {
-        let (chunk, at) = (slot as usize / CHUNK, slot as usize % CHUNK);
+        let (chunk, at) = (slot as usize >> self.chunk, slot as usize & ((1 << self.chunk) - 1));
         match self.chunks[chunk].get() {
             Some(made) => &made[at],
             None => &self.make(chunk)[at],
@@ -34,8 +45,8 @@ impl Slab {
 
     #[cold]
     fn make(&self, chunk: usize) -> &[Proc] {
-        let first = (chunk * CHUNK) as u32;
-        let slots = first..first + CHUNK as u32;
+        let first = (chunk << self.chunk) as u32;
+        let slots = first..first + (1 << self.chunk);
         let make = || slots.map(|slot| Proc::new(slot, (self.blank)())).collect();
         self.chunks[chunk].get_or_init(make)
     }

@@ -14,7 +14,7 @@ use super::Kernel;
 use super::awaited::PipeEnd;
 use super::proc::{Member, Phase, Proc, ProcState};
 use super::thread::Thread;
-use crate::executor::{self, Fiber};
+use crate::executor::{self, At, Fiber};
 use crate::signal::SigSet;
 use crate::wait::Status;
 
@@ -109,7 +109,7 @@ impl State {
         // SAFETY: the context of a fiber that runs is its thread, which it keeps.
         let kernel = unsafe { thread.as_ref() }.kernel.get();
         executor::enter_kernel();
-        executor::point();
+        executor::point(At::Call);
         let state = kernel.on_master(|| kernel.look());
         executor::leave_kernel();
         Some(state)

@@ -13,6 +13,7 @@ use crate::errno::{Errno, Result};
 use crate::executor;
 use crate::mutation::Mutation;
 use crate::process::{FAULTS, SigStack, SigVec};
+use crate::rule::Rule;
 use crate::signal::{SigSet, Signal};
 
 /// Bytes of an alternate stack: `MINSIGSTKSZ`, and less than a program has addresses for.
@@ -20,7 +21,8 @@ const STACK_SIZES: std::ops::Range<usize> = 2048..1 << 47;
 
 impl Call<'_> {
     pub(super) fn act(&self, signal: Signal, action: Option<SigAction>) -> Result<SigAction> {
-        if action.is_some() && SigSet::UNBLOCKABLE.contains(signal) {
+        let refused = action.is_some() && SigSet::UNBLOCKABLE.contains(signal);
+        if refused && self.kernel.follows(Rule::UncatchableRefused) {
             return Err(Errno::EINVAL);
         }
         self.guarded(|| {
@@ -29,12 +31,16 @@ impl Call<'_> {
                 return Ok(state.actions.of(signal).clone());
             };
             new.mask = new.mask.difference(SigSet::UNBLOCKABLE);
+            let discarding = match new.disposition {
+                Disposition::Ignore => Rule::IgnoringDiscards,
+                _ => Rule::DefaultDiscards,
+            };
             let actions = Arc::make_mut(&mut state.actions);
             let old = actions.of(signal).clone();
             actions.set(signal, new);
             if state.actions.nothing().contains(signal) {
                 // Whatever was pending is thrown away, blocked or not.
-                self.kernel.discard(&mut state, SigSet::of(&[signal]));
+                self.kernel.discard_by(discarding, &mut state, SigSet::of(&[signal]));
                 self.look_again(&mut state);
             }
             Ok(old)
@@ -54,8 +60,10 @@ impl Call<'_> {
     pub(super) fn pending(&self) -> SigSet {
         self.plain(SigSet::EMPTY, || {
             let mut state = self.state();
-            let shared = state.pending.set();
-            shared.union(self.member(&mut state).pending.set()).intersection(self.thread.mask())
+            let shared = state.pending.set().intersection(self.thread.mask());
+            let own = self.member(&mut state).pending.set().intersection(self.thread.mask());
+            let both = own.is_empty() || self.kernel.follows(Rule::PendingOfBoth);
+            if both { shared.union(own) } else { shared }
         })
     }
 
@@ -70,7 +78,9 @@ impl Call<'_> {
             self.sleep_for_handler(|state| {
                 // This thread's alone, whosever the mask is otherwise (§4.2).
                 self.member(state).suspended = true;
-                self.thread.set_mask(mask.difference(SigSet::UNBLOCKABLE));
+                if self.kernel.follows(Rule::SuspendMaskHolds) {
+                    self.thread.set_mask(mask.difference(SigSet::UNBLOCKABLE));
+                }
                 self.look_again(state);
             })
         });
@@ -91,7 +101,7 @@ impl Call<'_> {
         let stops = self.stops.get();
         let taken = self.interruptible(After::Interrupt, || {
             self.sig_lock_or_return()?.unlock();
-            if self.stops.get() != stops {
+            if self.stops.get() != stops && self.kernel.follows(Rule::StopEndsSigwait) {
                 // On Linux a stop ends this call, and no other one that sleeps.
                 return Err(Errno::EINTR.into());
             }
@@ -107,7 +117,7 @@ impl Call<'_> {
             self.pass_on();
             taken
         })?;
-        taken.ok_or(Errno::EAGAIN)
+        taken.ok_or_else(|| self.kernel.error_by(Rule::TimeoutTold, Errno::EAGAIN))
     }
 
     /// Waits for no signal any more. What else came meanwhile found this thread waiting, and may be
@@ -123,9 +133,12 @@ impl Call<'_> {
     }
 
     fn take_of(&self, state: &mut ProcState, set: SigSet) -> Option<SignalInfo> {
-        let taken = self.member(state).pending.take(set).or_else(|| state.pending.take(set));
-        let (info, queued) = taken?;
-        state.credentials.user.signals.give_back(queued.into());
+        let (info, queued) = self.take_first(state, set, set)?;
+        if self.kernel.follows(Rule::TakenIsGone) {
+            state.credentials.user.signals.give_back(queued.into());
+        } else {
+            state.pending.add(info);
+        }
         self.look_again(state);
         Some(info)
     }
@@ -145,7 +158,7 @@ impl Call<'_> {
             let mut state = self.state();
             let blocked = self.thread.mask().contains(signal);
             let ignored = state.actions.of(signal).disposition == Disposition::Ignore;
-            if blocked || ignored {
+            if (blocked || ignored) && self.kernel.follows(Rule::FaultDefeatsBlock) {
                 let actions = Arc::make_mut(&mut state.actions);
                 actions.set(signal, SigAction::DEFAULT);
                 self.thread.set_mask(self.thread.mask().without(signal));
@@ -172,7 +185,7 @@ impl Call<'_> {
                 return Err(Errno::EPERM);
             }
             if new.size != 0 && !STACK_SIZES.contains(&new.size) {
-                return Err(Errno::ENOMEM);
+                return Err(self.kernel.error_by(Rule::StackTooSmall, Errno::ENOMEM));
             }
             self.alternate.set(SigStack { on_stack: false, ..new });
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::call::Call;
 use crate::action::{How, SigAction, SignalInfo};
 use crate::errno::{Errno, Result};
-use crate::executor;
+use crate::executor::{self, Object};
 use crate::limit::{Limit, Resource};
 use crate::process::{Body, Pid, Program, SigStack, SigVec, Spawn, Target, Tid, Whose};
 use crate::ptrace::Ptrace;
@@ -297,6 +297,7 @@ impl Sys for Call<'_> {
         self.thread.calls(&"prctl");
         self.guarded(|| {
             let _state = self.state();
+            executor::changes(Object::Process(self.proc.slot));
             self.proc.subreaper.store(on, Ordering::Relaxed);
             Ok(())
         })

@@ -10,6 +10,7 @@ use std::{fmt, ptr};
 use bitflags::bitflags;
 
 use super::KernelHandle;
+use crate::executor::{self, Object};
 use crate::signal::SigSet;
 
 bitflags! {
@@ -158,6 +159,7 @@ impl Thread {
 
     /// Says that its process is no longer its own. By itself, or for it while it sleeps.
     pub(super) fn leaves(&self) {
+        executor::changes(Object::Process(self.slot));
         self.left.store(true, Ordering::Relaxed);
     }
 
@@ -188,7 +190,19 @@ impl Thread {
         unsafe { self.call.load(Ordering::Relaxed).as_ref() }.copied().unwrap_or("begins")
     }
 
+    /// Which call the thread is in, or was in last, whose fiber has this context; nothing for the
+    /// system's own.
+    ///
+    /// # Safety
+    ///
+    /// The context is that of a fiber that has not ended.
+    pub(super) unsafe fn call_of(context: usize) -> Option<&'static str> {
+        // SAFETY: the context of a fiber is its thread, which it keeps.
+        unsafe { (context as *const Self).as_ref() }.map(Self::call)
+    }
+
     pub(super) fn attention(&self) -> Attention {
+        executor::looks_at(Object::Process(self.slot));
         // SYNC attention: pairs with `Thread::demand`.
         Attention::from_bits_retain(self.attention.load(Ordering::Acquire))
     }
@@ -196,6 +210,7 @@ impl Thread {
     /// Makes the thread look before it goes back to user mode. Under its `p_lock`, or by itself, by
     /// the thread that made it, or by the clock.
     pub(super) fn demand(&self, what: Attention) {
+        executor::changes(Object::Process(self.slot));
         // SYNC attention: pairs with `Thread::attention`.
         self.attention.fetch_or(what.bits(), Ordering::Release);
     }
@@ -203,15 +218,18 @@ impl Thread {
     /// What was seen to. Most often there is nothing to take away, and so nothing is written.
     pub(super) fn settle(&self, what: Attention) {
         if self.attention.load(Ordering::Relaxed) & what.bits() != 0 {
+            executor::changes(Object::Process(self.slot));
             self.attention.fetch_and(!what.bits(), Ordering::Relaxed);
         }
     }
 
     pub(super) fn mask(&self) -> SigSet {
+        executor::looks_at(Object::Process(self.slot));
         SigSet::from_bits(self.mask.load(Ordering::Relaxed))
     }
 
     pub(super) fn set_mask(&self, mask: SigSet) {
+        executor::changes(Object::Process(self.slot));
         self.mask.store(mask.bits(), Ordering::Relaxed);
     }
 
@@ -224,10 +242,12 @@ impl Thread {
     }
 
     pub(super) fn is_sleeping(&self) -> bool {
+        executor::looks_at(Object::Process(self.slot));
         self.sleeping.load(Ordering::Relaxed)
     }
 
     pub(super) fn set_sleeping(&self, sleeping: bool) {
+        executor::changes(Object::Process(self.slot));
         self.sleeping.store(sleeping, Ordering::Relaxed);
     }
 

@@ -1,5 +1,6 @@
 //! Threads, of which a process has several (§3.2): how one begins ([`Kernel::begin`]), ends and is
 //! joined.
+#![allow(unsafe_code, reason = "a fiber's context is its thread")]
 
 use std::any::Any;
 use std::panic::{self, AssertUnwindSafe};
@@ -12,10 +13,11 @@ use super::proc::{Member, Proc};
 use super::thread::{Attention, For, Thread};
 use crate::action::SignalInfo;
 use crate::errno::{Errno, Result};
-use crate::executor::{self, Start};
+use crate::executor::{self, Object, Start};
 use crate::limit::Resource;
 use crate::mutation::Mutation;
 use crate::process::{Body, Program, Tid};
+use crate::rule::Rule;
 use crate::signal::{SigSet, Signal};
 use crate::wait::Status;
 
@@ -133,6 +135,7 @@ impl Call<'_> {
     /// A thread's whole life.
     fn run(&self, first: First) {
         self.begins();
+        executor::looks_at(Object::System);
         if self.kernel.closing.load(std::sync::atomic::Ordering::Relaxed) {
             self.kernel.psignal_inthread(self.proc, SignalInfo::kernel(Signal::KILL));
         }
@@ -284,8 +287,10 @@ impl Call<'_> {
                     return Err(errno);
                 }
             };
-            let thread =
-                Arc::new(Thread::new(kernel.handle(), self.proc.slot, tid, self.thread.mask()));
+            let mask = self.thread.mask();
+            let keeps = mask.is_empty() || kernel.follows(Rule::ThreadKeepsMask);
+            let mask = if keeps { mask } else { SigSet::EMPTY };
+            let thread = Arc::new(Thread::new(kernel.handle(), self.proc.slot, tid, mask));
             let mut state = self.state();
             kernel.charge(&state.credentials, &user);
             state.ended.remove(&tid);
@@ -315,7 +320,7 @@ impl Call<'_> {
 
     pub(super) fn join_thread(&self, thread: Tid) -> Result<()> {
         if thread.0 == self.thread.tid() {
-            return Err(Errno::EDEADLK);
+            return Err(self.kernel.error_by(Rule::NoOwnJoin, Errno::EDEADLK));
         }
         self.thread.waits_for(For::Thread(thread.0));
         let mut claimed = false;
@@ -325,7 +330,7 @@ impl Call<'_> {
                 let ended = state.ended.remove(&thread.0);
                 match state.member(thread.0) {
                     None if claimed || ended => Some(Ok(())),
-                    None => Some(Err(Errno::ESRCH)),
+                    None => Some(Err(self.kernel.error_by(Rule::JoinOnce, Errno::ESRCH))),
                     Some(member) if !claimed && member.joiner.is_some() => Some(Err(Errno::EINVAL)),
                     Some(member) => {
                         claimed = true;

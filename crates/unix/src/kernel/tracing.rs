@@ -22,6 +22,7 @@ use crate::executor;
 use crate::mutation::Mutation;
 use crate::process::Pid;
 use crate::ptrace::Ptrace;
+use crate::rule::Rule;
 use crate::signal::Signal;
 
 /// With what a stopped tracee goes on.
@@ -178,6 +179,9 @@ impl Call<'_> {
         };
         let waiting = waiting.sig_wait_to_lock().sig_lock_to_wait(&self.thread);
         let Resumed { signal, sender } = resumed;
+        if signal != Some(info.signal) && !self.kernel.follows(Rule::TracerSwallows) {
+            return (waiting, Some(info));
+        }
         (waiting, signal.and_then(|signal| self.delivered_instead(info, signal, sender)))
     }
 

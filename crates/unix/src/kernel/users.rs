@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Kernel;
-use crate::executor;
+use crate::executor::{self, Object};
 use crate::mutation::Mutation;
 
 /// The process uid hash table, guarded by `uidhash_lock` (table 1).
@@ -59,10 +59,18 @@ impl Count {
     }
 
     fn stripe(&self) -> &AtomicU64 {
+        executor::looks_at(Object::Users);
         &self.0[executor::processor() % STRIPES].0
     }
 
+    /// How many there are.
+    pub(super) fn counted(&self) -> u64 {
+        self.sum()
+    }
+
     fn sum(&self) -> u64 {
+        // Who asks is kept apart from all that count.
+        executor::changes(Object::Users);
         // SYNC count: pairs with `take`.
         let counted = self.0.iter().map(|stripe| stripe.0.load(Ordering::SeqCst));
         let sum = counted.fold(0, u64::wrapping_add).cast_signed();

@@ -9,6 +9,7 @@ use super::thread::For;
 use crate::errno::{Errno, Result};
 use crate::mutation::Mutation;
 use crate::process::Pid;
+use crate::rule::Rule;
 use crate::wait::{Children, Status, Usage, WaitOptions, Waited};
 
 /// What a look at the children found.
@@ -38,11 +39,17 @@ impl Call<'_> {
         options: WaitOptions,
     ) -> Result<Option<Waited>> {
         if !options.are_valid() {
-            return Err(Errno::EINVAL);
+            return Err(self.kernel.error_by(Rule::WaitNeedsChange, Errno::EINVAL));
         }
+        let looks = options.contains(WaitOptions::NOWAIT);
+        let options = match looks && !self.kernel.follows(Rule::NoWaitKeeps) {
+            true => options.difference(WaitOptions::NOWAIT),
+            false => options,
+        };
         let children = match children {
             Children::One(pid) if pid.number() <= 0 => return Err(Errno::EINVAL),
             Children::Group(group) if group.number() < 0 => return Err(Errno::EINVAL),
+            Children::One(_) if !self.kernel.follows(Rule::OneWaited) => Children::Any,
             Children::Group(group) if group.number() == 0 => Children::OwnGroup,
             other => other,
         };
@@ -83,9 +90,12 @@ impl Call<'_> {
                 }
                 Found::Nobody => {
                     self.set_waiting(false);
-                    return Err(Errno::ECHILD.into());
+                    return Err(kernel.error_by(Rule::NobodyToWaitFor, Errno::ECHILD).into());
                 }
-                Found::Later if options.contains(WaitOptions::NOHANG) => {
+                Found::Later
+                    if options.contains(WaitOptions::NOHANG)
+                        && kernel.follows(Rule::NoHangReturns) =>
+                {
                     self.set_waiting(false);
                     return Ok(None);
                 }
@@ -137,12 +147,13 @@ impl Call<'_> {
         let continued = options.contains(WaitOptions::CONTINUED);
         let changed = continued || kernel.any_changed(self.proc);
         let mut later = false;
-        for child in self.tracees().chain(kernel.children(self.proc)) {
+        for child in self.tracees().chain(kernel.children_to_wait_for(self.proc)) {
             let matches = match children {
                 Children::Any | Children::One(_) => true,
                 Children::Group(group) => kernel.is_in_group(child, group),
                 Children::OwnGroup => own_group.is_some_and(|own| kernel.is_in_group(child, own)),
             };
+            let matches = matches || !kernel.follows(Rule::GroupWaited);
             match if matches { self.look_at(child, options) } else { Look::Never } {
                 Look::Has(waited, ended) => return Found::Child(child, waited, ended),
                 Look::Later => later = true,
@@ -179,7 +190,7 @@ impl Call<'_> {
         if owned && !kernel.mutates(Mutation::ChildOfTwo) {
             return Look::Never;
         }
-        let Some((status, ended)) = wanted(&state, options, traced) else {
+        let Some((status, ended)) = kernel.wanted(&state, options, traced) else {
             let ends_unseen =
                 state.phase == Phase::Zombie && !options.contains(WaitOptions::EXITED);
             return if ends_unseen { Look::Never } else { Look::Later };
@@ -197,6 +208,8 @@ impl Call<'_> {
             match status {
                 _ if ended => child.owner.store(self.thread.tid(), Ordering::Relaxed),
                 Status::Trapped(_) => state.untold = None,
+                Status::Stopped(_) if !kernel.follows(Rule::StoppedOnce) => {}
+                Status::Continued if !kernel.follows(Rule::ContinuedOnce) => {}
                 _ => state.news = None,
             }
         }
@@ -242,25 +255,32 @@ impl Kernel {
         let state = proc.lock(&self.locks);
         state.pgrp.as_ref().is_some_and(|group| group.is_named(id))
     }
-}
 
-/// What there is to be told of a child, and whether it has ended.
-fn wanted(state: &ProcState, options: WaitOptions, traced: bool) -> Option<(Status, bool)> {
-    // A tracer is told of every stop, whether it asked for stops or not.
-    if let (Phase::Live, Some(signal), true) = (state.phase, state.untold, traced) {
-        return Some((Status::Trapped(signal), false));
-    }
-    match (state.phase, state.news) {
-        (Phase::Zombie, _) if options.contains(WaitOptions::EXITED) => {
-            Some((state.end.unwrap_or(Status::Exited(0)), true))
+    /// What there is to be told of a child, and whether it has ended.
+    fn wanted(
+        &self,
+        state: &ProcState,
+        options: WaitOptions,
+        traced: bool,
+    ) -> Option<(Status, bool)> {
+        // A tracer is told of every stop, whether it asked for stops or not.
+        if let (Phase::Live, Some(signal), true) = (state.phase, state.untold, traced) {
+            return Some((Status::Trapped(signal), false));
         }
-        (Phase::Live, Some(News::Stopped(signal))) if options.contains(WaitOptions::STOPPED) => {
-            Some((Status::Stopped(signal), false))
-        }
-        (Phase::Live, Some(News::Continued)) if options.contains(WaitOptions::CONTINUED) => {
-            Some((Status::Continued, false))
-        }
-        _ => None,
+        let (rule, change, told) = match (state.phase, state.news) {
+            (Phase::Zombie, _) => {
+                let end = state.end.unwrap_or(Status::Exited(0));
+                (Rule::ExitedAsked, WaitOptions::EXITED, (end, true))
+            }
+            (Phase::Live, Some(News::Stopped(signal))) => {
+                (Rule::StoppedAsked, WaitOptions::STOPPED, (Status::Stopped(signal), false))
+            }
+            (Phase::Live, Some(News::Continued)) => {
+                (Rule::ContinuedAsked, WaitOptions::CONTINUED, (Status::Continued, false))
+            }
+            _ => return None,
+        };
+        (options.contains(change) || !self.follows(rule)).then_some(told)
     }
 }
 

@@ -10,7 +10,7 @@
 
 use std::convert::Infallible;
 use std::ffi::CString;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use rustix::io::Errno as KernelErrno;
@@ -50,6 +50,9 @@ impl Image {
     }
 }
 
+/// Descriptors from this number on hold children.
+const LOWEST_PIDFD: i32 = 512;
+
 /// `fork`.
 pub(super) fn fork(child: Program) -> Result<Pid> {
     let births = table::no_birth();
@@ -79,7 +82,9 @@ pub(super) fn fork(child: Program) -> Result<Pid> {
 fn held(table: &mut table::Table, number: i32) -> Result<Pid> {
     let child = rustix::process::Pid::from_raw(number).expect("a child's number is positive");
     match pidfd_open(child, PidfdFlags::empty()) {
-        Ok(pidfd) if is_child(WaitId::PidFd(pidfd.as_fd())) => Ok(table.insert(number, pidfd)),
+        Ok(pidfd) if is_child(WaitId::PidFd(pidfd.as_fd())) => {
+            Ok(table.insert(number, out_of_the_way(pidfd)))
+        }
         // There was a descriptor to hold the child by before the fork; another thread took it.
         Err(error @ (KernelErrno::MFILE | KernelErrno::NFILE | KernelErrno::NOMEM))
             if is_child(WaitId::Pid(child)) =>
@@ -90,6 +95,12 @@ fn held(table: &mut table::Table, number: i32) -> Result<Pid> {
         }
         _ => Ok(table.next(number)),
     }
+}
+
+/// The descriptor by a number that no program counts on, if there is one: what a program opens next
+/// is to be the lowest that it has closed, whoever was forked meanwhile.
+fn out_of_the_way(pidfd: OwnedFd) -> OwnedFd {
+    rustix::io::fcntl_dupfd_cloexec(&pidfd, LOWEST_PIDFD).unwrap_or(pidfd)
 }
 
 /// Whether it is there to be waited for.

@@ -18,8 +18,10 @@ pub(super) fn group(process: Pid) -> Result<Pid> {
 /// `setpgid`.
 pub(super) fn set_group(process: Pid, group: Pid) -> Result<()> {
     let table = table::read();
-    let group = numbered(&table, group)?;
     let process = table.number(process)?;
+    // As in `terminal::set_foreground`: the kernel looks at the process first, and last of all for
+    // the group.
+    let group = numbered(&table, group).unwrap_or(i32::MAX);
     // SAFETY: it takes integers.
     check(unsafe { libc::setpgid(process, group) }).map(drop)
 }

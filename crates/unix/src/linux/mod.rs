@@ -25,6 +25,8 @@ mod threads;
 mod tracing;
 mod wait;
 
+pub(crate) use stack::forget as forget_stack;
+
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;

@@ -50,6 +50,13 @@ fn install(size: usize) -> Result<libc::stack_t> {
     })
 }
 
+/// The alternate stack that the language's runtime gives each thread is not used: a thread begins
+/// without one, and `sigstack` tells of none.
+pub(crate) fn forget() {
+    // It fails on the stack itself alone, and nothing runs there.
+    let _ = exchange(Some(&disabled()));
+}
+
 fn told(old: &libc::stack_t) -> SigStack {
     let off = old.ss_flags & libc::SS_DISABLE != 0;
     SigStack {

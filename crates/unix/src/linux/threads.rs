@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
 use std::thread::{Builder, JoinHandle};
 
-use super::{Linux, table};
+use super::{Linux, stack, table};
 use crate::errno::{Errno, Result};
 use crate::process::{Body, Tid};
 
@@ -34,6 +34,7 @@ pub(super) fn start(body: Body) -> Result<Tid> {
     let (go, gone) = mpsc::sync_channel(1);
     let handle = Builder::new().spawn(move || {
         placement.apply();
+        stack::forget();
         // The maker waits for it, and lets it go once it is known: both ends are there.
         let _ = tell.send(current());
         let _ = gone.recv();

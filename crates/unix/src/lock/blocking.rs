@@ -10,6 +10,7 @@ use super::held::{self, Manner, Taken};
 use super::statistics::Came;
 use super::turns::{Turns, Want};
 use super::{Class, Locks, Presence};
+use crate::executor::At;
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::marker::PhantomData;
@@ -93,6 +94,8 @@ impl<C: Class, T> BlockingLock<C, T> {
         if self.turns.try_take(want) {
             Came::AtOnce
         } else {
+            // Readers that wait change the queue.
+            Locks::reach::<C>(self.instance, false);
             self.turns.wait(want, locks.busy_turns())
         }
     }
@@ -106,7 +109,7 @@ impl<C: Class, T> BlockingLock<C, T> {
             locks.refuse::<C>();
         }
         let noted = held::wait_counted::<C>(self.instance);
-        locks.point_at::<C>(self.instance);
+        locks.point_at::<C>(self.instance, want == Want::Read);
         let came = self.take(locks, want);
         held::have_counted(noted);
         locks.acquired::<C>(came)
@@ -151,12 +154,13 @@ impl<'a, C: Class, T> Hold<'a, C, T> {
             }
             Presence::Absent => {
                 locks.assert_alone_here(C::NAME);
+                locks.reach_absent::<C>(lock.instance, want == Want::Read);
                 if !lock.turns.try_take_alone(want) {
                     lock.held_twice(locks);
                 }
             }
             Presence::Explored => {
-                locks.point_at::<C>(lock.instance);
+                locks.point_at::<C>(lock.instance, want == Want::Read);
                 lock.take(locks, want);
             }
             Presence::Counted | Presence::Replaced => since = lock.count_or_refuse(locks, want),
@@ -176,7 +180,9 @@ impl<C: Class, T> Drop for Hold<'_, C, T> {
     #[inline]
     fn drop(&mut self) {
         self.taken.forget();
+        let shared = self.want == Want::Read;
         if self.presence == Presence::Absent {
+            self.locks.reach_absent::<C>(self.lock.instance, shared);
             self.lock.turns.give_back_alone(self.want);
             return;
         }
@@ -184,9 +190,12 @@ impl<C: Class, T> Drop for Hold<'_, C, T> {
             self.locks.released::<C>(self.since);
             held::forget_counted::<C>(self.lock.instance);
         }
+        if self.presence != Presence::Present {
+            Locks::reach::<C>(self.lock.instance, shared);
+        }
         self.lock.turns.give_back(self.want);
         if self.presence != Presence::Present {
-            self.locks.point();
+            self.locks.point(At::Unlock(C::RANK, self.lock.instance));
         }
     }
 }

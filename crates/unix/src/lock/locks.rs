@@ -6,7 +6,8 @@
 use super::Class;
 use super::lock_order::{CLASSES, ORDER, Standing};
 use super::statistics::{Came, Counts, LockStatistics};
-use crate::{Mode, executor};
+use crate::Mode;
+use crate::executor::{self, At, Object};
 use std::fmt;
 use std::sync::Arc;
 
@@ -80,6 +81,8 @@ pub(crate) struct Locks {
     mode: Mode,
     /// Whether another fiber may run inside of the kernel where nobody sleeps.
     preempts: bool,
+    /// Whether the executor is the simulated one.
+    explore: bool,
     busy_turns: u32,
     hold_clock: Option<HoldClock>,
     counts: Option<Counts>,
@@ -105,7 +108,7 @@ impl Locks {
         let preempts = options.model || !matches!(mode, Mode::Uniprocessor | Mode::Master);
         let here = if options.count || options.keep_all {
             Presence::Counted
-        } else if options.explore && preempts {
+        } else if options.explore {
             Presence::Explored
         } else {
             Presence::Present
@@ -116,9 +119,9 @@ impl Locks {
             Standing::Absent => Presence::Absent,
             Standing::Replaced => Presence::Replaced,
         });
-        let Options { hold_clock, busy_turns, .. } = options;
+        let Options { hold_clock, busy_turns, explore, .. } = options;
         let counts = options.count.then(Counts::new);
-        Self { presence, mode, preempts, busy_turns, hold_clock, counts }
+        Self { presence, mode, preempts, explore, busy_turns, hold_clock, counts }
     }
 
     /// What an acquisition of a lock of class `C` has to do.
@@ -136,17 +139,35 @@ impl Locks {
     /// A place where the simulated executor may let another fiber run, in a mode whose kernel
     /// several processors are in; the modelled one, another processor.
     #[inline]
-    pub(super) fn point(&self) {
+    pub(super) fn point(&self, at: At) {
         if self.preempts {
-            executor::point();
+            executor::point(at);
         }
     }
 
-    /// The same, before a lock is taken: that takes time in the modelled executor.
+    /// Notes for who explores that a lock of class `C` is wanted, though the mode leaves it out.
     #[inline]
-    pub(super) fn point_at<C: Class>(&self, instance: u32) {
+    pub(super) fn reach_absent<C: Class>(&self, instance: u32, shared: bool) {
+        if self.explore {
+            Self::reach::<C>(instance, shared);
+        }
+    }
+
+    /// Notes for who explores that a lock of class `C` is wanted, to read together with others or
+    /// alone.
+    #[inline]
+    pub(super) fn reach<C: Class>(instance: u32, shared: bool) {
+        let lock = Object::Lock(C::RANK, instance);
+        if shared { executor::looks_at(lock) } else { executor::changes(lock) }
+    }
+
+    /// A point before a lock is taken: that takes time in the modelled executor. Who explores is
+    /// told that the lock is wanted.
+    #[inline]
+    pub(super) fn point_at<C: Class>(&self, instance: u32, shared: bool) {
         executor::touch(C::RANK, instance);
-        self.point();
+        self.point(At::Lock(C::RANK, instance));
+        Self::reach::<C>(instance, shared);
     }
 
     /// Checks that a lock which the mode leaves out may be taken here: in mode `Master` on

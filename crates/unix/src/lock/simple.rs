@@ -8,7 +8,7 @@
 use super::held::{self, Manner, Taken};
 use super::statistics::Came;
 use super::{Class, Locks, Presence};
-use crate::executor;
+use crate::executor::{self, At};
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::marker::PhantomData;
@@ -68,7 +68,7 @@ impl<C: Class, T> SimpleLock<C, T> {
             Presence::Absent if self.word.load(Ordering::Relaxed) == TAKEN => return None,
             Presence::Absent => self.word.store(TAKEN, Ordering::Relaxed),
             Presence::Present | Presence::Explored | Presence::Counted => {
-                locks.point_at::<C>(self.instance);
+                locks.point_at::<C>(self.instance, false);
                 if !self.take() {
                     return None;
                 }
@@ -123,6 +123,7 @@ impl<C: Class, T> SimpleLock<C, T> {
             Presence::Present => self.spin(),
             Presence::Absent => {
                 locks.assert_alone_here(C::NAME);
+                locks.reach_absent::<C>(self.instance, false);
                 if self.word.load(Ordering::Relaxed) == TAKEN {
                     self.held_twice(locks);
                 }
@@ -147,6 +148,7 @@ impl<C: Class, T> SimpleLock<C, T> {
     fn spin(&self) {
         loop {
             executor::spin(&self.word);
+            Locks::reach::<C>(self.instance, false);
             if self.word.load(Ordering::Relaxed) == FREE && self.take() {
                 return;
             }
@@ -156,7 +158,7 @@ impl<C: Class, T> SimpleLock<C, T> {
     /// Takes it where another fiber may come before.
     #[inline(never)]
     fn take_explored(&self, locks: &Locks) {
-        locks.point_at::<C>(self.instance);
+        locks.point_at::<C>(self.instance, false);
         if !self.take() {
             self.spin();
         }
@@ -171,7 +173,7 @@ impl<C: Class, T> SimpleLock<C, T> {
             locks.refuse::<C>();
         }
         let noted = held::wait_counted::<C>(self.instance);
-        locks.point_at::<C>(self.instance);
+        locks.point_at::<C>(self.instance, false);
         let came = if self.take() {
             Came::AtOnce
         } else {
@@ -242,10 +244,13 @@ impl<C: Class, T> Drop for SimpleGuard<'_, C, T> {
             held::forget_counted::<C>(self.lock.instance);
         }
         self.taken.forget();
+        if self.presence != Presence::Present {
+            Locks::reach::<C>(self.lock.instance, false);
+        }
         // SYNC simple: pairs with `take`. An absent lock needs no order, which costs nothing here.
         self.lock.word.store(FREE, Ordering::Release);
         if matches!(self.presence, Presence::Explored | Presence::Counted) {
-            self.locks.point();
+            self.locks.point(At::Unlock(C::RANK, self.lock.instance));
         }
     }
 }

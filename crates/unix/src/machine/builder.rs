@@ -8,6 +8,8 @@ use super::config::{Conductor, Config, Delivery, Executor, Masks};
 use super::watch::Busy;
 use crate::console::Console;
 use crate::costs::Costs;
+use crate::executor::Reused;
+use crate::explore::Guided;
 use crate::limit::{Limit, Resource};
 use crate::mode::Mode;
 use crate::stopper::Stopper;
@@ -134,6 +136,15 @@ impl Builder {
         self
     }
 
+    /// Lets `guide` decide for the simulated executor, at each point, in the place of its seed.
+    /// What is `reused` this thread also has a signal stack for.
+    pub(crate) fn guided(mut self, guide: Guided, reused: Option<&Reused>) -> Self {
+        self.0.reused = reused.cloned();
+        self.0.executor = Executor::Simulated { seed: 0 };
+        self.0.guide = Some(guide);
+        self
+    }
+
     /// What ends the run.
     pub(crate) fn its_stopper(&self) -> Stopper {
         self.0.stopper.clone()
@@ -217,6 +228,27 @@ impl Builder {
     #[cfg(any(debug_assertions, feature = "mutations"))]
     pub fn mutate(mut self, mutation: crate::mutation::Mutation) -> Self {
         self.0.mutation = Some(mutation);
+        self
+    }
+
+    /// Has the kernel break a rule, for a test that is to notice.
+    #[doc(hidden)]
+    #[cfg(any(debug_assertions, feature = "mutations"))]
+    pub fn without(mut self, rule: crate::rule::Rule) -> Self {
+        self.0.rules.broken = Some(rule);
+        self
+    }
+
+    /// Counts how often each rule is followed; builds without debug assertions and without the
+    /// feature `mutations` count nothing.
+    #[doc(hidden)]
+    pub fn count_rules(mut self, hits: &crate::rule::Hits) -> Self {
+        #[cfg(any(debug_assertions, feature = "mutations"))]
+        {
+            self.0.rules.hits = Some(hits.clone());
+        }
+        #[cfg(not(any(debug_assertions, feature = "mutations")))]
+        let _ = (&mut self, hits);
         self
     }
 

@@ -9,7 +9,8 @@ use std::time::Duration;
 use super::watch::Busy;
 use crate::console::Console;
 use crate::costs::Costs;
-use crate::executor;
+use crate::executor::{self, Reused};
+use crate::explore::Guided;
 use crate::limit::{Limit, Resource};
 use crate::mode::Mode;
 use crate::stopper::Stopper;
@@ -84,8 +85,13 @@ pub(crate) struct Config {
     pub(super) stacks: usize,
     #[cfg(any(debug_assertions, feature = "mutations"))]
     pub(crate) mutation: Option<crate::mutation::Mutation>,
+    #[cfg(any(debug_assertions, feature = "mutations"))]
+    pub(crate) rules: crate::rule::Rules,
     pub(crate) console: Option<Console>,
     pub(super) stop_at: Option<u64>,
+    /// Decides for the simulated executor in the place of its seed.
+    pub(super) guide: Option<Guided>,
+    pub(super) reused: Option<Reused>,
     pub(super) stopper: Stopper,
     pub(super) preemptions: u64,
     pub(super) costs: Costs,
@@ -115,8 +121,12 @@ impl Config {
             stacks: executor::Options::default().stacks,
             #[cfg(any(debug_assertions, feature = "mutations"))]
             mutation: None,
+            #[cfg(any(debug_assertions, feature = "mutations"))]
+            rules: crate::rule::Rules::default(),
             console: None,
             stop_at: None,
+            guide: None,
+            reused: None,
             stopper: Stopper::new(),
             preemptions: u64::MAX,
             costs: Costs::published(),
@@ -127,6 +137,13 @@ impl Config {
             busy_limit: Duration::from_secs(2),
             on_busy: Arc::new(|busy| eprintln!("tontine-unix: {busy}")),
         }
+    }
+}
+
+impl Config {
+    /// Whether what a run leaves is counted from scratch: where many are run one after another.
+    pub(crate) fn is_audited(&self) -> bool {
+        self.guide.is_some()
     }
 }
 

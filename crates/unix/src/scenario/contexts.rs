@@ -2,7 +2,8 @@
 //!
 //! A forked child inherits its parent's handlers. What they set are the child's variables, not
 //! those of the process that installed them, so a handler looks for the process that it runs in.
-//! It may interrupt anything: looking takes no lock and allocates nothing.
+//! It may interrupt anything: looking takes no lock and allocates nothing. A signal that is there
+//! before the child's first statement finds no entry, and sets the installer's variables.
 
 use std::sync::{Arc, OnceLock, Weak};
 

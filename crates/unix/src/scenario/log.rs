@@ -105,6 +105,24 @@ pub struct Record {
     pub seen: Option<(i32, Status)>,
 }
 
+impl Event<'_> {
+    /// Whether no expectation of a whole run depends on it.
+    fn is_nothing_to_a_verdict(&self) -> bool {
+        let tells = matches!(self.kind, EventKind::Began | EventKind::Note | EventKind::Miss);
+        !tells && matches!(self.about, About::Nobody)
+    }
+}
+
+impl Record {
+    /// Without the text of a call.
+    fn terse(event: &Event<'_>) -> Self {
+        match event.kind {
+            EventKind::Note | EventKind::Miss => Self::from(event),
+            _ => Self::from(&Event { what: &"", result: &"", found: &"", ..*event }),
+        }
+    }
+}
+
 impl From<&Event<'_>> for Record {
     fn from(event: &Event<'_>) -> Self {
         let (made, seen) = match event.about {
@@ -139,6 +157,8 @@ pub struct Memory(Arc<Shared>);
 struct Shared {
     taken: Mutex<Taken>,
     stopper: Stopper,
+    /// Whether it takes only what a verdict needs.
+    sparse: bool,
 }
 
 #[derive(Debug, Default)]
@@ -155,7 +175,23 @@ impl Memory {
 
     /// One that stops the run when it is full.
     pub fn new(stopper: &Stopper) -> Self {
-        Self(Arc::new(Shared { taken: Mutex::default(), stopper: stopper.clone() }))
+        Self::of(stopper, false)
+    }
+
+    /// The same, but it takes only what a verdict needs: nothing of calls that went well.
+    pub(crate) fn sparse(stopper: &Stopper) -> Self {
+        Self::of(stopper, true)
+    }
+
+    fn of(stopper: &Stopper, sparse: bool) -> Self {
+        Self(Arc::new(Shared { taken: Mutex::default(), stopper: stopper.clone(), sparse }))
+    }
+
+    /// What was taken so far, in order; it begins anew.
+    pub(crate) fn take(&self) -> Vec<Record> {
+        let mut taken = self.taken();
+        taken.bytes = 0;
+        std::mem::take(&mut taken.records)
     }
 
     /// What was taken so far, in order.
@@ -173,7 +209,10 @@ impl Log for Memory {
         if self.0.stopper.why().is_some() {
             return;
         }
-        let record = Record::from(event);
+        if self.0.sparse && event.is_nothing_to_a_verdict() {
+            return;
+        }
+        let record = if self.0.sparse { Record::terse(event) } else { Record::from(event) };
         let bytes = record.what.len() + record.result.len() + record.found.len();
         let mut taken = self.taken();
         let why = match (taken.records.len() < Self::RECORDS, taken.bytes + bytes <= Self::BYTES) {

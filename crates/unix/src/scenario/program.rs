@@ -38,7 +38,12 @@ const MOST_ROUNDS: u32 = 1_000_000;
 /// # Panics
 /// If `scenario` was not parsed and has no process, or a name that nothing defines.
 pub fn root(scenario: &Scenario, log: impl Log + 'static) -> Program {
-    let run = Arc::new(Run::new(scenario, Arc::new(log)));
+    root_of(&Arc::new(Run::new(scenario, Arc::new(log))))
+}
+
+/// [`root`] of what is known already.
+pub(super) fn root_of(run: &Arc<Run>) -> Program {
+    let run = Arc::clone(run);
     Box::new(move |sys| begin(sys, &run))
 }
 
@@ -54,7 +59,7 @@ pub(crate) fn conducted_program(
     name: &str,
     conduct: Arc<dyn Conduct>,
 ) -> impl Fn(&dyn Sys, &[String]) -> i32 + Send + Sync + 'static {
-    executable(Arc::new(Run::conducted(scenario, conduct)), name)
+    executed_in(Arc::new(Run::conducted(scenario, conduct)), name)
 }
 
 /// A process of the scenario alone, without what [`root`] does around the first.
@@ -80,10 +85,11 @@ pub fn executed(
     name: &str,
     log: impl Log + 'static,
 ) -> impl Fn(&dyn Sys, &[String]) -> i32 + Send + Sync + 'static {
-    executable(Arc::new(Run::new(scenario, Arc::new(log))), name)
+    executed_in(Arc::new(Run::new(scenario, Arc::new(log))), name)
 }
 
-fn executable(
+/// [`executed`] of what is known already.
+pub(super) fn executed_in(
     run: Arc<Run>,
     name: &str,
 ) -> impl Fn(&dyn Sys, &[String]) -> i32 + Send + Sync + 'static {

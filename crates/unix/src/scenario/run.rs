@@ -1,14 +1,13 @@
 //! Runs a scenario on a [`Virtual`](crate::Virtual) system: [`run`].
 //!
 //! The programs of a scenario are ordinary ones over [`Sys`](crate::Sys) (`program.rs`); this file
-//! alone knows the virtual system that they run on here.
+//! and `stage.rs` alone know the virtual system that they run on here.
 
-use super::ast::{BlockKind, Scenario};
-use super::log::Memory;
-use super::program::{executed, root};
+use super::ast::Scenario;
+use super::stage::Stage;
 use super::timeline::Timeline;
-use super::verdict::{Failure, Verdict};
-use crate::machine::{BuildError, Builder, Ending, Report};
+use super::verdict::Verdict;
+use crate::machine::{BuildError, Builder, Report};
 
 /// What came of a run.
 #[derive(Debug, Clone)]
@@ -41,7 +40,7 @@ pub struct Observed {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// A run that observes more than a [`Memory`] takes is stopped.
+/// A run that observes more than a [`Memory`](super::Memory) takes is stopped.
 ///
 /// # Errors
 /// What the builder was asked for does not go together.
@@ -49,26 +48,8 @@ pub struct Observed {
 /// # Panics
 /// If `scenario` was not parsed and has no process, or a name that nothing defines.
 pub fn run(scenario: &Scenario, builder: Builder) -> Result<Observed, BuildError> {
-    let stopper = builder.its_stopper();
-    let log = Memory::new(&stopper);
-    let processes = scenario.blocks.iter().filter(|block| block.kind == BlockKind::Process);
-    let builder = processes.fold(builder, |builder, block| {
-        builder.program(&block.name, executed(scenario, &block.name, log.clone()))
-    });
-    let report = builder.build()?.run(root(scenario, log.clone()));
-    let timeline = Timeline { records: log.records() };
-    let mut verdict = Verdict::new(scenario, &timeline);
-    let found = match report.ending {
-        Ending::Finished => None,
-        Ending::Stalled => Some("that everybody waits for ever"),
-        Ending::Stopped => Some(stopper.why().unwrap_or("that it was stopped")),
-    };
-    verdict.failures.extend(found.map(|found| Failure {
-        line: 0,
-        process: None,
-        what: "the run".into(),
-        expected: "an end".into(),
-        found: found.into(),
-    }));
+    let stage = Stage::new(scenario, &builder.its_stopper());
+    let report = stage.set(builder).build()?.run(stage.root());
+    let (timeline, verdict) = stage.judge(&report);
     Ok(Observed { timeline, verdict, report })
 }

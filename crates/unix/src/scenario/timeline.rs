@@ -17,6 +17,12 @@ pub struct Timeline {
 }
 
 impl Timeline {
+    /// Processes, by number, and what each was called last.
+    pub(crate) fn names(&self) -> Vec<(i32, String)> {
+        let records = self.records.iter().rev();
+        records.map(|record| (record.pid, record.name.clone())).collect()
+    }
+
     /// The notes, in order: who noted it, and what.
     pub fn notes(&self) -> impl Iterator<Item = (&str, &str)> {
         let notes = self.records.iter().filter(|record| record.kind == EventKind::Note);

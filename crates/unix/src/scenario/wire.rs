@@ -6,6 +6,7 @@
 
 use std::fmt::{self, Write as _};
 use std::io::{self, BufRead, BufReader, PipeReader, PipeWriter, Read, Write as _};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,6 +30,11 @@ impl PipeLog {
     pub fn new() -> io::Result<(Self, PipeReader)> {
         let (reader, writer) = io::pipe()?;
         Ok((Self(Arc::new(writer)), reader))
+    }
+
+    /// A log into a pipe that is there already: a named one, for a process that was executed.
+    pub fn to(pipe: impl Into<OwnedFd>) -> Self {
+        Self(Arc::new(pipe.into().into()))
     }
 }
 

@@ -12,9 +12,10 @@ pub(crate) struct Sources {
     root: PathBuf,
 }
 
-/// A module's lines, and where the modules are that it has in files.
+/// A module's lines, where its file is, and where the modules are that it has in files.
 struct Module {
     lines: Vec<String>,
+    beside: PathBuf,
     folder: PathBuf,
 }
 
@@ -53,7 +54,8 @@ impl Sources {
 impl Module {
     fn read(file: &Path, folder: PathBuf) -> Option<Self> {
         let text = fs::read_to_string(file).ok()?;
-        Some(Self { lines: text.lines().map(str::to_owned).collect(), folder })
+        let beside = file.parent()?.to_owned();
+        Some(Self { lines: text.lines().map(str::to_owned).collect(), beside, folder })
     }
 
     /// A module that this one declares or contains.
@@ -63,13 +65,19 @@ impl Module {
             let item = without_visibility(line);
             let folder = self.folder.join(name);
             if item == declared {
+                let attribute = at.checked_sub(1).map_or("", |above| self.lines[above].trim());
+                let path = attribute.strip_prefix("#[path = \"");
+                if let Some(path) = path.and_then(|path| path.strip_suffix("\"]")) {
+                    return Self::read(&self.beside.join(path), folder);
+                }
                 let beside = folder.with_extension("rs");
                 let file = if beside.exists() { beside } else { folder.join("mod.rs") };
                 return Self::read(&file, folder);
             }
             if item == contained {
                 let length = block_length(&self.lines[at..]);
-                return Some(Self { lines: self.lines[at + 1..at + length].to_vec(), folder });
+                let lines = self.lines[at + 1..at + length].to_vec();
+                return Some(Self { lines, beside: self.beside.clone(), folder });
             }
         }
         None
@@ -124,6 +132,7 @@ fn a_test_is_found_in_a_target_a_module_a_file_and_the_library() {
         "lib::kernel::pending::tests::a_fault_comes_before_lower_numbers",
         "lib::kernel::pipe::tests::bytes_come_out_in_the_order_in_which_they_went_in",
         "lib::lock::tests::page::lock_order_page_says_what_the_code_says",
+        "lib::kernel::terminal::line::tests::kill_takes_the_line_back",
     ] {
         assert_eq!(sources.find(path), Ok(()), "{path}");
     }
@@ -165,7 +174,7 @@ fn a_mark_belongs_to_the_function_below_it() {
             fn five() {}
         }";
     let lines = text.lines().map(str::to_owned).collect();
-    let module = Module { lines, folder: PathBuf::new() };
+    let module = Module { lines, beside: PathBuf::new(), folder: PathBuf::new() };
     let found = ["one", "two", "three", "four", "five"].map(|name| module.has_test(name));
     assert_eq!(found, [true, true, false, false, false]);
     assert!(module.child("inner").is_some_and(|inner| inner.has_test("five")));

@@ -13,9 +13,11 @@ pub(crate) struct About {
     pub(crate) title: &'static str,
     /// What is counted.
     pub(crate) counted: &'static str,
+    /// Whether it is about these interfaces, or about others that meet them in the same files.
+    pub(crate) proper: bool,
 }
 
-const SUITES: [About; 3] = [
+const SUITES: [About; 4] = [
     About {
         file: "open_posix.txt",
         title: "Open POSIX Test Suite",
@@ -23,17 +25,27 @@ const SUITES: [About; 3] = [
                   `conformance/interfaces`, in the copy that the Linux Test Project keeps: those \
                   of fork and of signals. An assertion counts once, however many programs check \
                   it, and whether or not one does.",
+        proper: true,
     },
     About {
         file: "gvisor.txt",
         title: "gVisor",
         counted: "The cases of gVisor's tests of system calls that are about these interfaces.",
+        proper: true,
+    },
+    About {
+        file: "gvisor_beside.txt",
+        title: "gVisor, beside",
+        counted: "The other cases of files that have some of those: how terminals edit, flush and \
+                  tell of themselves, how files are executed, POSIX timers.",
+        proper: false,
     },
     About {
         file: "ltp.txt",
         title: "Linux Test Project",
         counted: "The programs of the Linux Test Project's tests of system calls that are about \
                   these interfaces.",
+        proper: true,
     },
 ];
 

@@ -9,10 +9,6 @@ use crate::scene::{
     one_descriptor_more, reaped, sleeper,
 };
 
-/// Why a group that is not there, but a process with its number, has two answers.
-const LEADS_NONE: &str =
-    "Linux takes it, and nobody is in the foreground; Virtual says what POSIX does";
-
 /// A descriptor that is not open.
 const CLOSED: Fd = Fd(77);
 
@@ -141,9 +137,8 @@ pub(crate) const ROWS: &[Row] = &[
             sys.tcsetpgrp(terminal, gone)
         })
     }),
-    refused("tcsetpgrp(group)", "who leads none", Errno::EPERM, to_who_leads_none)
-        .on_virtual(LEADS_NONE),
-    allowed("tcsetpgrp(group)", "who leads none", to_who_leads_none).on_linux(LEADS_NONE),
+    // POSIX has EPERM.
+    allowed("tcsetpgrp(group)", "who leads none", to_who_leads_none),
     // tcgetsid
     refused("tcgetsid(terminal)", "not open", Errno::EBADF, |sys| sys.tcgetsid(CLOSED).map(drop)),
     refused("tcgetsid(terminal)", "a pipe", Errno::ENOTTY, |sys| sys.tcgetsid(pipe(sys)).map(drop)),

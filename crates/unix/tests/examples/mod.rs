@@ -10,7 +10,7 @@ use tontine_unix::scenario::Scenario;
 /// # Panics
 /// If one cannot be read; the text says where.
 pub(crate) fn examples() -> Vec<(String, Scenario)> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/unix");
+    let root = folder();
     let mut paths: Vec<PathBuf> = inside(&root).iter().flat_map(|folder| inside(folder)).collect();
     paths.sort();
     let parsed = paths.iter().map(|path| {
@@ -20,6 +20,11 @@ pub(crate) fn examples() -> Vec<(String, Scenario)> {
         (name.display().to_string(), scenario)
     });
     parsed.collect()
+}
+
+/// Where they stand.
+pub(crate) fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/unix")
 }
 
 fn inside(folder: &Path) -> Vec<PathBuf> {

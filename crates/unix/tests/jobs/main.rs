@@ -18,3 +18,4 @@ mod sessions;
 mod terminal;
 mod tracees;
 mod tracing;
+mod typing;

@@ -84,6 +84,7 @@ fn what_cannot_be_executed_says_why() {
     let cases = [
         ("/".to_owned() + &"x".repeat(300), 0, Errno::ENAMETOOLONG),
         (folder.path().join("nothing").to_str().unwrap().to_owned(), 0, Errno::ENOENT),
+        (String::new(), 0, Errno::ENOENT),
         (empty.clone() + "/x", 0, Errno::ENOTDIR),
         (file("text", 0o644), 0, Errno::EACCES),
         (empty, 0, Errno::ENOEXEC),

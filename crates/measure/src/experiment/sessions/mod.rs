@@ -2,8 +2,8 @@
 //!
 //! [`script`] is what a pseudo-user does, [`terminal`] a session on a pseudo-terminal, [`login`]
 //! one through a real remote login, in a [`house`] of its own; [`super::trees`] does in a model of
-//! the virtual Unix what a session did here. What it does not do: wait between
-//! commands, as people do.
+//! the virtual Unix what a session did here. What it does not do: wait between commands, as people
+//! do.
 
 mod explained;
 mod house;

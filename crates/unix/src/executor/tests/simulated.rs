@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::super::{
-    Chooser, Executor, Options, Outcome, Seeded, abandon, context, current, park, point, processor,
-    spin, splhigh, splx, yield_now,
+    At, Chooser, Executor, Options, Outcome, Seeded, abandon, context, current, park, point,
+    processor, spin, splhigh, splx, yield_now,
 };
 use super::start;
 
@@ -19,7 +19,7 @@ fn order(seed: u64) -> (Vec<u32>, u64, u64) {
         start(&executor, move || {
             for _ in 0..20 {
                 order.lock().expect("no panic").push(number);
-                point();
+                point(At::Within);
             }
         });
     }
@@ -65,10 +65,10 @@ fn a_lock_is_waited_for_without_being_runnable() {
                     spin(&word);
                 }
                 assert_eq!(inside.fetch_add(1, Ordering::Relaxed), 0);
-                point();
+                point(At::Within);
                 inside.fetch_sub(1, Ordering::Relaxed);
                 word.store(0, Ordering::Relaxed);
-                point();
+                point(At::Within);
             }
         });
     }
@@ -127,7 +127,7 @@ fn each_point_takes_time() {
         for step in 0..1000 {
             assert_eq!(inner.steps(), step);
             assert_eq!(inner.now(), Duration::from_nanos(100 * step));
-            point();
+            point(At::Within);
         }
     });
     assert_eq!(executor.run(), Outcome::Finished);
@@ -166,7 +166,7 @@ fn the_run_ends_at_the_very_step_asked_for() {
         for _ in 0..2 {
             start(&executor, || {
                 loop {
-                    point();
+                    point(At::Within);
                 }
             });
         }
@@ -185,7 +185,7 @@ fn without_preemptions_a_fiber_runs_until_it_waits() {
         start(&executor, move || {
             for _ in 0..10 {
                 order.lock().expect("no panic").push(number);
-                point();
+                point(At::Within);
             }
         });
     }
@@ -200,16 +200,16 @@ fn ticks_land_at_points_below_high_level() {
     let executor = Executor::simulated(5, Options::default());
     executor.ticks(100, |_| {
         COUNT.fetch_add(1, Ordering::Relaxed);
-        point();
+        point(At::Within);
     });
     start(&executor, || {
         for _ in 0..1000 {
-            point();
+            point(At::Within);
         }
         let (before, count) = (splhigh(), COUNT.load(Ordering::Relaxed));
         assert!(count > 0);
         for _ in 0..1000 {
-            point();
+            point(At::Within);
         }
         assert_eq!(COUNT.load(Ordering::Relaxed), count);
         splx(before);
@@ -227,9 +227,9 @@ fn a_level_is_the_fibers_own() {
             for _ in 0..200 {
                 let before = splhigh();
                 assert_eq!(before, 0);
-                point();
+                point(At::Within);
                 splx(before);
-                point();
+                point(At::Within);
             }
         });
     }
@@ -241,7 +241,7 @@ fn fibers_are_abandoned_and_pinned_here_too() {
     let executor = Executor::simulated(2, Options { processors: 4, ..Options::default() });
     for place in 0..4 {
         super::start_on(&executor, place, place + 1, move || {
-            point();
+            point(At::Within);
             assert_eq!((processor(), context()), (place, place + 1));
             if place == 3 {
                 abandon();
@@ -274,7 +274,7 @@ fn another_chooser_decides_at_each_point() {
     for number in 1..=3 {
         let order = Arc::clone(&order);
         start(&executor, move || {
-            point();
+            point(At::Within);
             order.lock().expect("no panic").push(number);
         });
     }

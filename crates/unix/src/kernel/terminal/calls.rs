@@ -14,6 +14,7 @@ use crate::kernel::files::End;
 use crate::kernel::pgrp::{Pgrp, Session};
 use crate::mutation::Mutation;
 use crate::process::Pid;
+use crate::rule::Rule;
 use crate::signal::Signal;
 use crate::terminal::{Fd, Modes, Termios};
 
@@ -47,7 +48,7 @@ impl Call<'_> {
             let (terminal, _) = self.terminal(descriptor)?;
             let group = self.own_group()?;
             if group.session.id.number() != self.proc.number() {
-                return Err(Errno::EPERM);
+                return Err(self.kernel.error_by(Rule::LeaderControls, Errno::EPERM));
             }
             terminal.become_controlling(self.kernel, &group)
         })
@@ -70,7 +71,7 @@ impl Call<'_> {
             };
             let found = self.terminal(descriptor).map_err(Stop::from);
             let (terminal, _) = found.map_err(not_here)?;
-            let background = self.check_background(&terminal, Signal::TTOU);
+            let background = self.check_background(&terminal, Signal::TTOU, Rule::ChangerStopped);
             if let Background::Signalled = background.map_err(not_here)? {
                 return Err(Stop::Interrupted);
             }
@@ -80,23 +81,21 @@ impl Call<'_> {
             let session = self.own_session()?;
             let own = session.state.lock(&self.kernel.locks).terminal.clone();
             if !own.is_some_and(|own| Arc::ptr_eq(&own, &terminal)) {
-                return Err(Errno::ENOTTY.into());
+                return Err(self.kernel.error_by(Rule::ForegroundOfOwn, Errno::ENOTTY).into());
             }
             // Declared before the lock, and so let go after it: that may take the lock again.
             let found;
             let coarse = self.kernel.coarse();
             found = self.kernel.find_group(group);
-            let Some(group) = &found else {
-                let somebody = self.kernel.find(group).is_some();
-                return Err(if somebody { Errno::EPERM } else { Errno::ESRCH }.into());
+            let held = match &found {
+                Some(group) if Arc::ptr_eq(&group.session, &session) => self.kernel.hold(group),
+                Some(_) => {
+                    let elsewhere = self.kernel.error_by(Rule::ForegroundElsewhere, Errno::EPERM);
+                    return Err(elsewhere.into());
+                }
+                None => self.kernel.hold_unmade(group, &session)?,
             };
-            if !Arc::ptr_eq(&group.session, &session) {
-                return Err(Errno::EPERM.into());
-            }
-            let before = {
-                let mut state = terminal.state.lock(&self.kernel.locks);
-                state.foreground.replace(self.kernel.hold(group))
-            };
+            let before = terminal.state.lock(&self.kernel.locks).foreground.replace(held);
             drop(coarse);
             drop(before.map(|held| held.refer(self.kernel)));
             Ok(())
@@ -122,7 +121,9 @@ impl Call<'_> {
     pub(in crate::kernel) fn set_termios(&self, descriptor: Fd, termios: Termios) -> Result<()> {
         self.guarded_stops(|| {
             let (terminal, _) = self.terminal(descriptor)?;
-            if let Background::Signalled = self.check_background(&terminal, Signal::TTOU)? {
+            if let Background::Signalled =
+                self.check_background(&terminal, Signal::TTOU, Rule::ChangerStopped)?
+            {
                 return Err(Stop::Interrupted);
             }
             let mut state = terminal.state.lock(&self.kernel.locks);
@@ -137,7 +138,9 @@ impl Call<'_> {
         terminal: &Arc<Terminal>,
         buffer: &mut [u8],
     ) -> std::result::Result<usize, Stop> {
-        if let Background::Signalled = self.check_background(terminal, Signal::TTIN)? {
+        if let Background::Signalled =
+            self.check_background(terminal, Signal::TTIN, Rule::ReaderStopped)?
+        {
             return Err(Stop::Interrupted);
         }
         loop {
@@ -163,8 +166,10 @@ impl Call<'_> {
         written: &mut usize,
     ) -> std::result::Result<usize, Stop> {
         let stops = terminal.state.lock(&self.kernel.locks).line.termios().modes;
-        if stops.contains(Modes::TOSTOP)
-            && let Background::Signalled = self.check_background(terminal, Signal::TTOU)?
+        let stops = stops.contains(Modes::TOSTOP) || !self.kernel.follows(Rule::WriterFree);
+        if stops
+            && let Background::Signalled =
+                self.check_background(terminal, Signal::TTOU, Rule::WriterStopped)?
         {
             return Err(Stop::Interrupted);
         }
@@ -219,7 +224,7 @@ impl Call<'_> {
     }
 
     /// What job control says to a call that a foreground process may make: a background process
-    /// gets `signal`, and so does its group.
+    /// gets `signal` by `rule`, and so does its group.
     ///
     /// # Errors
     /// `EIO`: its group is orphaned, or it reads and blocks or ignores SIGTTIN.
@@ -227,6 +232,7 @@ impl Call<'_> {
         &self,
         terminal: &Arc<Terminal>,
         signal: Signal,
+        rule: Rule,
     ) -> std::result::Result<Background, Stop> {
         let kernel = self.kernel;
         let mut group = self.own_group()?;
@@ -237,7 +243,8 @@ impl Call<'_> {
             if own { state.foreground.as_ref().map(|held| Arc::clone(held.group())) } else { None }
         };
         let Some(foreground) = foreground else { return Ok(Background::Allowed) };
-        if Arc::ptr_eq(&foreground, &group) {
+        // By the number: what was in the foreground may have been left, and made again.
+        if foreground.id == group.id {
             return Ok(Background::Allowed);
         }
         let unmoved = {
@@ -245,12 +252,14 @@ impl Call<'_> {
             self.thread.mask().contains(signal) || Kernel::ignores(&state, signal)
         };
         match (unmoved, signal) {
-            (true, Signal::TTIN) => Err(Errno::EIO.into()),
-            (true, _) => Ok(Background::Allowed),
-            (false, _) => {
+            (true, Signal::TTIN) if kernel.follows(Rule::ReaderRefused) => Err(Errno::EIO.into()),
+            (true, Signal::TTIN) => Ok(Background::Allowed),
+            (true, _) if kernel.follows(Rule::TostopExempts) => Ok(Background::Allowed),
+            (false, _) if !group.is_orphaned() && !kernel.follows(rule) => Ok(Background::Allowed),
+            _ => {
                 // Another thread may have moved the process since its group was looked up. The
                 // group that it left may be orphaned by that, and then the new one counts.
-                while group.is_orphaned() {
+                while group.is_orphaned() && kernel.follows(Rule::OrphanRefused) {
                     let now = self.own_group()?;
                     if Arc::ptr_eq(&now, &group) {
                         return Err(Errno::EIO.into());
@@ -298,6 +307,9 @@ impl Call<'_> {
             let state = terminal.state.lock(&self.kernel.locks);
             state.session.as_ref().is_some_and(|its| Arc::ptr_eq(its, &session))
         };
-        if own || controlling { Ok(terminal) } else { Err(Errno::ENOTTY) }
+        if own || controlling {
+            return Ok(terminal);
+        }
+        Err(self.kernel.error_by(Rule::TerminalOfOwn, Errno::ENOTTY))
     }
 }

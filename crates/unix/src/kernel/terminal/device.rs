@@ -13,6 +13,7 @@ use crate::kernel::proc::Proc;
 use crate::kernel::sleepers::Sleepers;
 use crate::lock::SimpleLock;
 use crate::lock::lock_order::TLock;
+use crate::rule::Rule;
 use crate::signal::Signal;
 
 /// A terminal.
@@ -59,7 +60,7 @@ impl Terminal {
         match (&state.session, &own.terminal) {
             (Some(its), _) if Arc::ptr_eq(its, &session) => return Ok(()),
             (None, None) => {}
-            _ => return Err(Errno::EPERM),
+            _ => return Err(kernel.error_by(Rule::ControlsOne, Errno::EPERM)),
         }
         own.terminal = Some(Arc::clone(self));
         drop(own);
@@ -91,8 +92,12 @@ impl Terminal {
             }
             (effects, state.foreground.as_ref().map(|held| kernel.refer(held.group())))
         };
+        let group = match group {
+            Some(held) if !effects.signals.is_empty() => kernel.made_again(held),
+            held => held,
+        };
         if let Some(group) = group {
-            for signal in effects.signals.iter() {
+            for signal in effects.signals.iter().filter(|_| kernel.follows(Rule::KeysSignal)) {
                 kernel.pgsignal(&group, SignalInfo::kernel(signal));
             }
             kernel.await_generated();
@@ -146,7 +151,8 @@ impl Terminal {
             own.terminal = None;
             own.left = foreground;
         }
-        if let Some(leader) = kernel.find(session.id) {
+        let leader = kernel.find(session.id);
+        if let Some(leader) = leader.filter(|_| kernel.follows(Rule::HangUpTold)) {
             kernel.psignal_found(&leader, SignalInfo::kernel(Signal::HUP));
             kernel.psignal_found(&leader, SignalInfo::kernel(Signal::CONT));
         }
@@ -159,8 +165,8 @@ impl Terminal {
             state.session = None;
             state.foreground.take()
         };
-        if let Some(held) = foreground {
-            let group = held.refer(kernel);
+        let group = foreground.and_then(|held| kernel.made_again(held.refer(kernel)));
+        if let Some(group) = group.filter(|_| kernel.follows(Rule::LeaderHangsUp)) {
             kernel.pgsignal_inthread(&group, SignalInfo::kernel(Signal::HUP));
         }
     }

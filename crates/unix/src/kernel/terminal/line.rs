@@ -183,11 +183,13 @@ impl Line {
                 self.input.push_newline();
                 self.echo(b"\n");
             }
-            _ if byte != 0 && byte == erase => self.erase(),
+            _ if byte != 0 && byte == erase => {
+                self.erase();
+            }
             _ if byte != 0 && byte == kill => {
-                while self.input.unfinished().next().is_some() {
-                    self.erase();
-                }
+                while self.erase() {}
+                // Where nothing is shown nothing has to be taken back character by character.
+                while !self.is(Modes::ECHO) && self.input.pop().is_some() {}
             }
             _ if byte != 0 && byte == end => self.input.push_end_of_input(),
             _ => {
@@ -200,21 +202,22 @@ impl Line {
         }
     }
 
-    /// Takes the newest character of the unfinished line back.
-    fn erase(&mut self) {
-        let first = loop {
-            match self.input.pop() {
-                Some(byte) if is_continuation(byte) => {}
-                Some(byte) => break byte,
-                None => return,
-            }
-        };
+    /// Takes the newest character of the unfinished line back; false if there is none. Of one that
+    /// began in the line before, no part is taken back.
+    fn erase(&mut self) -> bool {
+        let continued = self.input.unfinished().rev().position(|byte| !is_continuation(byte));
+        let Some(continued) = continued else { return false };
+        for _ in 0..continued {
+            self.input.pop();
+        }
+        let Some(first) = self.input.pop() else { return false };
         if first == b'\t' {
             let column = self.input.unfinished().fold(self.start, behind);
             self.echo(&b"\x08".repeat(behind(column, first) - column));
         } else {
             self.echo(&b"\x08 \x08".repeat(if caret(first).is_some() { 2 } else { 1 }));
         }
+        true
     }
 
     fn echo_typed(&mut self, byte: u8) {

@@ -112,6 +112,19 @@ fn erase_takes_a_character_of_two_bytes_as_a_whole() {
     assert_eq!(seen(&mut line), "aé\x08 \x08z\r\n".as_bytes());
 }
 
+/// What continues a character that is not there was taken back with nothing before it: Linux lets
+/// it be, for erase and for kill, unless nothing is shown.
+#[test]
+fn no_part_of_a_character_is_taken_back() {
+    let mut line = Line::default();
+    typed(&mut line, b"\x80\x7f\x15\n");
+    assert_eq!(read(&mut line, 10).unwrap(), b"\x80\n");
+    assert_eq!(seen(&mut line), b"\x80\r\n");
+    line.set_termios(without(Modes::ECHO));
+    typed(&mut line, b"\x80\x7f\x15\n");
+    assert_eq!(read(&mut line, 10).unwrap(), b"\n");
+}
+
 #[test]
 fn kill_takes_the_line_back() {
     let mut line = Line::default();
@@ -226,6 +239,29 @@ fn what_was_typed_stays_when_icanon_changes() {
     line.set_termios(Termios::default());
     typed(&mut line, b"w\n");
     assert_eq!(all(&mut line, 100), [b"xy\nz".to_vec(), b"w\n".to_vec()]);
+}
+
+#[test]
+fn what_had_no_room_comes_behind_what_becomes_a_line() {
+    let mut line = Line::default();
+    line.set_termios(without(Modes::ICANON));
+    let many = [b'M'; 4100];
+    let taken = line.input(&many).taken;
+    assert_eq!(taken, 4095);
+    line.set_termios(Termios::default());
+    assert_eq!(read(&mut line, 10_000).unwrap().len(), 4095);
+    typed(&mut line, &many[taken..]);
+    typed(&mut line, b"\n");
+    assert_eq!(all(&mut line, 100), [b"MMMMM\n".to_vec()]);
+}
+
+#[test]
+fn lines_of_before_are_one_line_when_icanon_was_off() {
+    let mut line = Line::default();
+    typed(&mut line, b"one\ntwo\n!");
+    line.set_termios(without(Modes::ICANON));
+    line.set_termios(Termios::default());
+    assert_eq!(all(&mut line, 100), [b"one\ntwo\n!".to_vec()]);
 }
 
 #[test]

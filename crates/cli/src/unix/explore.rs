@@ -1,0 +1,105 @@
+//! `tontine unix explore`: runs a scenario under all schedules up to a bound, or under
+//! many by dice.
+
+use std::fmt::Write;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use tontine_unix::explore::{Exploration, Outcome, Replayed, Violation};
+use tontine_unix::scenario::Scenario;
+use tontine_unix::{Builder, Mode};
+
+use super::run::scenario;
+use super::{delivery, masks, mode};
+use crate::args::ExploreScenario;
+use crate::{FAILED, Refusal, print};
+
+/// Carries out `unix explore`.
+pub(crate) fn explore(asked: &ExploreScenario) -> Result<ExitCode, Refusal> {
+    let scenario = scenario(&asked.file)?;
+    let modes = match asked.mode {
+        Some(one) => vec![mode(one)],
+        None => Mode::ALL.to_vec(),
+    };
+    let several_processors = asked.processors.is_some_and(|processors| processors > 1);
+    if several_processors && modes == [Mode::Uniprocessor] {
+        return Err(Refusal::usage("mode uniprocessor has one processor: take another mode"));
+    }
+    let mut holds = true;
+    for mode in modes {
+        let exploration = exploration(asked, &scenario, mode);
+        let (held, text) = match (&asked.replay, asked.seeds) {
+            (Some(schedule), _) => replayed(mode, &exploration.follow(schedule)),
+            (None, Some(seeds)) => {
+                let seeds = seeds.min(asked.most.unwrap_or(u64::MAX));
+                timed(asked, mode, || exploration.sample(asked.seed, seeds))
+            }
+            (None, None) => timed(asked, mode, || exploration.run()),
+        };
+        print(text.as_bytes())?;
+        holds &= held;
+        if !holds {
+            break;
+        }
+    }
+    Ok(if holds { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+}
+
+fn exploration(asked: &ExploreScenario, scenario: &Scenario, mode: Mode) -> Exploration {
+    let (delivery, masks) = (delivery(asked.delivery), masks(asked.masks));
+    let exploration = Exploration::scenario(scenario)
+        .mode(mode)
+        .bound(asked.bound)
+        .most(asked.most.unwrap_or(u64::MAX))
+        .reduced(!asked.unreduced)
+        .with(move |builder: Builder| builder.delivery(delivery).masks(masks));
+    match asked.processors {
+        Some(processors) if mode != Mode::Uniprocessor => {
+            exploration.processors(usize::from(processors))
+        }
+        _ => exploration,
+    }
+}
+
+/// Runs, and says what came of it and how long it took.
+fn timed(asked: &ExploreScenario, mode: Mode, run: impl FnOnce() -> Outcome) -> (bool, String) {
+    let began = Instant::now();
+    let outcome = run();
+    let seconds = began.elapsed().as_secs_f64();
+    let Outcome { schedules, complete, violation, .. } = &outcome;
+    let rate = *schedules as f64 / seconds.max(1e-9);
+    let which = match (asked.seeds, complete, violation) {
+        (Some(_), ..) => format!("by dice, from seed {}", asked.seed),
+        (None, true, _) => format!("all up to {} preemptions", asked.bound),
+        (None, false, None) => format!("not all up to {} preemptions", asked.bound),
+        (None, false, Some(_)) => "fewest preemptions first".to_owned(),
+    };
+    let mut text = format!(
+        "mode {mode}: {schedules} schedules, {which}, in {seconds:.1} s ({rate:.0} a second)\n"
+    );
+    match violation {
+        None => text.push_str("holds\n"),
+        Some(violation) => text.push_str(&told(asked, mode, violation)),
+    }
+    (violation.is_none(), text)
+}
+
+/// A violation, and how to see it again.
+fn told(asked: &ExploreScenario, mode: Mode, violation: &Violation) -> String {
+    let Violation { what, schedule, seed, preemptions, interleaving } = violation;
+    let file = asked.file.display();
+    let seed = seed.map_or(String::new(), |seed| format!(", seed {seed}"));
+    format!(
+        "{what}\n\n{interleaving}\nafter {preemptions} preemptions{seed}; again:\n  \
+         tontine unix explore --mode {mode} --replay '{schedule}' {file}\n"
+    )
+}
+
+/// What a schedule came to.
+fn replayed(mode: Mode, replayed: &Replayed) -> (bool, String) {
+    let Replayed { wrong, schedule, preemptions, interleaving } = replayed;
+    let mut text = format!("mode {mode}, schedule {schedule}, {preemptions} preemptions:\n");
+    // Writing to a string does not fail.
+    let _ = writeln!(text, "{interleaving}\n{}", wrong.as_deref().unwrap_or("holds"));
+    (wrong.is_none(), text)
+}

@@ -1,0 +1,105 @@
+//! `tontine unix check --random`: compares random scenarios, and says which rules they met.
+
+use std::fmt::Write;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use tontine_unix::random::{Campaign, Finding, Parting};
+use tontine_unix::{Hits, Mode, Rule};
+
+use super::check::MODES;
+use super::mode;
+use crate::args::CheckScenario;
+use crate::{FAILED, Refusal, print};
+
+/// Differences after which it is enough.
+const ENOUGH: usize = 10;
+/// How often each rule is to be met in so many scenarios.
+const WANTED: u64 = 1_000;
+const WANTED_IN: u64 = 100_000;
+
+/// What came of all seeds.
+#[derive(Default)]
+struct Tally {
+    same: u64,
+    unsteady: Vec<u64>,
+    lost: Vec<(u64, String)>,
+    parted: usize,
+}
+
+/// Carries out `unix check --random`.
+pub(super) fn check(asked: &CheckScenario, count: u64) -> Result<ExitCode, Refusal> {
+    let modes = asked.mode.map_or(MODES.to_vec(), |asked| vec![mode(asked)]);
+    let hits = Hits::default();
+    let mut campaign = Campaign::new(&hits).map_err(Refusal::failed)?;
+    let begun = Instant::now();
+    let mut tally = Tally::default();
+    let seeds = asked.seed..asked.seed.saturating_add(count);
+    for (seed, mode) in seeds.zip(modes.iter().cycle()) {
+        match campaign.run(seed, *mode).map_err(Refusal::failed)? {
+            Finding::Same => tally.same += 1,
+            Finding::Unsteady(_) => tally.unsteady.push(seed),
+            Finding::Lost(error) => tally.lost.push((seed, error.to_string())),
+            Finding::Parts(parting) => {
+                tally.parted += 1;
+                print(parted(&parting, *mode).as_bytes())?;
+                if tally.parted == ENOUGH {
+                    break;
+                }
+            }
+        }
+    }
+    let mut printed = rules(&hits, tally.same);
+    let seconds = begun.elapsed().as_secs_f64();
+    // Writing to a string does not fail.
+    for (seed, why) in &tally.lost {
+        let _ = writeln!(printed, "seed {seed}: {why}");
+    }
+    if !tally.unsteady.is_empty() {
+        let _ = writeln!(printed, "parted once and not again: seeds {:?}", tally.unsteady);
+    }
+    let _ = writeln!(
+        printed,
+        "{} the same, {} part, {} parted once, {} without an answer; {:.0} a second",
+        tally.same,
+        tally.parted,
+        tally.unsteady.len(),
+        tally.lost.len(),
+        tally.same as f64 / seconds
+    );
+    print(printed.as_bytes())?;
+    let failed = tally.parted > 0 || !tally.lost.is_empty();
+    Ok(if failed { ExitCode::from(FAILED) } else { ExitCode::SUCCESS })
+}
+
+/// A difference, with the scenario to be kept as a file.
+fn parted(parting: &Parting, mode: Mode) -> String {
+    let Parting { seed, scenario, difference } = parting;
+    format!(
+        "# tontine unix check --random 1 --seed {seed} --mode {mode}\n\
+         # or, of this text: tontine unix check --seed {seed} --mode {mode} FILE\n\
+         {scenario}\n{difference}\n"
+    )
+}
+
+/// How often each rule was met, the rarest first.
+fn rules(hits: &Hits, scenarios: u64) -> String {
+    let mut text = String::new();
+    if !Hits::COUNTED {
+        text.push_str("rules are counted by builds with the feature `mutations`\n");
+        return text;
+    }
+    let mut rows: Vec<_> = Rule::ALL.iter().map(|rule| (hits.of(*rule), rule)).collect();
+    rows.sort();
+    for (count, rule) in &rows {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "{count:>9}  {:<24}  {}", rule.name(), rule.says());
+    }
+    let few = |count: u64| count * WANTED_IN < WANTED * scenarios;
+    let rare: Vec<&str> =
+        rows.iter().filter(|(count, _)| few(*count)).map(|(_, rule)| rule.name()).collect();
+    if !rare.is_empty() {
+        let _ = writeln!(text, "less than once in 100 scenarios: {}", rare.join(", "));
+    }
+    text
+}

@@ -1,0 +1,72 @@
+//! `tontine unix explore` as its users meet it: what it finds, what it prints, and bad input.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn explore(arguments: &[&str], file: &Path) -> Output {
+    let mut tontine = Command::new(env!("CARGO_BIN_EXE_tontine"));
+    tontine.args(["unix", "explore"]).args(arguments).arg(file).output().expect("tontine runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A file with this scenario.
+fn scenario(text: &str) -> tempfile::NamedTempFile {
+    let file = tempfile::Builder::new().suffix(".unix").tempfile().expect("a file");
+    fs::write(file.path(), text).expect("written");
+    file
+}
+
+/// Two children end in the order in which they were made, it believes.
+const BELIEVES: &str = "\
+process main
+  first = fork quick
+  second = fork quick
+  wait -> first exited 0
+  wait -> second exited 0
+
+process quick
+  exit 0
+
+expect main exited 0
+";
+
+#[test]
+fn what_holds_in_every_schedule_is_said_to() {
+    let file = scenario(
+        "process main\n  child = fork quick\n  wait -> child exited 0\n\nprocess quick\n  exit 0\n",
+    );
+    let output = explore(&["--bound", "1", "--mode", "parallel"], file.path());
+    let printed = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{printed}{}", text(&output.stderr));
+    assert!(printed.contains("all up to 1 preemptions"), "{printed}");
+    assert!(printed.contains("holds"), "{printed}");
+}
+
+#[test]
+fn a_violation_is_printed_with_a_command_that_shows_it_again() {
+    let file = scenario(BELIEVES);
+    for how in [&["--mode", "coarse"][..], &["--mode", "coarse", "--seeds", "1000"][..]] {
+        let output = explore(how, file.path());
+        let printed = text(&output.stdout);
+        assert_eq!(output.status.code(), Some(1), "{printed}{}", text(&output.stderr));
+        assert!(printed.contains("line 4"), "{printed}");
+        let schedule = printed.split_once("--replay '").expect("a command").1;
+        let schedule = schedule.split_once('\'').expect("its end").0;
+        let again = explore(&["--mode", "coarse", "--replay", schedule], file.path());
+        let told = text(&again.stdout);
+        assert_eq!(again.status.code(), Some(1), "{told}");
+        assert!(told.contains("line 4") && told.contains("(quick)"), "{told}");
+    }
+}
+
+#[test]
+fn what_is_no_schedule_is_refused() {
+    let file = scenario(BELIEVES);
+    let output = explore(&["--replay", "3>"], file.path());
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("expected a schedule"), "{}", text(&output.stderr));
+}

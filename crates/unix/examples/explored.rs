@@ -1,0 +1,176 @@
+//! Goes through the schedules of the known races and of the scenarios in `examples/unix`: what
+//! docs/explore.md says of them is what this prints.
+//!
+//! ```console
+//! $ cargo run --release -p tontine-unix --features mutations --example explored -- races 3
+//! $ cargo run --release -p tontine-unix --features mutations --example explored -- mutations 3
+//! $ cargo run --release -p tontine-unix --features mutations --example explored -- sample 10000000
+//! $ cargo run --release -p tontine-unix --features mutations --example explored -- speed
+//! ```
+//!
+//! It stops at the first violation.
+
+#[path = "../tests/examples/mod.rs"]
+mod examples;
+#[path = "../tests/scenes/mod.rs"]
+mod scenes;
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use scenes::KNOWN;
+use tontine_unix::Mode;
+use tontine_unix::explore::{Exploration, Outcome};
+
+/// Uses seconds of processor time, which only clock ticks count.
+const COMPUTES: &str = "limits/processor-limit";
+/// The known races by how many schedules they have.
+const QUICK_FIRST: [usize; 9] = [0, 8, 3, 6, 5, 7, 1, 2, 4];
+/// Scenarios whose rate is told.
+const WATCHED: [&str; 4] = ["ping-pong", "two-waiters-one-child", "group-kill", "sigqueue-order"];
+/// Runs of one scene in a row.
+const IN_A_ROW: u64 = 1000;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let number = |text: &str| text.parse::<u64>().ok();
+    let held = match words[..] {
+        ["races", bound, ref names @ ..] => number(bound).map(|bound| races(bound as u32, names)),
+        ["mutations", bound] => number(bound).map(|bound| mutations(bound as u32)),
+        ["sample", runs] => number(runs).map(|runs| sample(1, runs)),
+        ["sample", runs, from] => {
+            number(runs).zip(number(from)).map(|(runs, from)| sample(from, runs))
+        }
+        ["speed"] => Some(speed()),
+        _ => None,
+    };
+    match held {
+        Some(true) => ExitCode::SUCCESS,
+        Some(false) => ExitCode::from(1),
+        None => {
+            eprintln!(
+                "usage: explored races BOUND [MODE…] | mutations BOUND | sample RUNS | speed"
+            );
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Says what was wrong, if anything.
+fn held(what: &str, outcome: &Outcome) -> bool {
+    if let Some(found) = &outcome.violation {
+        let seed = found.seed.map_or(String::new(), |seed| format!(", seed {seed}"));
+        println!(
+            "{what}{seed}, schedule {}:\n{}\n{}",
+            found.schedule, found.what, found.interleaving
+        );
+    }
+    outcome.violation.is_none()
+}
+
+/// Each known race in each mode, up to a bound.
+fn races(bound: u32, names: &[&str]) -> bool {
+    let wanted = |mode: &Mode| names.is_empty() || names.contains(&mode.to_string().as_str());
+    for mode in Mode::ALL.into_iter().filter(wanted) {
+        for known in QUICK_FIRST.map(|place| &KNOWN[place]) {
+            let began = Instant::now();
+            let outcome = known.exploration(mode).bound(bound).run();
+            let (seconds, runs) = (began.elapsed().as_secs_f64(), &outcome.by_bound);
+            println!("| {} | {mode} | {runs:?} | {seconds:.1} s |", known.name);
+            if !held(known.name, &outcome) {
+                return false;
+            }
+        }
+    }
+    true
+}
+
+/// Each race's mutation in each mode that has it, with and without the reduction.
+fn mutations(bound: u32) -> bool {
+    for known in &KNOWN {
+        for &mode in known.modes {
+            let [reduced, all] = [true, false].map(|reduced| {
+                let outcome = known.mutated(mode).bound(bound).reduced(reduced).run();
+                let schedule = outcome.violation.map(|found| (found.preemptions, found.schedule));
+                (schedule, outcome.schedules)
+            });
+            let told = |(found, runs): &(Option<(u32, _)>, u64)| match found {
+                Some((preemptions, _)) => format!("{preemptions} preemptions, run {runs}"),
+                None => format!("nothing in {runs}"),
+            };
+            println!("| {} | {mode} | {} | {} |", known.name, told(&reduced), told(&all));
+            let found = |one: &(Option<(u32, _)>, u64)| one.0.as_ref().map(|found| found.0);
+            if found(&reduced).is_none() || found(&reduced) != found(&all) {
+                return false;
+            }
+        }
+    }
+    true
+}
+
+/// So many schedules by dice, over all scenes and modes in turn.
+fn sample(from: u64, runs: u64) -> bool {
+    let scenarios = examples::examples().into_iter().filter(|(name, _)| name != COMPUTES);
+    let mut scenes: Vec<(String, Exploration)> = Vec::new();
+    for (name, scenario) in scenarios {
+        for mode in Mode::ALL {
+            let exploration = Exploration::scenario(&scenario).mode(mode).steps(1_000_000);
+            scenes.push((format!("{name}, {mode}"), exploration));
+        }
+    }
+    for known in &KNOWN {
+        for mode in Mode::ALL {
+            scenes.push((format!("{}, {mode}", known.name), known.exploration(mode)));
+        }
+    }
+    let (began, mut done, mut seed) = (Instant::now(), 0, from);
+    let mut next_word = Duration::ZERO;
+    while done < runs {
+        for (name, exploration) in &scenes {
+            let some = IN_A_ROW.min(runs - done);
+            let outcome = exploration.sample(seed, some);
+            done += outcome.schedules;
+            if !held(name, &outcome) {
+                return false;
+            }
+        }
+        seed += IN_A_ROW;
+        if began.elapsed() >= next_word {
+            let rate = done as f64 / began.elapsed().as_secs_f64();
+            println!("{done} schedules of {} scenes, {rate:.0} a second", scenes.len());
+            next_word = began.elapsed() + Duration::from_secs(10);
+        }
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    println!("{done} schedules without a violation in {seconds:.0} s, {} scenes", scenes.len());
+    true
+}
+
+/// How many schedules a second.
+fn speed() -> bool {
+    for (name, exploration) in [
+        ("killpg against exit, parallel", KNOWN[4].exploration(Mode::Parallel)),
+        ("signal against sigsuspend, parallel", KNOWN[8].exploration(Mode::Parallel)),
+        ("SIGCHLD coalesces, uniprocessor", KNOWN[7].exploration(Mode::Uniprocessor)),
+    ] {
+        let began = Instant::now();
+        let outcome = exploration.bound(3).most(200_000).run();
+        let rate = outcome.schedules as f64 / began.elapsed().as_secs_f64();
+        println!("{name}: {} schedules, {rate:.0} a second", outcome.schedules);
+        if !held(name, &outcome) {
+            return false;
+        }
+    }
+    for (name, scenario) in examples::examples() {
+        if ["ping-pong", "two-waiters-one-child", "group-kill", "sigqueue-order"].contains(&&*name)
+        {
+            let exploration = Exploration::scenario(&scenario);
+            let began = Instant::now();
+            let outcome = exploration.sample(1, 20_000);
+            let rate = outcome.schedules as f64 / began.elapsed().as_secs_f64();
+            println!("{name}, by dice: {} schedules, {rate:.0} a second", outcome.schedules);
+        }
+    }
+    true
+}

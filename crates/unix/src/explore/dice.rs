@@ -1,0 +1,52 @@
+//! Dice for sampled schedules: SplitMix64 (Steele, Lea, Flood 2014), the same on every machine.
+
+/// Throws dice.
+#[derive(Debug, Clone)]
+pub(super) struct Dice {
+    state: u64,
+    /// Points to a preemption, on average.
+    odds: u32,
+    /// Points until the next one.
+    left: u32,
+}
+
+impl Dice {
+    /// Dice that the seed says everything of: some races want somebody to stand still for long,
+    /// others many turns in a short time.
+    pub(super) fn new(seed: u64) -> Self {
+        let mut dice = Self { state: seed, odds: 1, left: 1 };
+        dice.odds = [2, 8, 32, 128][dice.below(4) as usize];
+        dice.wait();
+        dice
+    }
+
+    /// Whether whoever runs is interrupted at this point.
+    #[inline]
+    pub(super) fn interrupts(&mut self) -> bool {
+        self.left -= 1;
+        if self.left > 0 {
+            return false;
+        }
+        self.wait();
+        true
+    }
+
+    fn wait(&mut self) {
+        // Uniform, of mean `odds`.
+        self.left = 1 + self.below(2 * self.odds - 1);
+    }
+
+    fn random(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `bound`.
+    pub(super) fn below(&mut self, bound: u32) -> u32 {
+        let product = u64::from((self.random() >> 32) as u32) * u64::from(bound);
+        (product >> 32) as u32
+    }
+}

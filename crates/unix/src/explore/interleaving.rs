@@ -1,0 +1,75 @@
+//! A run as text: who ran, up to which point, and who was next. [`told`].
+
+use std::fmt::Write;
+
+use crate::executor::{At, Leave, Left};
+use crate::kernel::named_by;
+use crate::lock::lock_order::ORDER;
+
+/// What a fiber did between two points.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Step {
+    pub(super) left: Left,
+    /// The system call that its thread is in, or was in last.
+    pub(super) call: Option<&'static str>,
+    /// Decisions before it.
+    pub(super) decision: u32,
+}
+
+/// A line for each turn; `name` knows what processes are called.
+pub(super) fn told(steps: &[Step], name: impl Fn(i32) -> Option<String>) -> String {
+    let mut text = String::new();
+    for turn in steps.chunk_by(|one, next| one.left.fiber == next.left.fiber) {
+        let (Some(first), Some(last)) = (turn.first(), turn.last()) else { continue };
+        let mut calls: Vec<&str> = turn.iter().filter_map(|step| step.call).collect();
+        calls.dedup();
+        let calls =
+            if calls.is_empty() { String::new() } else { format!("{}; ", calls.join(", ")) };
+        let who = who(&first.left, &name);
+        let end = end(last);
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            text,
+            "{:>6}  fiber {:<3} {who:<28} {calls}{end}",
+            first.decision, first.left.fiber
+        );
+    }
+    text
+}
+
+fn who(left: &Left, name: &impl Fn(i32) -> Option<String>) -> String {
+    if left.name == 0 {
+        return "the system".to_owned();
+    }
+    let (pid, tid) = named_by(left.name);
+    let process = match name(pid) {
+        Some(name) => format!("process {pid} ({name})"),
+        None => format!("process {pid}"),
+    };
+    if pid == tid { process } else { format!("{process}, thread {tid}") }
+}
+
+/// How a turn ended.
+fn end(step: &Step) -> String {
+    let lock = |rank: u8, instance: u32| format!("{} {instance}", ORDER[rank as usize].name);
+    let within = step.call.map_or(String::new(), |call| format!(" in {call}"));
+    match (step.left.leave, step.left.at) {
+        (Leave::Park, _) => format!("sleeps{within}"),
+        (Leave::Spin, At::Lock(rank, instance)) => {
+            format!("spins at {}{within}", lock(rank, instance))
+        }
+        (Leave::Spin, _) => format!("spins{within}"),
+        (Leave::Yield, _) => "yields".to_owned(),
+        (Leave::End, _) => "ends".to_owned(),
+        (Leave::Abandon | Leave::Overflow, _) => "is given up".to_owned(),
+        (Leave::Point, At::Call) => format!("before {}", step.call.unwrap_or("a call")),
+        (Leave::Point, At::Return) => format!("after {}", step.call.unwrap_or("a call")),
+        (Leave::Point, At::Lock(rank, instance)) => {
+            format!("before {}{within}", lock(rank, instance))
+        }
+        (Leave::Point, At::Unlock(rank, instance)) => {
+            format!("after {}{within}", lock(rank, instance))
+        }
+        (Leave::Point, At::Start | At::Awake | At::Within) => within.trim_start().to_owned(),
+    }
+}

@@ -1,0 +1,78 @@
+//! A schedule as text: [`Schedule`].
+
+use std::fmt::{self, Display, Formatter};
+use std::str::FromStr;
+
+/// Who goes on where, as far as that is not who would anyway.
+///
+/// The decisions of a run are counted from 1: places at which there is somebody to choose. Where
+/// nothing is said whoever runs goes on as long as it can; then it is the turn of the one that has
+/// waited longest. `17>3.40>2` says: at decision 17 fiber 3 goes on, at decision 40 fiber 2. Fibers
+/// are numbered as they begin. `-` departs nowhere.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Schedule {
+    /// Decisions and fibers, in order.
+    pub(super) turns: Vec<(u32, u32)>,
+}
+
+/// A text that is no schedule.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("expected a schedule such as 17>3.40>2 or -, found {0:?}")]
+pub struct NoSchedule(String);
+
+/// Bytes of the longest text.
+const LONGEST: usize = 1 << 20;
+
+impl Display for Schedule {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if self.turns.is_empty() {
+            return f.write_str("-");
+        }
+        for (index, (decision, fiber)) in self.turns.iter().enumerate() {
+            let dot = if index > 0 { "." } else { "" };
+            write!(f, "{dot}{decision}>{fiber}")?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Schedule {
+    type Err = NoSchedule;
+
+    fn from_str(text: &str) -> Result<Self, NoSchedule> {
+        let wrong = || NoSchedule(text.chars().take(60).collect());
+        if text == "-" {
+            return Ok(Self::default());
+        }
+        if text.len() > LONGEST {
+            return Err(wrong());
+        }
+        let turn = |turn: &str| {
+            let (decision, fiber) = turn.split_once('>')?;
+            Some((decision.parse().ok()?, fiber.parse().ok()?))
+        };
+        let turns: Option<Vec<(u32, u32)>> = text.split('.').map(turn).collect();
+        let turns = turns.ok_or_else(wrong)?;
+        let ascends = turns.is_sorted_by(|(one, _), (next, _)| one < next);
+        if ascends { Ok(Self { turns }) } else { Err(wrong()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_schedule_comes_back_as_it_was_printed() {
+        for text in ["-", "1>2", "17>3.40>2.41>5"] {
+            assert_eq!(text.parse::<Schedule>().expect("a schedule").to_string(), text);
+        }
+    }
+
+    #[test]
+    fn what_is_no_schedule_is_refused() {
+        for text in ["", "3", "3>", ">3", "3>x", "3>1.2>1", "3>1.3>2", "3>1.", "-.3>1"] {
+            assert!(text.parse::<Schedule>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,369 @@
+//! Puts phrases together: [`text`] is a random scenario.
+//!
+//! Each scenario has a few signals, so that what is sent meets what is blocked, and some features,
+//! so that now this and now that is dense. Processes stand in a tree: each is forked by one other,
+//! mostly early.
+
+use std::fmt::Write as _;
+
+use super::chance::Chance;
+use super::phrase::{Feature, Phrase, phrases};
+
+/// Processes of a scenario, at least and at most, and those that phrases make beside.
+const PROCESSES: [usize; 4] = [2, 2, 3, 4];
+const MOST_PROCESSES: usize = 6;
+/// Statements, at least, and how many more.
+const FEWEST: usize = 5;
+const MORE: usize = 24;
+/// Phrases within phrases.
+const DEPTH: usize = 2;
+
+/// Signals that most scenarios choose theirs from.
+const PLAIN: &[&str] = &["USR1", "USR2", "HUP", "TERM"];
+const QUIET: &[&str] = &["WINCH", "URG", "CHLD"];
+const STOPS: &[&str] = &["STOP", "TSTP", "TTIN", "TTOU"];
+/// What nobody who adopts is harmed by: who began the run blocks it.
+const SOFT: &[&str] = &["USR1", "USR2", "HUP", "CONT", "WINCH"];
+
+/// A random scenario; the same seed gives the same.
+pub(super) fn text(seed: u64) -> String {
+    let mut chance = Chance::new(seed);
+    let features: Vec<Feature> =
+        Feature::ALL.iter().copied().filter(|_| chance.odds(1, 4)).collect();
+    let features = match features.len() {
+        0 => vec![chance.of(Feature::ALL), Feature::Sending],
+        _ => features,
+    };
+    let signals = signals(&mut chance, &features);
+    let mut composer = Composer { chance, features, signals, blocks: Vec::new(), threads: 0 };
+    composer.compose();
+    composer.to_string()
+}
+
+/// The few signals of a scenario.
+fn signals(chance: &mut Chance, features: &[Feature]) -> Vec<&'static str> {
+    let mut all = vec![chance.of(PLAIN), chance.of(PLAIN)];
+    if features.contains(&Feature::Stops) || chance.odds(1, 8) {
+        all.extend([chance.of(STOPS), "CONT"]);
+    }
+    if features.contains(&Feature::RealTime) {
+        all.push("RTMIN");
+    }
+    if chance.odds(1, 3) {
+        all.push(chance.of(QUIET));
+    }
+    if chance.odds(1, 8) {
+        all.push(chance.of(&["INT", "ALRM", "KILL", "STOP", "CONT", "PIPE", "RTMAX"]));
+    }
+    all
+}
+
+/// A process or a thread.
+#[derive(Debug, Default)]
+struct Block {
+    is_thread: bool,
+    /// Units of statements, in their order.
+    units: Vec<String>,
+    /// Processes that it forks.
+    children: Vec<usize>,
+}
+
+struct Composer {
+    chance: Chance,
+    features: Vec<Feature>,
+    signals: Vec<&'static str>,
+    /// Processes first; the threads follow when everything else stands.
+    blocks: Vec<Block>,
+    threads: usize,
+}
+
+/// What the words of one phrase stand for.
+#[derive(Debug, Clone)]
+struct Words {
+    of: usize,
+    a: &'static str,
+    b: &'static str,
+    new: usize,
+    thread: usize,
+}
+
+impl Composer {
+    fn compose(&mut self) {
+        let processes = self.chance.of(&PROCESSES);
+        self.blocks.push(Block::default());
+        for child in 1..processes {
+            let parent = if self.chance.odds(1, 2) { 0 } else { self.chance.below(child) };
+            self.blocks.push(Block::default());
+            self.blocks[parent].children.push(child);
+        }
+        self.threads = match self.features.contains(&Feature::Threads) {
+            true => 1 + self.chance.below(2),
+            false => 0,
+        };
+        let all = phrases().iter().filter(|phrase| self.features.contains(&phrase.feature));
+        let all: Vec<&Phrase> = all.collect();
+        let wanted = FEWEST + self.chance.below(MORE);
+        let mut statements = 0;
+        // A phrase that needs a process more says nothing where there are enough.
+        for _ in 0..wanted {
+            if statements >= wanted {
+                break;
+            }
+            let of = self.chance.below(self.blocks.len());
+            let phrase = *self.chance.weighted(&all, |phrase| phrase.weight);
+            let unit = self.phrase(of, phrase, 0);
+            statements += unit.lines().count();
+            self.blocks[of].units.push(unit);
+        }
+        for parent in 0..processes {
+            self.fork_children(parent);
+        }
+        for thread in 0..self.threads {
+            let mut units = Vec::new();
+            for _ in 0..self.chance.below(4) {
+                let phrase = *self.chance.weighted(&all, |phrase| phrase.weight);
+                // A thread that made processes of its own would make them as often as it is made.
+                if phrase.there.is_empty() && !phrase.here.iter().any(|line| is_forking(line)) {
+                    units.push(self.phrase(0, phrase, DEPTH));
+                }
+            }
+            self.blocks.push(Block { is_thread: true, units, children: Vec::new() });
+            let of = self.chance.below(processes);
+            let most = self.chance.below(self.blocks[of].units.len() + 1) + 1;
+            let at = self.chance.below(most);
+            self.blocks[of].units.insert(at, format!("h{thread} = thread t{thread}\n"));
+        }
+        self.begin_and_end(processes);
+    }
+
+    /// What must come first in the first process, and how processes end.
+    fn begin_and_end(&mut self, processes: usize) {
+        if self.features.contains(&Feature::Pipes) {
+            self.blocks[0].units.insert(0, "pipe r w\n".to_owned());
+        }
+        if self.features.contains(&Feature::Terminals) {
+            self.blocks[0].units.insert(0, "openpty u t\ncontrolling t\n".to_owned());
+        }
+        for process in 0..processes {
+            let last = match self.chance.below(6) {
+                0 => format!("exit {}\n", self.chance.below(4)),
+                1 => "wait\nwait\n".to_owned(),
+                2 => "wait stopped continued\n".to_owned(),
+                _ => continue,
+            };
+            self.blocks[process].units.push(last);
+        }
+    }
+
+    /// Puts the forks among the statements of a process, mostly early.
+    fn fork_children(&mut self, parent: usize) {
+        let mut at = 0;
+        for child in self.blocks[parent].children.clone() {
+            let room = self.blocks[parent].units.len() + 1 - at;
+            let most = self.chance.below(room) + 1;
+            at += self.chance.below(most);
+            self.blocks[parent].units.insert(at, format!("k{child} = fork p{child}\n"));
+            at += 1;
+        }
+    }
+
+    /// The statements of a phrase, in this process.
+    fn phrase(&mut self, of: usize, phrase: &Phrase, depth: usize) -> String {
+        let a = self.chance.of(&self.signals);
+        let others: Vec<&str> = self.signals.iter().copied().filter(|other| *other != a).collect();
+        let b = if others.is_empty() { "INT" } else { self.chance.of(&others) };
+        let thread = self.chance.below(self.threads.max(1));
+        let makes = phrase.here.iter().any(|line| line.contains("$new"));
+        let new = match makes {
+            true if self.blocks.len() >= MOST_PROCESSES || depth >= DEPTH => return String::new(),
+            true => {
+                self.blocks.push(Block::default());
+                self.blocks.len() - 1
+            }
+            false => 0,
+        };
+        let words = Words { of, a, b, new, thread };
+        if makes {
+            let inner = Words { of: new, ..words.clone() };
+            let unit = self.statements(&inner, &phrase.there, depth + 1);
+            self.blocks[new].units.insert(0, unit);
+        }
+        self.statements(&words, &phrase.here, depth)
+    }
+
+    fn statements(&mut self, words: &Words, lines: &[&str], depth: usize) -> String {
+        let mut text = String::new();
+        for line in lines {
+            let line = self.line(words, line, depth);
+            if !line.is_empty() {
+                let _ = writeln!(text, "{}", line.trim_end_matches('\n'));
+            }
+        }
+        text
+    }
+
+    /// A line with its words filled in; `$more` may be several.
+    fn line(&mut self, words: &Words, line: &str, depth: usize) -> String {
+        let mut text = String::new();
+        let mut rest = line;
+        while let Some((before, behind)) = rest.split_once('$') {
+            text.push_str(before);
+            let is_word = |c: char| c.is_ascii_lowercase() || c == '-';
+            let end = behind.find(|c| !is_word(c)).unwrap_or(behind.len());
+            let value = self.word(words, &behind[..end], depth);
+            text.push_str(&value);
+            rest = &behind[end..];
+        }
+        text.push_str(rest);
+        text
+    }
+
+    fn word(&mut self, words: &Words, word: &str, depth: usize) -> String {
+        let chance = &mut self.chance;
+        let chosen = match word {
+            "a" => words.a,
+            "b" => words.b,
+            "sig" => chance.of(&self.signals),
+            "quiet" => chance.of(QUIET),
+            "stop" => chance.of(STOPS),
+            "soft" => chance.of(SOFT),
+            "last" => chance.of(&["KILL", "STOP"]),
+            "set" => return self.set(),
+            "who" => return self.who(words.of),
+            "kid" => return self.kid(words.of),
+            "n" => return (1 + chance.below(9)).to_string(),
+            "new" => return format!("p{}", words.new),
+            "new-pid" => return format!("k{}", words.new),
+            "thread" => return format!("h{}", words.thread),
+            "thread-block" => return format!("t{}", words.thread),
+            "whom" => return self.whom(words.of),
+            "opts" => return some(chance, &["nohang", "exited", "stopped", "continued", "nowait"]),
+            "flags" => return some(chance, &["restart", "nodefer", "resethand", "siginfo"]),
+            "calm" => return some(chance, &["restart", "resethand", "siginfo"]),
+            "child" => return some(chance, &["nocldstop", "nocldwait", "restart"]),
+            "key" => chance.of(&["\\x03", "\\x1a", "\\x1a", "\\x03", "ab"]),
+            "modes" => {
+                chance.of(&["+tostop", "-tostop", "+noflsh", "-icanon", "-echo", "-isig", "+isig"])
+            }
+            "ttou" => {
+                chance.of(&["", "", "ignore TTOU", "block {TTOU}", "on TTOU\n  note \"out\""])
+            }
+            "ttin" => chance.of(&["", "", "ignore TTIN", "block {TTIN}", "on TTIN\n  note \"in\""]),
+            "more" => return self.more(words.of, depth),
+            "fork" => return self.fork(depth),
+            unknown => panic!("no word of a phrase: `{unknown}`"),
+        };
+        chosen.to_owned()
+    }
+
+    /// A phrase within a phrase, or nothing.
+    fn more(&mut self, of: usize, depth: usize) -> String {
+        let all = phrases().iter().filter(|phrase| self.features.contains(&phrase.feature));
+        let all: Vec<&Phrase> = all.collect();
+        if depth >= DEPTH || self.chance.odds(1, 3) {
+            return String::new();
+        }
+        let phrase = *self.chance.weighted(&all, |phrase| phrase.weight);
+        self.phrase(of, phrase, depth)
+    }
+
+    /// One process more, which does a phrase.
+    fn fork(&mut self, depth: usize) -> String {
+        let new = self.blocks.len();
+        if new >= MOST_PROCESSES {
+            return String::new();
+        }
+        self.blocks.push(Block::default());
+        let unit = self.more(new, depth);
+        self.blocks[new].units.insert(0, unit);
+        format!("k{new} = fork p{new}")
+    }
+
+    fn set(&mut self) -> String {
+        if self.chance.odds(1, 16) {
+            return "all".to_owned();
+        }
+        let mut chosen = Vec::new();
+        for _ in 0..self.chance.below(4) {
+            let signal = self.chance.of(&self.signals);
+            if !chosen.contains(&signal) {
+                chosen.push(signal);
+            }
+        }
+        format!("{{{}}}", chosen.join(" "))
+    }
+
+    /// A process that the writer of this block may know.
+    fn who(&mut self, of: usize) -> String {
+        match self.chance.below(8) {
+            0 | 1 => "self".to_owned(),
+            2..=4 => self.kid(of),
+            _ => {
+                let processes = self.blocks.iter().filter(|block| !block.is_thread).count();
+                match self.chance.below(processes) {
+                    0 => "self".to_owned(),
+                    known => format!("k{known}"),
+                }
+            }
+        }
+    }
+
+    /// A child of it, if it has one.
+    fn kid(&mut self, of: usize) -> String {
+        match self.blocks[of].children.as_slice() {
+            [] => "self".to_owned(),
+            children => format!("k{}", self.chance.of(children)),
+        }
+    }
+
+    fn whom(&mut self, of: usize) -> String {
+        match self.chance.below(6) {
+            0..=2 => "any".to_owned(),
+            3 => self.kid(of),
+            // Who waits for a group is not told on Linux when its last child leaves that.
+            4 => format!("group {} nohang", self.kid(of)),
+            _ => "own-group nohang".to_owned(),
+        }
+    }
+}
+
+/// Some of the words, mostly one.
+fn some(chance: &mut Chance, words: &[&str]) -> String {
+    let mut chosen: Vec<&str> = Vec::new();
+    while chance.odds(3, 5) && chosen.len() < words.len() {
+        let word = chance.of(words);
+        if !chosen.contains(&word) {
+            chosen.push(word);
+        }
+    }
+    chosen.join(" ")
+}
+
+/// Whether a line makes a process or a thread.
+fn is_forking(line: &str) -> bool {
+    ["fork", "$new", "= thread", "openpty"].iter().any(|word| line.contains(word))
+}
+
+impl std::fmt::Display for Composer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut threads = 0;
+        for (at, block) in self.blocks.iter().enumerate() {
+            if block.is_thread {
+                writeln!(f, "thread t{threads}")?;
+                threads += 1;
+            } else {
+                writeln!(f, "process p{at}")?;
+            }
+            for line in block.units.iter().flat_map(|unit| unit.lines()) {
+                writeln!(f, "  {}{}", line, allowance(line))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whatever comes of a call is right: two systems are compared, and no expectation is.
+fn allowance(line: &str) -> &'static str {
+    let says = |word| line.trim_start().starts_with(word);
+    if line.is_empty() || says("note ") || says("exit ") { "" } else { " -> anything" }
+}

@@ -1,0 +1,106 @@
+//! What random scenarios are made of: [`Phrase`]s, read from `phrases.txt`, and [`Feature`]s, of
+//! which each scenario uses some.
+//!
+//! | word | stands for |
+//! | --- | --- |
+//! | `$a`, `$b` | two different signals of the scenario's few, the same in the whole phrase |
+//! | `$sig`, `$set` | one of the few; some of them |
+//! | `$quiet`, `$stop` | one that is ignored by default; that stops |
+//! | `$soft`, `$last` | one that harms nobody who adopted the caller; that cannot be caught |
+//! | `$who`, `$kid` | a process; a child of the caller |
+//! | `$whom`, `$opts` | what stands behind `wait` |
+//! | `$flags`, `$calm`, `$child` | flags of a handler; of one that may signal itself; for SIGCHLD |
+//! | `$new`, `$new-pid` | a process made for the phrase; the variable that has it |
+//! | `$thread`, `$thread-block` | a variable; a thread |
+//! | `$key`, `$modes`, `$n` | a key that makes a signal; what `tcsetattr` switches; a number |
+//! | `$ttou`, `$ttin` | a statement about this signal, or none |
+//! | `$more`, `$fork` | a phrase; the fork of one process more |
+
+use std::sync::OnceLock;
+
+/// An enumeration of what a scenario may be about.
+macro_rules! features {
+    ($($Feature:ident $name:literal,)*) => {
+        /// What a scenario may be about.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(super) enum Feature {
+            $($Feature,)*
+        }
+
+        impl Feature {
+            pub(super) const ALL: &'static [Self] = &[$(Self::$Feature,)*];
+
+            fn of(name: &str) -> Option<Self> {
+                match name {
+                    $($name => Some(Self::$Feature),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+features! {
+    Sending "sending",
+    Masks "masks",
+    Handlers "handlers",
+    RealTime "real-time",
+    Taking "taking",
+    Suspension "suspension",
+    Stops "stops",
+    Waits "waits",
+    Groups "groups",
+    Sessions "sessions",
+    Orphans "orphans",
+    Threads "threads",
+    Pipes "pipes",
+    Terminals "terminals",
+    Timers "timers",
+    Faults "faults",
+    Limits "limits",
+    Stacks "stacks",
+    Tracing "tracing",
+}
+
+/// A few statements.
+#[derive(Debug)]
+pub(super) struct Phrase {
+    pub(super) feature: Feature,
+    /// How often, beside the others.
+    pub(super) weight: usize,
+    /// What the process does.
+    pub(super) here: Vec<&'static str>,
+    /// What its child does that it makes for this.
+    pub(super) there: Vec<&'static str>,
+}
+
+/// All of them.
+///
+/// # Panics
+/// `phrases.txt` is none.
+pub(super) fn phrases() -> &'static [Phrase] {
+    static PHRASES: OnceLock<Vec<Phrase>> = OnceLock::new();
+    PHRASES.get_or_init(|| read(include_str!("phrases.txt")))
+}
+
+fn read(text: &'static str) -> Vec<Phrase> {
+    let mut all: Vec<Phrase> = Vec::new();
+    let mut of_child = false;
+    let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    for line in lines {
+        if let Some(statement) = line.strip_prefix("  ") {
+            let phrase = all.last_mut().expect("a phrase has a head");
+            let lines = if of_child { &mut phrase.there } else { &mut phrase.here };
+            lines.push(statement);
+        } else if line == "child" {
+            of_child = true;
+        } else {
+            let (feature, weight) = line.split_once(' ').expect("a feature and a weight");
+            let feature = Feature::of(feature).expect("a feature");
+            let weight = weight.parse().expect("a weight");
+            all.push(Phrase { feature, weight, here: Vec::new(), there: Vec::new() });
+            of_child = false;
+        }
+    }
+    all
+}

@@ -1,0 +1,150 @@
+//! All schedules of small programs: the known races hold, their mutations are found, and what is
+//! left out loses nothing.
+#![cfg(any(debug_assertions, feature = "mutations"))]
+
+mod scenes;
+
+use scenes::KNOWN;
+use tontine_unix::explore::{Exploration, Outcome};
+use tontine_unix::scenario::Scenario;
+use tontine_unix::{Mode, Sys};
+
+/// Preemptions that the suite goes up to; `cargo run --release --example explored` goes further.
+const BOUND: u32 = 1;
+
+fn assert_held(what: &str, outcome: &Outcome) {
+    let violation = outcome.violation.as_ref();
+    let told = violation.map(|one| format!("{}\n{}\n{}", one.what, one.schedule, one.interleaving));
+    assert_eq!(told, None, "{what}");
+}
+
+#[test]
+fn the_known_races_hold_in_all_modes() {
+    for known in &KNOWN {
+        for mode in Mode::ALL {
+            // Service fibers make far more schedules of the same calls.
+            let outcome = known.exploration(mode).bound(BOUND).most(300).run();
+            assert_held(&format!("{}, {mode}", known.name), &outcome);
+        }
+    }
+}
+
+#[test]
+fn each_races_mutation_is_found_with_few_preemptions_and_replayed() {
+    for known in &KNOWN {
+        for mode in known.modes {
+            let exploration = known.mutated(*mode).bound(2).most(20_000);
+            let outcome = exploration.run();
+            let found = outcome.violation.unwrap_or_else(|| {
+                panic!("{}, {mode}: nothing in {} schedules", known.name, outcome.schedules)
+            });
+            println!("{}, {mode}: {} in {}", known.name, found.schedule, outcome.schedules);
+            let schedule = found.schedule.to_string().parse().expect("it was printed");
+            let again = exploration.replay(&schedule).expect("the same run");
+            assert_eq!((again.what, again.interleaving), (found.what, found.interleaving));
+        }
+    }
+}
+
+/// Without a thing in common two steps may change places: each class of such schedules is met with
+/// the reduction, as without.
+#[test]
+fn what_is_left_out_comes_to_the_same_as_what_is_run() {
+    for mode in Mode::ALL {
+        for known in KNOWN.iter().take(1) {
+            // Service fibers make thousands of schedules without a preemption.
+            let bound = u32::from(mode != Mode::Master);
+            let explored = |reduced| {
+                let exploration = known.exploration(mode).bound(bound);
+                exploration.reduced(reduced).classes()
+            };
+            let ((all, every), (some, met)) = (explored(false), explored(true));
+            assert!(all.complete && some.complete);
+            assert!(some.schedules <= all.schedules);
+            let lost: Vec<_> = every.iter().filter(|(class, _)| !met.contains_key(class)).collect();
+            assert!(lost.is_empty(), "{}, {mode}: {lost:?}", known.name);
+            assert_eq!(every.len(), met.len());
+        }
+    }
+}
+
+/// A program that believes that of two children the first ends first.
+fn believes(sys: &dyn Sys) -> i32 {
+    let first = sys.fork(|_| 0).expect("there is room");
+    sys.fork(|_| 0).expect("there is room");
+    i32::from(sys.wait().expect("there is a child").pid != first)
+}
+
+#[test]
+fn a_programs_own_race_is_found_by_dice_and_its_schedule_finds_it_again() {
+    let exploration = Exploration::new(|| believes);
+    let found = exploration.sample(1, 1000).violation.expect("a seed shows it");
+    let seed = found.seed.expect("it was a sample");
+    let again = exploration.sample(seed, 1).violation.expect("the same seed");
+    assert_eq!(again.schedule, found.schedule);
+    let replayed = exploration.replay(&found.schedule).expect("the same run");
+    assert_eq!(replayed.what, found.what);
+    assert!(replayed.interleaving.contains("fork"), "{}", replayed.interleaving);
+}
+
+#[test]
+fn everybody_who_waits_for_ever_is_a_violation() {
+    let found = Exploration::new(|| {
+        |sys: &dyn Sys| {
+            sys.pause();
+            0
+        }
+    });
+    let found = found.run().violation.expect("nobody wakes it");
+    assert_eq!(found.preemptions, 0);
+    assert!(found.what.starts_with("everybody waits for ever"), "{}", found.what);
+}
+
+#[test]
+fn a_run_without_an_end_is_a_violation() {
+    let exploration = Exploration::new(|| {
+        |sys: &dyn Sys| loop {
+            sys.poll();
+        }
+    });
+    let found = exploration.steps(500).run().violation.expect("it never ends");
+    assert!(found.what.starts_with("it came to no end"), "{}", found.what);
+}
+
+#[test]
+fn who_polls_and_yields_lets_the_others_come_to_their_end() {
+    let outcome = Exploration::new(|| {
+        |sys: &dyn Sys| {
+            let children = [(); 2].map(|()| sys.fork(|_| 0).expect("there is room"));
+            for child in children {
+                let options = tontine_unix::WaitOptions::NOHANG;
+                while sys.waitpid(child.into(), options) == Ok(None) {
+                    sys.sched_yield();
+                }
+            }
+            0
+        }
+    });
+    let outcome = outcome.bound(0).run();
+    assert_held("polls", &outcome);
+    assert!(outcome.complete);
+}
+
+#[test]
+fn a_scenario_is_judged_in_each_schedule() {
+    let text = "\
+process main
+  first = fork quick
+  second = fork quick
+  wait -> first exited 0
+  wait -> second exited 0
+
+process quick
+  exit 0
+";
+    let scenario: Scenario = text.parse().expect("a scenario");
+    let exploration = Exploration::scenario(&scenario);
+    let found = exploration.run().violation.expect("the second may end first");
+    assert!(found.what.contains("line 4"), "{}", found.what);
+    assert!(found.interleaving.contains("(quick)"), "{}", found.interleaving);
+}
