@@ -19,7 +19,7 @@ use crate::trouble::{During, Result, Trouble};
 pub(super) const CALLS_NOTE: &str =
     "a virtual Unix inside one process: a system call is a function call, not a trap";
 /// What a modelled figure is.
-pub(super) const MODEL_NOTE: &str = "simulation, validated at P = 1 and 2 (docs/model.md): virtual \
+pub(super) const MODEL_NOTE: &str = "simulation, not validated yet (docs/model.md): virtual \
      processors, and costs that were measured on another machine";
 /// No model has more processors.
 const MOST_MODELLED: usize = 256;

@@ -70,5 +70,11 @@ pub(super) const EXPLANATION: Explanation = Explanation {
             "the same, and of sshd and ssh for each piece of output: poll or ppoll, read and write \
              of the pty, of pipes and of a TCP socket over loopback",
         ),
+        (
+            "master, coarse, parallel, per-process",
+            "None of the machine's: the virtual Unix's fork, exec, wait, exit, sigaction, sigprocmask, \
+             pipe, read and write, as often as a real one was seen to make them; what it does beside \
+             them counts as computing",
+        ),
     ],
 };
