@@ -242,7 +242,7 @@ pub trait Sys {
     /// stopped and ended meanwhile. The modelled executor moves its clock; the others poll until
     /// the system's clock says that it is over.
     fn compute(&self, duration: Duration) {
-        self.compute_by_polls(duration);
+        compute_by_polls(self, duration);
     }
     /// On which processor those run that this process makes from now on; `None` for any.
     ///
@@ -351,13 +351,6 @@ pub trait Sys {
             _ => self.kill(Target::Group(group), signal),
         }
     }
-    /// [`Sys::compute`], by polls.
-    fn compute_by_polls(&self, duration: Duration) {
-        let end = self.now().saturating_add(duration);
-        while self.now() < end {
-            self.poll();
-        }
-    }
     /// Sends the caller a signal.
     ///
     /// # Errors
@@ -433,5 +426,13 @@ impl dyn Sys + '_ {
     /// As [`Sys::thread_boxed`].
     pub fn thread(&self, body: impl FnOnce(&dyn Sys) + Send + 'static) -> Result<Tid> {
         self.thread_boxed(Box::new(body))
+    }
+}
+
+/// [`Sys::compute`], by polls.
+pub(crate) fn compute_by_polls<S: Sys + ?Sized>(sys: &S, duration: Duration) {
+    let end = sys.now().saturating_add(duration);
+    while sys.now() < end {
+        sys.poll();
     }
 }

@@ -14,7 +14,7 @@ use crate::limit::{Limit, Resource};
 use crate::process::{Body, Pid, Program, SigStack, SigVec, Spawn, Target, Tid, Whose};
 use crate::ptrace::Ptrace;
 use crate::signal::{SigSet, Signal};
-use crate::sys::Sys;
+use crate::sys::{Sys, compute_by_polls};
 use crate::terminal::{Fd, Termios};
 use crate::wait::{Children, Status, Usage, WaitOptions, Waited};
 
@@ -229,7 +229,7 @@ impl Sys for Call<'_> {
         while !left.is_zero() {
             let piece = left.min(executor::STRETCH);
             if !executor::compute(piece) {
-                return self.compute_by_polls(left);
+                return compute_by_polls(self, left);
             }
             left -= piece;
             self.look_up();

@@ -46,6 +46,7 @@ const SOUND: &[(&str, &str)] = &[
     ("thread_boxed(body)", RUNS),
     ("sched_yield()", ASKS),
     ("poll()", ASKS),
+    ("compute(duration)", ANY),
     ("processor()", ASKS),
     ("now()", ASKS),
     ("getuid()", ASKS),

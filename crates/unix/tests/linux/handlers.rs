@@ -1,4 +1,5 @@
 //! Handlers: what they learn, when they run, what is told of them.
+#![allow(unsafe_code, reason = "installs a handler past the library")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::Relaxed};
@@ -156,6 +157,9 @@ fn a_handler_of_somebody_else_can_be_put_back() {
             let set = u64::from_str_radix(line.trim(), 16).unwrap();
             SigSet::from_bits(set).contains(Signal::SEGV)
         };
+        extern "C" fn handler(_: libc::c_int) {}
+        // SAFETY: a handler that does nothing may run at any time.
+        unsafe { libc::signal(libc::SIGSEGV, handler as *const () as libc::sighandler_t) };
         assert!(caught());
         let theirs = sys.sigaction(Signal::SEGV, None).unwrap();
         assert!(matches!(theirs.disposition, Disposition::Handler(_)));
