@@ -72,9 +72,9 @@ pub(super) const EXPLANATION: Explanation = Explanation {
         ),
         (
             "master, coarse, parallel, per-process",
-            "None of the machine's: the virtual Unix's fork, exec, wait, exit, sigaction, sigprocmask, \
-             pipe, read and write, as often as a real one was seen to make them; what it does beside \
-             them counts as computing",
+            "None of the machine's: the virtual Unix's fork, exec, wait, exit, sigaction, \
+             sigprocmask, pipe, read and write, as often as a real one was seen to make them; what \
+             it does beside them counts as computing",
         ),
     ],
 };

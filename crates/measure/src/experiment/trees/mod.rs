@@ -3,8 +3,8 @@
 //! `cargo xtask trees` traces one `make` and one session of a pseudo-user and writes `builds.txt`
 //! and `sessions.txt`, a process a line. Here each is a virtual process that forks, executes,
 //! waits, asks about signals and moves bytes through pipes as often and in the same order, and
-//! computes in between. What it does not do: pass data from process to process (a read finds a byte of its own,
-//! and waits for nobody), or share a disk.
+//! computes in between. What it does not do: pass data from process to process (a read finds a byte
+//! of its own, and waits for nobody), or share a disk.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
