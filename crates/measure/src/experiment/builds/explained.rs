@@ -48,10 +48,10 @@ pub(super) const EXPLANATION: Explanation = Explanation {
     calls: &[
         (
             "linux",
-            "for each of about 40 processes a build: clone or vfork, execve, mmap, mprotect and brk \
-         as the programs are loaded and grow, wait4, exit_group; for files openat, read, write, \
-         close, newfstatat, access, unlink of temporary ones; pidfd_open and poll by the \
-         measuring process, which sleeps meanwhile",
+            "for each of about 40 processes a build: clone or vfork, execve, mmap, mprotect and \
+             brk as the programs are loaded and grow, wait4, exit_group; for files openat, read, \
+             write, close, newfstatat, access, unlink of temporary ones; pidfd_open and poll by \
+             the measuring process, which sleeps meanwhile",
         ),
         (
             "master, coarse, parallel, per-process",
