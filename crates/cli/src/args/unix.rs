@@ -115,8 +115,8 @@ Examples:
   tontine unix check --seed 17 --mode master FILE
                                              one of them again
   tontine unix check --log FILE              print what both observed
-  tontine unix check --random 1000           a thousand random scenarios, in turn in
-                                             all modes
+  tontine unix check --random 1000           a thousand random scenarios, in
+                                             turn in all modes
 
 Exit status: 0 the same on both; 1 they part, or one of them came to no rest;
 2 wrong usage, a file that cannot be read, a text that is no scenario, or one
