@@ -40,9 +40,18 @@ const NEUTRAL: [&str; 11] = [
     "own_thread",
 ];
 
-/// Shares of what should not happen.
-const HARM: [&str; 7] =
-    ["wedged", "torn", "lost", "lost_with_sender", "corrupted", "deadlocked", "missed"];
+/// Shares of what should not happen, or seldom.
+const HARM: [&str; 9] = [
+    "wedged",
+    "torn",
+    "lost",
+    "lost_with_sender",
+    "corrupted",
+    "deadlocked",
+    "missed",
+    "waited",
+    "blocked",
+];
 
 /// Which way a figure of this metric and unit gets worse.
 pub fn direction(metric: &str, unit: &str) -> Direction {
