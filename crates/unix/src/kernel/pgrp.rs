@@ -217,8 +217,8 @@ impl Kernel {
         found
     }
 
-    /// A group that a process of this session may make, for a terminal's foreground: Linux takes
-    /// the number of any of them. Nobody is a member, and the number is nobody else's.
+    /// A group that a member of `session` may make, for a terminal's foreground: Linux takes the
+    /// number of any of them. Nobody is a member, and the number is nobody else's.
     pub(super) fn hold_unmade(&self, leader: Pid, session: &Arc<Session>) -> Result<HeldPgrp> {
         let nobody = || self.error_by(Rule::ForegroundNobody, Errno::ESRCH);
         let leader = self.find(leader).ok_or_else(nobody)?;
