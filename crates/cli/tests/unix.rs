@@ -1,31 +1,22 @@
 //! `tontine unix run` as its users meet it: exit statuses, what it prints, and bad input.
 
+mod scenarios;
+
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use scenarios::{scenario, text, unix};
 use serde_json::Value;
 
 fn run(arguments: &[&str], file: &Path) -> Output {
-    let mut tontine = Command::new(env!("CARGO_BIN_EXE_tontine"));
-    tontine.args(["unix", "run"]).args(arguments).arg(file).output().expect("tontine runs")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+    unix("run", arguments, file)
 }
 
 fn example(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/unix").join(name)
-}
-
-/// A file with this scenario.
-fn scenario(text: &str) -> tempfile::NamedTempFile {
-    let file = tempfile::Builder::new().suffix(".unix").tempfile().expect("a file");
-    fs::write(file.path(), text).expect("written");
-    file
 }
 
 #[test]

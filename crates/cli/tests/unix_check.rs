@@ -1,27 +1,18 @@
 //! `tontine unix check` as its users meet it: exit statuses, and what it prints.
 
-use std::fs;
+mod scenarios;
+
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
+
+use scenarios::{scenario, text, unix};
 
 fn check(arguments: &[&str], file: &Path) -> Output {
-    let mut tontine = Command::new(env!("CARGO_BIN_EXE_tontine"));
-    tontine.args(["unix", "check"]).args(arguments).arg(file).output().expect("tontine runs")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+    unix("check", arguments, file)
 }
 
 fn example(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/unix").join(name)
-}
-
-/// A file with this scenario.
-fn scenario(text: &str) -> tempfile::NamedTempFile {
-    let file = tempfile::Builder::new().suffix(".unix").tempfile().expect("a file");
-    fs::write(file.path(), text).expect("written");
-    file
 }
 
 #[test]

@@ -1,23 +1,14 @@
 //! `tontine unix explore` as its users meet it: what it finds, what it prints, and bad input.
 
-use std::fs;
+mod scenarios;
+
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
+
+use scenarios::{scenario, text, unix};
 
 fn explore(arguments: &[&str], file: &Path) -> Output {
-    let mut tontine = Command::new(env!("CARGO_BIN_EXE_tontine"));
-    tontine.args(["unix", "explore"]).args(arguments).arg(file).output().expect("tontine runs")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// A file with this scenario.
-fn scenario(text: &str) -> tempfile::NamedTempFile {
-    let file = tempfile::Builder::new().suffix(".unix").tempfile().expect("a file");
-    fs::write(file.path(), text).expect("written");
-    file
+    unix("explore", arguments, file)
 }
 
 /// Two children end in the order in which they were made, it believes.
