@@ -55,6 +55,23 @@ fn a_violation_is_printed_with_a_command_that_shows_it_again() {
 }
 
 #[test]
+fn what_the_dice_found_is_found_again_from_the_seed() {
+    let file = scenario(BELIEVES);
+    let output =
+        explore(&["--mode", "master", "--processors", "3", "--seeds", "1000"], file.path());
+    let printed = text(&output.stdout);
+    let (_, command) = printed.split_once("or from the seed").expect("a command");
+    let (_, words) = command.split_once("explore ").expect("a command");
+    let mut words: Vec<&str> = words.split_whitespace().collect();
+    assert_eq!(words.pop(), Some(&*file.path().display().to_string()), "{printed}");
+    let again = explore(&words, file.path());
+    let told = text(&again.stdout);
+    assert_eq!(again.status.code(), Some(1), "{told}");
+    let (first, second) = (printed.split_once('\n'), told.split_once('\n'));
+    assert_eq!(second.expect("lines").1, first.expect("lines").1, "all but the count of schedules");
+}
+
+#[test]
 fn what_is_no_schedule_is_refused() {
     let file = scenario(BELIEVES);
     let output = explore(&["--replay", "3>"], file.path());

@@ -22,8 +22,8 @@ use scenes::KNOWN;
 use tontine_unix::Mode;
 use tontine_unix::explore::{Exploration, Outcome};
 
-/// Uses seconds of processor time, which only clock ticks count.
-const COMPUTES: &str = "limits/processor-limit";
+/// They use seconds of processor time, which only clock ticks count.
+const COMPUTE: [&str; 2] = ["limits/processor-limit", "limits/hard-processor-limit-kills"];
 /// The known races by how many schedules they have.
 const QUICK_FIRST: [usize; 9] = [0, 8, 3, 6, 5, 7, 1, 2, 4];
 /// Scenarios whose rate is told.
@@ -50,7 +50,7 @@ fn main() -> ExitCode {
         Some(false) => ExitCode::from(1),
         None => {
             eprintln!(
-                "usage: explored races BOUND [MODE…] | mutations BOUND | sample RUNS | speed"
+                "usage: explored races BOUND [MODE…] [RACE…] | mutations BOUND | sample RUNS | speed"
             );
             ExitCode::from(2)
         }
@@ -69,13 +69,26 @@ fn held(what: &str, outcome: &Outcome) -> bool {
     outcome.violation.is_none()
 }
 
-/// Each known race in each mode, up to a bound.
+/// The known races in the modes up to a bound: those that are named, or all.
 fn races(bound: u32, names: &[&str]) -> bool {
-    let wanted = |mode: &Mode| names.is_empty() || names.contains(&mode.to_string().as_str());
-    for mode in Mode::ALL.into_iter().filter(wanted) {
-        for known in QUICK_FIRST.map(|place| &KNOWN[place]) {
+    let modes = Mode::ALL.map(|mode| (mode, mode.to_string()));
+    let races = QUICK_FIRST.map(|place| &KNOWN[place]);
+    let known = |name: &&str| {
+        modes.iter().any(|(_, mode)| mode == name) || races.iter().any(|race| race.name == *name)
+    };
+    if let Some(unknown) = names.iter().find(|name| !known(name)) {
+        println!("{unknown:?} is no mode and no race");
+        return false;
+    }
+    let all_modes = !modes.iter().any(|(_, mode)| names.contains(&mode.as_str()));
+    let all_races = !races.iter().any(|race| names.contains(&race.name));
+    for (mode, name) in &modes {
+        if !all_modes && !names.contains(&name.as_str()) {
+            continue;
+        }
+        for known in races.iter().filter(|race| all_races || names.contains(&race.name)) {
             let began = Instant::now();
-            let outcome = known.exploration(mode).bound(bound).run();
+            let outcome = known.exploration(*mode).bound(bound).run();
             let (seconds, runs) = (began.elapsed().as_secs_f64(), &outcome.by_bound);
             println!("| {} | {mode} | {runs:?} | {seconds:.1} s |", known.name);
             if !held(known.name, &outcome) {
@@ -111,7 +124,8 @@ fn mutations(bound: u32) -> bool {
 
 /// So many schedules by dice, over all scenes and modes in turn.
 fn sample(from: u64, runs: u64) -> bool {
-    let scenarios = examples::examples().into_iter().filter(|(name, _)| name != COMPUTES);
+    let scenarios =
+        examples::examples().into_iter().filter(|(name, _)| !COMPUTE.contains(&&**name));
     let mut scenes: Vec<(String, Exploration)> = Vec::new();
     for (name, scenario) in scenarios {
         for mode in Mode::ALL {

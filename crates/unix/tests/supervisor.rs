@@ -4,6 +4,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -84,9 +85,27 @@ fn the_planted_mistake_is_found_and_replayed_by_its_schedule() {
     assert_eq!(explored(&["replay", schedule]).1, Some(0));
 }
 
+/// The same by dice: the seed alone gives the run again, to the letter, and so does the schedule
+/// that it threw.
+#[test]
+fn the_planted_mistake_is_found_by_dice_within_a_minute_and_replayed_from_the_seed() {
+    let began = Instant::now();
+    let (found, status) = explored(&["dice", "planted"]);
+    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+    assert_eq!(status, Some(1), "{found}");
+    let (which, seen) = found.split_once(":\n").expect("a seed, a schedule and what was seen");
+    assert!(seen.contains("exited 9"), "{found}");
+    let which = which.strip_prefix("seed ").expect("a seed");
+    let (seed, schedule) = which.split_once(", schedule ").expect("a schedule");
+    assert_eq!(explored(&["seed", seed, "planted"]), (seen.to_owned(), Some(1)));
+    assert_eq!(explored(&["replay", schedule, "planted"]), (seen.to_owned(), Some(1)));
+}
+
 #[test]
 fn without_it_nobody_is_left_behind_at_any_schedule() {
-    let (said, status) = explored(&["explore"]);
-    assert_eq!(status, Some(0), "{said}");
-    assert!(said.starts_with("nobody was left behind at any of "), "{said}");
+    for how in ["explore", "dice"] {
+        let (said, status) = explored(&[how]);
+        assert_eq!(status, Some(0), "{said}");
+        assert!(said.starts_with("nobody was left behind at any of "), "{said}");
+    }
 }

@@ -168,13 +168,14 @@ that come to the same as others are left out. docs/explore.md says how.
 
 The first run in which an expectation fails, everybody waits for ever, or a
 check of the kernel's own finds something is printed with a schedule, a short
-text, that --replay takes.
+text, that --replay takes, and by dice with the seed.
 
 Examples:
   tontine unix explore examples/unix/waits/two-waiters-one-child.unix
   tontine unix explore --bound 3 --mode per-process FILE
   tontine unix explore --seeds 100000 FILE       for larger ones: by dice
-  tontine unix explore --replay 17>3.40>2 FILE   one of them again
+  tontine unix explore --replay '17>3.40>2' FILE one of them again
+  tontine unix explore --seeds 1 --seed 17 FILE  again, from a seed that was found
 
 Exit status: 0 all runs held; 1 one did not; 2 wrong usage, a file that cannot
 be read, or a text that is no scenario.")]

@@ -6,9 +6,9 @@
 //! `cargo run -p tontine-unix --example supervisor -- linux`, and then `kill -TERM` its number;
 //! `-- virtual` does the same in a simulated system, whose clock does not let anybody wait.
 //!
-//! `-- explore` stops it at all schedules of a simulated system, up to a bound. A last argument,
-//! `planted`, plants a mistake: `-- explore planted` finds it, `-- replay SCHEDULE planted` shows
-//! it again.
+//! `-- explore` stops it at all schedules of a simulated system, up to a bound, `-- dice` at many by
+//! dice, one seed each. A last argument, `planted`, plants a mistake: `-- explore planted` and
+//! `-- dice planted` find it, `-- replay SCHEDULE planted` and `-- seed SEED planted` show it again.
 
 mod explored;
 mod supervise;
@@ -17,12 +17,14 @@ use std::io::Write;
 use std::thread;
 use std::time::Duration;
 
-use tontine_unix::explore::Schedule;
+use tontine_unix::explore::{Exploration, Outcome, Replayed, Schedule};
 use tontine_unix::shell::Seat;
 use tontine_unix::{Console, Executor, Linux, SigAction, Signal, Sys, Virtual, WaitOptions};
 
 use crate::supervise::{Groups, Service, supervise};
 
+/// Schedules by dice.
+const SEEDS: u64 = 10_000;
 /// How long it runs in a virtual system.
 const RUN: Duration = Duration::from_secs(3);
 
@@ -36,12 +38,19 @@ fn main() {
     let status = match arguments.as_slice() {
         ["linux"] => on_linux(groups),
         ["virtual"] => in_a_virtual_system(groups),
-        ["explore"] => explore(groups),
-        ["replay", schedule] => replay(groups, schedule),
-        _ => {
-            eprintln!("usage: supervisor linux|virtual|explore|replay SCHEDULE [planted]");
-            2
-        }
+        ["explore"] => search(groups, Exploration::run),
+        ["dice"] => search(groups, |exploration| exploration.sample(1, SEEDS)),
+        ["replay", schedule] => match schedule.parse::<Schedule>() {
+            Ok(schedule) => show(&explored::exploration(groups).follow(&schedule)),
+            Err(error) => refuse(&error.to_string()),
+        },
+        ["seed", seed] => match seed.parse() {
+            Ok(seed) => show(&explored::exploration(groups).follow_seed(seed)),
+            Err(_) => refuse(&format!("`{seed}` is no seed")),
+        },
+        _ => refuse(
+            "usage: supervisor linux|virtual|explore|dice|replay SCHEDULE|seed SEED [planted]",
+        ),
     };
     std::process::exit(status);
 }
@@ -57,28 +66,30 @@ fn on_linux(groups: Groups) -> i32 {
     }
 }
 
-/// Stops it at all schedules; 1 if at one of them somebody is left behind.
-fn explore(groups: Groups) -> i32 {
-    let outcome = explored::exploration(groups).run();
+/// Says what is wrong with what was asked for; the exit status.
+fn refuse(why: &str) -> i32 {
+    eprintln!("{why}");
+    2
+}
+
+/// Stops it at many schedules; 1 if at one of them somebody is left behind.
+fn search(groups: Groups, run: impl FnOnce(&Exploration) -> Outcome) -> i32 {
+    let outcome = run(&explored::exploration(groups));
     match outcome.violation {
         Some(found) => {
-            println!("schedule {}:\n{}\n{}", found.schedule, found.what, found.interleaving);
+            let seed = found.seed.map_or(String::new(), |seed| format!("seed {seed}, "));
+            println!("{seed}schedule {}:\n{}\n{}", found.schedule, found.what, found.interleaving);
             1
         }
         None => {
             println!("nobody was left behind at any of {} schedules", outcome.schedules);
-            i32::from(!outcome.complete)
+            0
         }
     }
 }
 
 /// Shows one schedule; 1 if somebody is left behind.
-fn replay(groups: Groups, schedule: &str) -> i32 {
-    let Ok(schedule) = schedule.parse::<Schedule>() else {
-        eprintln!("`{schedule}` is no schedule");
-        return 2;
-    };
-    let replayed = explored::exploration(groups).follow(&schedule);
+fn show(replayed: &Replayed) -> i32 {
     println!("{}\n{}", replayed.wrong.as_deref().unwrap_or("it held"), replayed.interleaving);
     i32::from(replayed.wrong.is_some())
 }

@@ -39,6 +39,13 @@ pub(crate) trait Chooser: Send {
         false
     }
 
+    /// Asked in place, at a point: whether the running fiber goes on without a choice among the
+    /// `several` that can. What it did is told with what it does up to where this is false.
+    fn stays(&mut self, several: bool) -> bool {
+        let _ = several;
+        false
+    }
+
     /// What a fiber has just done, if it is to be known.
     fn left(&mut self, left: &Left) {
         let _ = left;

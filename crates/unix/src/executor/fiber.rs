@@ -41,6 +41,13 @@ impl Fiber {
         }
     }
 
+    /// Wakes it as [`Fiber::unpark`] does, by who is about to sleep. Where schedules are gone
+    /// through it goes on then, unless whoever decides takes the processor from it.
+    pub(crate) fn hand_over(&self) {
+        self.unpark();
+        simulated::hand_over(self.id());
+    }
+
     /// Its number within its executor, from 1; 0 for a thread outside.
     pub(crate) fn id(&self) -> u32 {
         match &self.0 {

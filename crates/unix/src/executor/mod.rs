@@ -180,7 +180,24 @@ impl Executor {
     ///
     /// There is no such processor.
     pub(crate) fn start(&self, start: Start) -> Result<Fiber, StackError> {
-        self.start_on(start, |local| self.stack(local))
+        let (task, mine) = self.make(start, |local| self.stack(local))?;
+        self.queue_fresh(&task, mine);
+        Ok(Fiber::new(task))
+    }
+
+    /// Makes a fiber as [`Executor::start`] does, that begins when it is unparked.
+    ///
+    /// # Errors
+    ///
+    /// There is no stack for it.
+    ///
+    /// # Panics
+    ///
+    /// There is no such processor.
+    pub(crate) fn start_asleep(&self, start: Start) -> Result<Fiber, StackError> {
+        let (task, _) = self.make(start, |local| self.stack(local))?;
+        task.begin_asleep();
+        Ok(Fiber::new(task))
     }
 
     /// Starts a fiber as [`Executor::start`] does, beyond the limit of stacks if need be.
@@ -193,17 +210,20 @@ impl Executor {
     ///
     /// There is no such processor.
     pub(crate) fn start_beyond(&self, start: Start) -> Result<Fiber, StackError> {
-        self.start_on(start, |local| {
+        let (task, mine) = self.make(start, |local| {
             let at_hand = local.and_then(|local| local.stacks.borrow_mut().pop());
             at_hand.map_or_else(|| self.pool.lend_beyond(), Ok)
-        })
+        })?;
+        self.queue_fresh(&task, mine);
+        Ok(Fiber::new(task))
     }
 
-    fn start_on(
+    /// A fiber that is in no queue, and the worker that runs here, if it is one of these.
+    fn make<'a>(
         &self,
         start: Start,
         stack: impl FnOnce(Option<&Local>) -> Result<Stack, StackError>,
-    ) -> Result<Fiber, StackError> {
+    ) -> Result<(Arc<Task>, Option<(&'a Worker, &'a Local)>), StackError> {
         HERE.with(|here| {
             // SAFETY: worker records live for ever; the local part outlives its thread's run.
             let (worker, local) =
@@ -225,23 +245,26 @@ impl Executor {
             };
             let home = self.workers[if self.is_parallel() { processor } else { 0 }];
             let place = Place { home, processor, pinned: start.processor.is_some() };
-            let task = Task::new(id, start, place, stack);
-            let raw = Arc::as_ptr(&task);
-            match mine {
-                Some(_) if modelled::post(raw, true) => {}
-                Some((worker, local)) if std::ptr::eq(worker, home) => {
-                    let alone = self.workers.len() == 1;
-                    if place.pinned || alone {
-                        // Nobody else may take it.
-                        local.woken.push(raw);
-                    } else {
-                        self.share(worker.push_fresh(raw));
-                    }
-                }
-                _ => home.post(raw),
-            }
-            Ok(Fiber::new(task))
+            Ok((Task::new(id, start, place, stack), mine))
         })
+    }
+
+    /// Queues a fiber that is to begin.
+    fn queue_fresh(&self, task: &Arc<Task>, mine: Option<(&Worker, &Local)>) {
+        let (raw, home) = (Arc::as_ptr(task), task.home());
+        match mine {
+            Some(_) if modelled::post(raw, true) => {}
+            Some((worker, local)) if std::ptr::eq(worker, home) => {
+                let alone = self.workers.len() == 1;
+                if task.pinned || alone {
+                    // Nobody else may take it.
+                    local.woken.push(raw);
+                } else {
+                    self.share(worker.push_fresh(raw));
+                }
+            }
+            _ => home.post(raw),
+        }
     }
 
     /// Runs until no fiber is left, everybody waits for ever, or [`Executor::stop`] is called.

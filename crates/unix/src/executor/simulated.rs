@@ -125,6 +125,7 @@ impl Simulation {
             last: None,
             running: 0,
             stretch: 0,
+            heir: None,
             decided: None,
             asked_at: None,
         };
@@ -163,7 +164,7 @@ pub(super) fn decide(at: At) {
                 here.run.get()
             });
             // SAFETY: set while the run under way, which resumed this fiber, waits for it.
-            if !run.is_null() && unsafe { Run::goes_on(run.cast()) } {
+            if !run.is_null() && unsafe { Run::goes_on(run.cast(), at) } {
                 return tick_at_point();
             }
             HERE.with(|here| here.left.set(0));
@@ -172,6 +173,16 @@ pub(super) fn decide(at: At) {
             tick_at_point();
         }
         _ => {}
+    }
+}
+
+/// The fiber with this number, which can go on, does so when the running one sleeps next: for the
+/// chooser that is as if that one went on.
+pub(super) fn hand_over(id: u32) {
+    let run: *mut Run<'_> = HERE.with(|here| here.run.get()).cast();
+    if !run.is_null() {
+        // SAFETY: set while the run under way, which resumed this fiber, waits for it.
+        unsafe { (*run).heir = Some(id) };
     }
 }
 
@@ -225,6 +236,8 @@ struct Run<'a> {
     /// Where the running one is, and the points that it was given.
     running: usize,
     stretch: u32,
+    /// Who goes on when the running one sleeps, as far as that one has a say.
+    heir: Option<u32>,
     /// Who goes on, and whether a tick lands: what was decided in the place of who left.
     decided: Option<(usize, bool)>,
     /// The step at which the hook was asked.
@@ -293,7 +306,9 @@ impl Run<'_> {
 
     /// Who goes on, and whether a tick lands; nobody if nobody can.
     fn decide(&mut self) -> Option<(usize, bool)> {
-        let chosen = self.choose(self.left, self.last)?;
+        let heir = self.heir.take().filter(|_| self.left == Leave::Park);
+        let at = |heir| self.numbers.iter().position(|number| *number == heir);
+        let chosen = self.choose(self.left, self.last.or_else(|| heir.and_then(at)))?;
         let tick = self.executor.ticks.get().is_some() && self.chooser.tick();
         self.simulation.record(self.numbers[chosen], self.left, tick);
         Some((chosen, tick))
@@ -304,7 +319,7 @@ impl Run<'_> {
     /// # Safety
     ///
     /// The run lives, and the caller is the fiber that it resumed.
-    unsafe fn goes_on(run: *mut Self) -> bool {
+    unsafe fn goes_on(run: *mut Self, at: At) -> bool {
         // SAFETY: the run waits for its fiber, and has lent nothing of itself meanwhile.
         let this = unsafe { &mut *run };
         let steps = this.simulation.steps.load(Ordering::Relaxed) + 1;
@@ -313,9 +328,13 @@ impl Run<'_> {
             return false;
         }
         this.simulation.advance(1);
+        this.collect();
+        // Who waits for something lets others run first.
+        if at != At::Within && this.chooser.stays(this.numbers.len() > 1) {
+            return true;
+        }
         this.tell(Leave::Point);
         (this.left, this.last) = (Leave::Point, Some(this.running));
-        this.collect();
         let Some((chosen, tick)) = this.decide() else { return false };
         if chosen == this.running {
             HERE.with(|here| here.tick_due.set(tick));

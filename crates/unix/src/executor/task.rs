@@ -156,6 +156,11 @@ impl Task {
         task
     }
 
+    /// It begins when it is unparked. For its starter, before anybody else knows it.
+    pub(super) fn begin_asleep(&self) {
+        self.state.store(PARKED, Ordering::Relaxed);
+    }
+
     /// The worker that it runs on.
     pub(super) fn home(&self) -> &'static Worker {
         // SAFETY: only `new` and `take_to` set it, from references that live for ever.

@@ -4,36 +4,42 @@
 #[derive(Debug, Clone)]
 pub(super) struct Dice {
     state: u64,
-    /// Points to a preemption, on average.
+    /// Decisions to a preemption, on average.
     odds: u32,
-    /// Points until the next one.
-    left: u32,
+    /// The next one that is.
+    next: u32,
 }
 
 impl Dice {
     /// Dice that the seed says everything of: some races want somebody to stand still for long,
     /// others many turns in a short time.
     pub(super) fn new(seed: u64) -> Self {
-        let mut dice = Self { state: seed, odds: 1, left: 1 };
+        let mut dice = Self { state: seed, odds: 1, next: 0 };
         dice.odds = [2, 8, 32, 128][dice.below(4) as usize];
         dice.wait();
         dice
     }
 
-    /// Whether whoever runs is interrupted at this point.
+    /// Whether whoever runs is interrupted at this decision.
     #[inline]
-    pub(super) fn interrupts(&mut self) -> bool {
-        self.left -= 1;
-        if self.left > 0 {
+    pub(super) fn interrupts(&mut self, decision: u32) -> bool {
+        if decision < self.next {
             return false;
         }
+        self.next = decision;
         self.wait();
         true
     }
 
+    /// The next decision at which it may be.
+    #[inline]
+    pub(super) fn next(&self) -> u32 {
+        self.next
+    }
+
     fn wait(&mut self) {
         // Uniform, of mean `odds`.
-        self.left = 1 + self.below(2 * self.odds - 1);
+        self.next += 1 + self.below(2 * self.odds - 1);
     }
 
     fn random(&mut self) -> u64 {

@@ -30,6 +30,8 @@ pub(crate) struct Guide {
     order: Order,
     /// Decisions of this run.
     decisions: u32,
+    /// The next one at which who runs may not go on.
+    next: u32,
     /// Where it departed from what would have been chosen.
     taken: Schedule,
     /// What each fiber has done in this run, as a hash, by its number, if that is wanted.
@@ -46,6 +48,7 @@ impl Guide {
             policy,
             order: Order::default(),
             decisions: 0,
+            next: 0,
             taken: Schedule::default(),
             histories: None,
             gave_way: false,
@@ -65,11 +68,9 @@ impl Guide {
         Self::new(Policy::Dice(Dice::new(0), 0))
     }
 
-    /// One that follows a schedule, and remembers what happens.
+    /// One that follows a schedule.
     pub(super) fn given(schedule: &Schedule) -> Self {
-        let mut guide = Self::new(Policy::Given(schedule.clone(), 0, 0));
-        guide.steps = Some(Vec::new());
-        guide
+        Self::new(Policy::Given(schedule.clone(), 0, 0))
     }
 
     /// The next run is decided by dice with this seed.
@@ -89,7 +90,7 @@ impl Guide {
 
     fn begin_run(&mut self) {
         self.order.clear();
-        self.decisions = 0;
+        (self.decisions, self.next) = (0, 0);
         self.taken.turns.clear();
         self.gave_way = false;
         if let Some(histories) = &mut self.histories {
@@ -100,6 +101,12 @@ impl Guide {
     /// From now on it remembers what each run comes to.
     pub(super) fn with_classes(mut self) -> Self {
         self.histories = Some(Vec::new());
+        self
+    }
+
+    /// From now on it remembers what happens.
+    pub(super) fn with_steps(mut self) -> Self {
+        self.steps = Some(Vec::new());
         self
     }
 
@@ -154,9 +161,24 @@ impl Guide {
         }
     }
 
+    /// Whether each step is told.
+    #[inline]
+    fn notes(&self) -> bool {
+        self.histories.is_some() || self.steps.is_some()
+    }
+
+    #[inline]
+    fn stays(&mut self, several: bool) -> bool {
+        if self.notes() || (several && self.decisions + 1 >= self.next) {
+            return false;
+        }
+        self.decisions += u32::from(several);
+        true
+    }
+
     #[inline]
     fn left(&mut self, left: &Left) {
-        if self.histories.is_some() || self.steps.is_some() {
+        if self.notes() {
             self.note(left);
         }
         self.gave_way = gives_way(left);
@@ -168,12 +190,24 @@ impl Guide {
 
     fn choose(&mut self, runnable: &[u32], running: Option<u32>) -> u32 {
         self.decisions += 1;
+        let fiber = self.choose_now(runnable, running);
+        self.next = match &self.policy {
+            Policy::All(path) => path.next_decision(),
+            Policy::Dice(dice, _) => dice.next(),
+            Policy::Given(schedule, had, _) => {
+                schedule.turns.get(*had).map_or(u32::MAX, |turn| turn.0)
+            }
+        };
+        fiber
+    }
+
+    fn choose_now(&mut self, runnable: &[u32], running: Option<u32>) -> u32 {
         if let Some(running) = running
             && !self.gave_way
         {
             let stays = match &mut self.policy {
                 Policy::All(path) => path.leaves_alone(),
-                Policy::Dice(dice, _) => !dice.interrupts(),
+                Policy::Dice(dice, _) => !dice.interrupts(self.decisions),
                 Policy::Given(schedule, had, _) => {
                     schedule.turns.get(*had).is_none_or(|turn| turn.0 != self.decisions)
                 }
@@ -186,7 +220,7 @@ impl Guide {
         let Order { ready, goes_on, .. } = &self.order;
         let first = ready[0];
         let (fiber, preemptions) = match &mut self.policy {
-            Policy::All(path) => (path.choose(&self.order), None),
+            Policy::All(path) => (path.choose(&self.order, self.decisions), None),
             Policy::Dice(dice, preemptions) => {
                 let others = ready.len() as u32 - u32::from(*goes_on);
                 let fiber = match goes_on {
@@ -284,6 +318,11 @@ impl Chooser for Guided {
         let guide = unsafe { &mut *self.0 };
         let fiber = guide.choose(runnable, running.map(|at| runnable[at]));
         runnable.iter().position(|one| *one == fiber).unwrap_or(0)
+    }
+
+    fn stays(&mut self, several: bool) -> bool {
+        // SAFETY: as above.
+        unsafe { (*self.0).stays(several) }
     }
 
     fn left(&mut self, left: &Left) {

@@ -260,7 +260,20 @@ impl Exploration {
 
     /// One run, and how it went, whether it was wrong or not.
     pub fn follow(&self, schedule: &Schedule) -> Replayed {
-        let mut guide = Kept::new(Guide::given(schedule));
+        self.told(Guide::given(schedule))
+    }
+
+    /// The run whose choices the dice make with this seed, as [`Exploration::sample`] has it, and
+    /// how it went.
+    pub fn follow_seed(&self, seed: u64) -> Replayed {
+        let mut guide = Guide::sampled();
+        guide.seed(seed);
+        self.told(guide)
+    }
+
+    /// One run as the guide decides, and how it went.
+    fn told(&self, guide: Guide) -> Replayed {
+        let mut guide = Kept::new(guide.with_steps());
         let seen = self.subject.run(&self.system(&guide, None));
         let name =
             |pid| seen.names.iter().find(|(one, _)| *one == pid).map(|(_, name)| name.clone());

@@ -31,6 +31,8 @@ pub(super) struct Path {
 /// A decision at which several may go on.
 #[derive(Debug)]
 struct Node {
+    /// Its number among the decisions of the run.
+    decision: u32,
     /// In the order in which they are tried.
     ready: Vec<u32>,
     /// Whether the first of them is who ran and can go on.
@@ -161,8 +163,9 @@ impl Path {
     }
 
     /// Who goes on, of those that are ready.
-    pub(super) fn choose(&mut self, order: &Order) -> u32 {
+    pub(super) fn choose(&mut self, order: &Order, decision: u32) -> u32 {
         let Self { nodes, bound, reduces, run } = self;
+        run.pass(nodes, decision);
         let (ready, goes_on) = (&order.ready, order.goes_on);
         if !goes_on && *reduces && run.in_turn {
             run.end_turn();
@@ -170,7 +173,7 @@ impl Path {
         let fiber = if run.is_over || (goes_on && run.spent == *bound) {
             ready[0]
         } else {
-            run.try_one(nodes, ready, goes_on)
+            run.try_one(nodes, decision, ready, goes_on)
         };
         let interrupts = goes_on && fiber != ready[0];
         if interrupts {
@@ -192,6 +195,17 @@ impl Path {
     #[inline]
     pub(super) fn leaves_alone(&self) -> bool {
         self.run.is_over || self.run.spent == self.bound
+    }
+
+    /// The next decision at which who runs is not simply the one that goes on. Up to there nothing
+    /// need be known of each step alone: what it conflicts with, they conflict with together.
+    pub(super) fn next_decision(&self) -> u32 {
+        if self.leaves_alone() {
+            return u32::MAX;
+        }
+        let ahead = &self.nodes[self.run.passed..];
+        let next = ahead.iter().find(|node| !node.goes_on || node.now != node.first);
+        next.map_or(0, |node| node.decision)
     }
 
     /// A fiber has made a step.
@@ -225,8 +239,22 @@ impl Path {
 }
 
 impl Run {
+    /// Passes the nodes before a decision: those at which whoever ran went on.
+    fn pass(&mut self, nodes: &[Node], decision: u32) {
+        while let Some(node) = nodes.get(self.passed).filter(|node| node.decision < decision) {
+            debug_assert!(node.goes_on && node.now == node.first, "nothing was chosen there");
+            self.passed += 1;
+        }
+    }
+
     /// Who is tried: as the path has it, or at its end the first.
-    fn try_one(&mut self, nodes: &mut Vec<Node>, ready: &[u32], goes_on: bool) -> u32 {
+    fn try_one(
+        &mut self,
+        nodes: &mut Vec<Node>,
+        decision: u32,
+        ready: &[u32],
+        goes_on: bool,
+    ) -> u32 {
         let sleeps = |fiber: &u32| self.asleep.iter().any(|(one, _)| one == fiber);
         let places = ready.iter().take(MOST_READY).enumerate();
         let asleep =
@@ -245,6 +273,7 @@ impl Run {
             let step = if goes_on { &mut self.step_of } else { &mut self.turn_of };
             *step = Some(at);
             nodes.push(Node {
+                decision,
                 ready: ready.to_vec(),
                 goes_on,
                 asleep,
@@ -256,7 +285,8 @@ impl Run {
             return ready[first];
         }
         let node = &nodes[at];
-        debug_assert!(node.ready == ready && node.goes_on == goes_on, "a run repeats another one");
+        debug_assert!(node.decision == decision, "a run repeats another one");
+        debug_assert!(node.ready == ready && node.goes_on == goes_on, "and is asked the same");
         if goes_on && node.now != node.first {
             self.asleep.push((ready[0], node.reached));
         }

@@ -29,7 +29,7 @@ struct Desk {
     fibers: usize,
     /// Threads that may make calls.
     threads: usize,
-    /// Fibers that were started or woken and have not looked for a call yet.
+    /// Fibers that were woken and have not looked for a call yet.
     coming: usize,
     ending: bool,
 }
@@ -93,14 +93,14 @@ impl Kernel {
             idle
         };
         match idle {
-            Some(fiber) => fiber.unpark(),
+            Some(fiber) => fiber.hand_over(),
             // It waits for its turn on processor 0, behind a program that may go on there for long.
             None => self.executor.hurry(0),
         }
     }
 
     /// Sees to it that there is a service fiber for each thread, one that is about to begin among
-    /// them: each may sleep in a call at once.
+    /// them: each may sleep in a call at once. It begins when there is a call for it.
     ///
     /// # Errors
     /// `EAGAIN`: there is no stack for it.
@@ -114,12 +114,12 @@ impl Kernel {
             let kernel = self.handle();
             let body = Box::new(move || kernel.get().serve());
             let start = Start { processor: Some(0), context: 0, name: 0, body };
-            if self.executor.start(start).is_err() {
+            let Ok(fiber) = self.executor.start_asleep(start) else {
                 desk.threads -= 1;
                 return Err(Errno::EAGAIN);
-            }
+            };
             desk.fibers += 1;
-            desk.coming += 1;
+            desk.idle.push(fiber);
         }
         Ok(())
     }
@@ -133,7 +133,7 @@ impl Kernel {
 
     /// A service fiber's life.
     fn serve(&self) {
-        self.desk().coming -= 1;
+        self.come();
         loop {
             let next = {
                 let mut desk = self.desk();
@@ -148,14 +148,7 @@ impl Kernel {
             };
             let Some(call) = next else {
                 executor::park();
-                let mut desk = self.desk();
-                let (idle, me) = (desk.idle.len(), executor::current_id());
-                desk.idle.retain(|fiber| fiber.id() != me);
-                // `submit` takes the fiber that it wakes out of the idle ones and counts it as
-                // coming: this one has come. `end_master` takes all of them out and counts none.
-                if desk.idle.len() == idle && !desk.ending {
-                    desk.coming -= 1;
-                }
+                self.come();
                 continue;
             };
             // SAFETY: the caller keeps the order until it has seen `done`; it sleeps, so that
@@ -168,10 +161,22 @@ impl Kernel {
                 order.done.store(true, Ordering::Release);
                 caller
             };
-            caller.unpark();
+            caller.hand_over();
             // Calls may come without an end. Those that slept in one have their turn meanwhile, and
             // so have the programs of this processor.
             executor::take_turns();
+        }
+    }
+
+    /// A service fiber begins, or has woken up.
+    fn come(&self) {
+        let mut desk = self.desk();
+        let (idle, me) = (desk.idle.len(), executor::current_id());
+        desk.idle.retain(|fiber| fiber.id() != me);
+        // `submit` takes the fiber that it wakes out of the idle ones and counts it as coming: this
+        // one has come. `end_master` takes all of them out and counts none.
+        if desk.idle.len() == idle && !desk.ending {
+            desk.coming -= 1;
         }
     }
 
