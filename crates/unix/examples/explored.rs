@@ -148,13 +148,13 @@ fn sample(from: u64, runs: u64) -> bool {
             if !held(name, &outcome) {
                 return false;
             }
+            if began.elapsed() >= next_word {
+                let rate = done as f64 / began.elapsed().as_secs_f64();
+                println!("{done} schedules, seeds from {seed}, {rate:.0} a second");
+                next_word = began.elapsed() + Duration::from_secs(10);
+            }
         }
         seed += IN_A_ROW;
-        if began.elapsed() >= next_word {
-            let rate = done as f64 / began.elapsed().as_secs_f64();
-            println!("{done} schedules of {} scenes, {rate:.0} a second", scenes.len());
-            next_word = began.elapsed() + Duration::from_secs(10);
-        }
     }
     let seconds = began.elapsed().as_secs_f64();
     println!("{done} schedules without a violation in {seconds:.0} s, {} scenes", scenes.len());

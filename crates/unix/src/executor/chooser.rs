@@ -19,7 +19,7 @@ pub(crate) struct Left {
     pub(crate) leave: Leave,
     /// Where, if it left at a point.
     pub(crate) at: At,
-    /// What it reached.
+    /// What it reached, if that is noted.
     pub(crate) touched: Touched,
 }
 
@@ -36,6 +36,11 @@ pub(crate) trait Chooser: Send {
     /// Whether it is asked at each point on the fiber's own stack: a fiber that goes on is not
     /// switched away from and back to.
     fn decides_in_place(&self) -> bool {
+        false
+    }
+
+    /// Whether what fibers reach is noted.
+    fn compares(&self) -> bool {
         false
     }
 

@@ -43,8 +43,9 @@ pub(super) struct Here {
     pub(super) worker: Cell<*const Worker>,
     /// What is its alone, or null.
     pub(super) local: Cell<*const Local>,
-    /// What the running fiber has reached since it went on.
+    /// What the running fiber has reached since it went on, if somebody wants to know.
     pub(super) reaching: Reaching,
+    pub(super) notes: Cell<bool>,
     /// Simulated: the run under way, where it is asked at each point, or null.
     pub(super) run: Cell<*mut ()>,
     /// Simulated: the point at which it left.
@@ -77,6 +78,7 @@ thread_local! {
             worker: Cell::new(ptr::null()),
             local: Cell::new(ptr::null()),
             reaching: Reaching::new(),
+            notes: Cell::new(false),
             run: Cell::new(ptr::null_mut()),
             at: Cell::new(At::Start),
         }

@@ -96,6 +96,9 @@ enum Kind {
     Modelled(modelled::Model),
 }
 
+/// The worker that runs here, if it is one of an executor's, and what is its alone.
+type Mine<'a> = Option<(&'a Worker, &'a Local)>;
+
 /// What sleepers and the monitor share.
 #[derive(Debug, Default)]
 struct Rest {
@@ -223,7 +226,7 @@ impl Executor {
         &self,
         start: Start,
         stack: impl FnOnce(Option<&Local>) -> Result<Stack, StackError>,
-    ) -> Result<(Arc<Task>, Option<(&'a Worker, &'a Local)>), StackError> {
+    ) -> Result<(Arc<Task>, Mine<'a>), StackError> {
         HERE.with(|here| {
             // SAFETY: worker records live for ever; the local part outlives its thread's run.
             let (worker, local) =
@@ -250,7 +253,7 @@ impl Executor {
     }
 
     /// Queues a fiber that is to begin.
-    fn queue_fresh(&self, task: &Arc<Task>, mine: Option<(&Worker, &Local)>) {
+    fn queue_fresh(&self, task: &Arc<Task>, mine: Mine<'_>) {
         let (raw, home) = (Arc::as_ptr(task), task.home());
         match mine {
             Some(_) if modelled::post(raw, true) => {}

@@ -129,6 +129,7 @@ impl Simulation {
             decided: None,
             asked_at: None,
         };
+        HERE.with(|here| here.notes.set(run.chooser.compares()));
         let in_place = run.chooser.decides_in_place();
         let run = &raw mut run;
         if in_place {
@@ -137,7 +138,10 @@ impl Simulation {
         // SAFETY: the run lives until the end of this function, and only fibers that this resumes
         // reach it otherwise.
         let outcome = unsafe { Run::decide_until_end(run) };
-        HERE.with(|here| here.run.set(std::ptr::null_mut()));
+        HERE.with(|here| {
+            here.run.set(std::ptr::null_mut());
+            here.notes.set(false);
+        });
         // SAFETY: no fiber runs any more.
         unsafe { (*run).end() };
         HERE.with(|here| {
@@ -154,17 +158,16 @@ impl Simulation {
 /// thread counts its panics, not the fibers'.
 #[cold]
 pub(super) fn decide(at: At) {
-    if modelled::point() {
+    let run: *mut Run<'_> = HERE.with(|here| here.run.get()).cast();
+    // SAFETY: set while the run under way, which resumed this fiber, waits for it.
+    if !run.is_null() && unsafe { Run::stays(run, at) } || modelled::point() {
         return;
     }
     match running() {
         Some(task) if !thread::panicking() => {
-            let run = HERE.with(|here| {
-                here.at.set(at);
-                here.run.get()
-            });
-            // SAFETY: set while the run under way, which resumed this fiber, waits for it.
-            if !run.is_null() && unsafe { Run::goes_on(run.cast(), at) } {
+            HERE.with(|here| here.at.set(at));
+            // SAFETY: as above.
+            if !run.is_null() && unsafe { Run::goes_on(run) } {
                 return tick_at_point();
             }
             HERE.with(|here| here.left.set(0));
@@ -314,27 +317,49 @@ impl Run<'_> {
         Some((chosen, tick))
     }
 
-    /// Decides at a point of the running fiber, without a switch: whether it goes on itself.
+    /// Whether the running fiber goes on from a point at which the chooser wants no choice.
     ///
     /// # Safety
     ///
     /// The run lives, and the caller is the fiber that it resumed.
-    unsafe fn goes_on(run: *mut Self, at: At) -> bool {
+    unsafe fn stays(run: *mut Self, at: At) -> bool {
         // SAFETY: the run waits for its fiber, and has lent nothing of itself meanwhile.
         let this = unsafe { &mut *run };
-        let steps = this.simulation.steps.load(Ordering::Relaxed) + 1;
-        let due = this.executor.timers.first_ns() <= this.simulation.now_ns();
-        if this.stretch != 1 || due || this.is_to_stop(steps) {
+        // Who waits for something lets others run first.
+        if at == At::Within || thread::panicking() || this.must_leave() {
+            return false;
+        }
+        this.collect();
+        let stays = this.chooser.stays(this.numbers.len() > 1);
+        if stays {
+            this.heir = None;
+            this.simulation.advance(1);
+        }
+        stays
+    }
+
+    /// Whether something is to happen at this point that happens outside of fibers.
+    fn must_leave(&self) -> bool {
+        let steps = self.simulation.steps.load(Ordering::Relaxed) + 1;
+        let due = self.executor.timers.first_ns() <= self.simulation.now_ns();
+        self.stretch != 1 || due || self.is_to_stop(steps)
+    }
+
+    /// Decides at a point of the running fiber, without a switch: whether it goes on itself.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Run::stays`].
+    unsafe fn goes_on(run: *mut Self) -> bool {
+        // SAFETY: as there.
+        let this = unsafe { &mut *run };
+        if this.must_leave() {
             return false;
         }
         this.simulation.advance(1);
-        this.collect();
-        // Who waits for something lets others run first.
-        if at != At::Within && this.chooser.stays(this.numbers.len() > 1) {
-            return true;
-        }
         this.tell(Leave::Point);
         (this.left, this.last) = (Leave::Point, Some(this.running));
+        this.collect();
         let Some((chosen, tick)) = this.decide() else { return false };
         if chosen == this.running {
             HERE.with(|here| here.tick_due.set(tick));

@@ -38,7 +38,8 @@ pub(crate) enum Object {
 const APART: u32 = 8;
 
 impl Object {
-    /// Its bit. Several objects may have one.
+    /// Its bit. Several objects may have one. Mostly known when this is compiled.
+    #[inline(always)]
     const fn bit(self) -> u64 {
         /// Kinds of which there are several objects, from the first bit on that a global one has
         /// not.
@@ -153,7 +154,7 @@ impl Reaching {
 /// The running fiber looks at something.
 #[inline]
 pub(crate) fn looks_at(object: Object) {
-    if is_guided() {
+    if is_noted() {
         reach(object.bit(), 0);
     }
 }
@@ -161,7 +162,7 @@ pub(crate) fn looks_at(object: Object) {
 /// It changes something, or may.
 #[inline]
 pub(crate) fn changes(object: Object) {
-    if is_guided() {
+    if is_noted() {
         reach(object.bit(), object.bit());
     }
 }
@@ -169,7 +170,7 @@ pub(crate) fn changes(object: Object) {
 /// It sleeps, or wakes the fiber with this number.
 #[inline]
 pub(super) fn reach_fiber(id: u32) {
-    if is_guided() {
+    if is_noted() {
         HERE.with(|here| {
             let fibers = &here.reaching.fibers;
             fibers.set(fibers.get() | 1 << (id % u64::BITS));
@@ -177,10 +178,10 @@ pub(super) fn reach_fiber(id: u32) {
     }
 }
 
-/// Whether somebody is asked at each point and told what was reached: nobody else wants to know.
+/// Whether somebody is told what was reached: nobody else wants to know.
 #[inline]
-fn is_guided() -> bool {
-    HERE.with(|here| !here.run.get().is_null())
+fn is_noted() -> bool {
+    HERE.with(|here| here.notes.get())
 }
 
 /// Out of line: where nothing is noted, a look at one word is all that is in the way.

@@ -320,6 +320,11 @@ impl Chooser for Guided {
         runnable.iter().position(|one| *one == fiber).unwrap_or(0)
     }
 
+    fn compares(&self) -> bool {
+        // SAFETY: as above.
+        matches!(unsafe { &(*self.0).policy }, Policy::All(_))
+    }
+
     fn stays(&mut self, several: bool) -> bool {
         // SAFETY: as above.
         unsafe { (*self.0).stays(several) }

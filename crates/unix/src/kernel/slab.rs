@@ -8,7 +8,7 @@ use super::proc::{Proc, ProcState};
 
 /// Slots that are made at once, as a power of two: few in a system that can have few processes.
 const CHUNK: u32 = 8;
-const SMALL_CHUNK: u32 = 3;
+const SMALL_CHUNK: u32 = 2;
 /// A system whose highest number is no greater is small.
 const SMALL: usize = 1 << 10;
 
