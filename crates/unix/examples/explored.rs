@@ -50,7 +50,8 @@ fn main() -> ExitCode {
         Some(false) => ExitCode::from(1),
         None => {
             eprintln!(
-                "usage: explored races BOUND [MODE…] [RACE…] | mutations BOUND | sample RUNS | speed"
+                "usage: explored races BOUND [MODE…] [RACE…] | mutations BOUND | \
+                 sample RUNS [FROM] | speed"
             );
             ExitCode::from(2)
         }

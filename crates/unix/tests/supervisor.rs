@@ -4,7 +4,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -88,8 +88,9 @@ fn the_planted_mistake_is_found_and_replayed_by_its_schedule() {
 /// The same by dice: the seed alone gives the run again, to the letter, and so does the schedule
 /// that it threw.
 #[test]
+#[allow(clippy::disallowed_types, reason = "a minute of the clock on the wall")]
 fn the_planted_mistake_is_found_by_dice_within_a_minute_and_replayed_from_the_seed() {
-    let began = Instant::now();
+    let began = std::time::Instant::now();
     let (found, status) = explored(&["dice", "planted"]);
     assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
     assert_eq!(status, Some(1), "{found}");

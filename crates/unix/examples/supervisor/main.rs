@@ -6,9 +6,10 @@
 //! `cargo run -p tontine-unix --example supervisor -- linux`, and then `kill -TERM` its number;
 //! `-- virtual` does the same in a simulated system, whose clock does not let anybody wait.
 //!
-//! `-- explore` stops it at all schedules of a simulated system, up to a bound, `-- dice` at many by
-//! dice, one seed each. A last argument, `planted`, plants a mistake: `-- explore planted` and
-//! `-- dice planted` find it, `-- replay SCHEDULE planted` and `-- seed SEED planted` show it again.
+//! `-- explore` stops it at all schedules of a simulated system, up to a bound, `-- dice` at many
+//! by dice, one seed each. A last argument, `planted`, plants a mistake: `-- explore planted` and
+//! `-- dice planted` find it, `-- replay SCHEDULE planted` and `-- seed SEED planted` show it
+//! again.
 
 mod explored;
 mod supervise;
