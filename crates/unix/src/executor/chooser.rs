@@ -51,6 +51,13 @@ pub(crate) trait Chooser: Send {
         false
     }
 
+    /// Whether what the running fiber handed over goes on without a choice among the `several` that
+    /// can. What it did is told with what follows.
+    fn hands_over(&mut self, several: bool) -> bool {
+        let _ = several;
+        false
+    }
+
     /// What a fiber has just done, if it is to be known.
     fn left(&mut self, left: &Left) {
         let _ = left;

@@ -41,11 +41,23 @@ impl Fiber {
         }
     }
 
-    /// Wakes it as [`Fiber::unpark`] does, by who is about to sleep. Where schedules are gone
-    /// through it goes on then, unless whoever decides takes the processor from it.
+    /// Wakes it as [`Fiber::unpark`] does, by who is about to [`rest`]. Where schedules are gone
+    /// through it goes on then as if it were that one.
     pub(crate) fn hand_over(&self) {
-        self.unpark();
-        simulated::hand_over(self.id());
+        match &self.0 {
+            Kind::Task(task) => {
+                wake(task);
+                simulated::hand_over(task);
+            }
+            Kind::Thread(thread) => thread.unpark(),
+        }
+    }
+
+    /// What the running fiber does from now on is said to be this one's.
+    pub(crate) fn is_served(&self) {
+        if let (Some(me), Kind::Task(task)) = (running(), &self.0) {
+            me.serve(Some(task));
+        }
     }
 
     /// Its number within its executor, from 1; 0 for a thread outside.
@@ -90,7 +102,11 @@ impl fmt::Debug for Fiber {
 }
 
 fn unpark(task: &Task) {
-    reach_fiber(task.id);
+    reach_fiber(task.shown());
+    wake(task);
+}
+
+fn wake(task: &Task) {
     if !task.unpark() {
         return;
     }
@@ -157,13 +173,27 @@ pub(crate) fn processor() -> usize {
 /// Sleeps until somebody calls [`Fiber::unpark`]; it may have been called before, and may return
 /// for nothing.
 pub(crate) fn park() {
+    if let Some(task) = running() {
+        reach_fiber(task.shown());
+    }
+    rest();
+}
+
+/// As [`park`], by who has handed over what it does, or has nothing to do: when it sleeps and wakes
+/// matters to nobody else.
+pub(crate) fn rest() {
     assert_may_park();
     match running() {
-        Some(task) => {
-            reach_fiber(task.id);
-            if task.take_token() { point(At::Awake) } else { task.suspend(Leave::Park) }
-        }
+        Some(task) if task.take_token() => point(At::Awake),
+        Some(task) => task.suspend(Leave::Park),
         None => thread::park(),
+    }
+}
+
+/// What the running fiber does from now on is its own.
+pub(crate) fn serves_nobody() {
+    if let Some(me) = running() {
+        me.serve(None);
     }
 }
 

@@ -46,7 +46,7 @@ use std::time::Duration;
 pub(crate) use chooser::{Chooser, Left, Seeded};
 pub(crate) use fiber::{
     Fiber, abandon, aside, context, current, current_id, forget_context, park, point, preempt,
-    processor, spin, take_turns, turn, yield_now,
+    processor, rest, serves_nobody, spin, take_turns, turn, yield_now,
 };
 use here::HERE;
 pub(crate) use modelled::{STRETCH, compute, spend, touch};

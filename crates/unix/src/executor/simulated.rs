@@ -179,13 +179,18 @@ pub(super) fn decide(at: At) {
     }
 }
 
-/// The fiber with this number, which can go on, does so when the running one sleeps next: for the
-/// chooser that is as if that one went on.
-pub(super) fn hand_over(id: u32) {
+/// What the running fiber does is gone on with by `task`, which was woken, as soon as the running
+/// one sleeps. It has the other's number from now on: for the chooser it is the same fiber.
+pub(super) fn hand_over(task: &Task) {
     let run: *mut Run<'_> = HERE.with(|here| here.run.get()).cast();
-    if !run.is_null() {
+    if let Some(me) = running().filter(|_| !run.is_null()) {
+        let number = me.shown();
+        me.hand_number_to(task);
         // SAFETY: set while the run under way, which resumed this fiber, waits for it.
-        unsafe { (*run).heir = Some(id) };
+        let this = unsafe { &mut *run };
+        this.heir = Some(Heir { task, number });
+        this.renumber(me);
+        this.renumber(task);
     }
 }
 
@@ -221,6 +226,13 @@ impl Executor {
     }
 }
 
+/// Who was handed something over.
+struct Heir {
+    task: *const Task,
+    /// The number of who did so, as it was.
+    number: u32,
+}
+
 /// A run under way.
 struct Run<'a> {
     simulation: &'a Simulation,
@@ -239,8 +251,8 @@ struct Run<'a> {
     /// Where the running one is, and the points that it was given.
     running: usize,
     stretch: u32,
-    /// Who goes on when the running one sleeps, as far as that one has a say.
-    heir: Option<u32>,
+    /// Who goes on when the running one sleeps.
+    heir: Option<Heir>,
     /// Who goes on, and whether a tick lands: what was decided in the place of who left.
     decided: Option<(usize, bool)>,
     /// The step at which the hook was asked.
@@ -310,8 +322,8 @@ impl Run<'_> {
     /// Who goes on, and whether a tick lands; nobody if nobody can.
     fn decide(&mut self) -> Option<(usize, bool)> {
         let heir = self.heir.take().filter(|_| self.left == Leave::Park);
-        let at = |heir| self.numbers.iter().position(|number| *number == heir);
-        let chosen = self.choose(self.left, self.last.or_else(|| heir.and_then(at)))?;
+        let heir = heir.and_then(|heir| self.place(heir.task));
+        let chosen = self.choose(self.left, self.last.or(heir))?;
         let tick = self.executor.ticks.get().is_some() && self.chooser.tick();
         self.simulation.record(self.numbers[chosen], self.left, tick);
         Some((chosen, tick))
@@ -357,7 +369,7 @@ impl Run<'_> {
             return false;
         }
         this.simulation.advance(1);
-        this.tell(Leave::Point);
+        this.tell(this.runnable[this.running], Leave::Point, None);
         (this.left, this.last) = (Leave::Point, Some(this.running));
         this.collect();
         let Some((chosen, tick)) = this.decide() else { return false };
@@ -369,13 +381,41 @@ impl Run<'_> {
         false
     }
 
-    /// Tells the chooser what the running fiber has done.
-    fn tell(&mut self, leave: Leave) {
-        // SAFETY: the fiber that runs, or has just left, is alive.
-        let Task { id: fiber, context, name, .. } = unsafe { &*self.runnable[self.running] };
+    /// Tells the chooser what the fiber has done that runs or has just left, and that had this
+    /// number.
+    fn tell(&mut self, task: *const Task, leave: Leave, number: Option<u32>) {
+        // SAFETY: it is alive, for it has not been buried.
+        let task = unsafe { &*task };
         let (touched, at) = HERE.with(|here| (here.reaching.take(), here.at.get()));
-        let (fiber, context, name) = (*fiber, *context, *name);
+        let fiber = number.unwrap_or_else(|| task.shown());
+        let (context, name) = (task.context, task.served());
         self.chooser.left(&Left { fiber, context, name, leave, at, touched });
+    }
+
+    /// Whether who was handed something over by who has just gone to sleep goes on with it, without
+    /// a choice.
+    fn hands_on(&mut self) -> bool {
+        self.collect();
+        let Some(at) = self.heir.as_ref().and_then(|heir| self.place(heir.task)) else {
+            return false;
+        };
+        let goes_on = self.chooser.hands_over(self.numbers.len() > 1);
+        if goes_on {
+            (self.heir, self.decided) = (None, Some((at, false)));
+        }
+        goes_on
+    }
+
+    /// Where a fiber is among those that can go on.
+    fn place(&self, task: *const Task) -> Option<usize> {
+        self.runnable.iter().position(|one| *one == task)
+    }
+
+    /// A fiber has another number.
+    fn renumber(&mut self, task: &Task) {
+        if let Some(at) = self.place(task) {
+            self.numbers[at] = task.shown();
+        }
     }
 
     /// Brings together who can go on.
@@ -403,7 +443,7 @@ impl Run<'_> {
     fn add(&mut self, task: *const Task) {
         self.runnable.push(task);
         // SAFETY: what was queued is alive.
-        self.numbers.push(unsafe { (*task).id });
+        self.numbers.push(unsafe { (*task).shown() });
     }
 
     fn remove(&mut self, index: usize) -> *const Task {
@@ -453,8 +493,9 @@ impl Run<'_> {
         // SAFETY: a task that was resumed is alive until it has been buried, below.
         let this = unsafe { &*task };
         let decided = self.decided.is_some();
-        if !decided {
-            self.tell(leave);
+        let handing = leave == Leave::Park && self.heir.is_some();
+        if !decided && !handing {
+            self.tell(task, leave, None);
         }
         let unused = HERE.with(|here| {
             here.task.set(std::ptr::null());
@@ -476,6 +517,13 @@ impl Run<'_> {
             Leave::Park => {
                 if this.sleep() {
                     self.remove(index);
+                }
+                if handing {
+                    if self.hands_on() {
+                        return;
+                    }
+                    let number = self.heir.as_ref().map(|heir| heir.number);
+                    self.tell(task, leave, number);
                 }
             }
             Leave::Spin => {

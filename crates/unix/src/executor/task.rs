@@ -68,6 +68,10 @@ pub(super) struct Task {
     pub(super) context: usize,
     /// What the watchdog calls it, or 0.
     pub(super) name: usize,
+    /// Simulated: the number by which whoever decides knows it; see [`Task::hand_number_to`].
+    shown: AtomicU32,
+    /// Simulated: what is said to run here, as a name is: its own, or whom it serves.
+    serves: AtomicUsize,
     /// The queue's link.
     pub(super) next: AtomicPtr<Task>,
     /// Whether it must run where it was started.
@@ -134,6 +138,8 @@ impl Task {
             id,
             context,
             name,
+            shown: AtomicU32::new(id),
+            serves: AtomicUsize::new(name),
             pinned: place.pinned,
             next: AtomicPtr::new(ptr::null_mut()),
             kernel_depth: AtomicU32::new(1),
@@ -159,6 +165,28 @@ impl Task {
     /// It begins when it is unparked. For its starter, before anybody else knows it.
     pub(super) fn begin_asleep(&self) {
         self.state.store(PARKED, Ordering::Relaxed);
+    }
+
+    /// The number by which whoever decides knows it.
+    #[inline]
+    pub(super) fn shown(&self) -> u32 {
+        self.shown.load(Ordering::Relaxed)
+    }
+
+    /// Changes numbers with another one: what this one did, that one goes on with.
+    pub(super) fn hand_number_to(&self, other: &Self) {
+        let mine = self.shown.swap(other.shown(), Ordering::Relaxed);
+        other.shown.store(mine, Ordering::Relaxed);
+    }
+
+    /// Whom it serves, or itself.
+    pub(super) fn served(&self) -> usize {
+        self.serves.load(Ordering::Relaxed)
+    }
+
+    /// From now on it serves `other`, or itself.
+    pub(super) fn serve(&self, other: Option<&Self>) {
+        self.serves.store(other.unwrap_or(self).name, Ordering::Relaxed);
     }
 
     /// The worker that it runs on.

@@ -176,6 +176,16 @@ impl Guide {
         true
     }
 
+    /// All schedules have no choice where something is handed over: nobody else is concerned.
+    fn hands_over(&mut self, several: bool) -> bool {
+        let is_choice = several && !matches!(self.policy, Policy::All(_));
+        if is_choice && self.decisions + 1 >= self.next {
+            return false;
+        }
+        self.decisions += u32::from(several);
+        true
+    }
+
     #[inline]
     fn left(&mut self, left: &Left) {
         if self.notes() {
@@ -328,6 +338,11 @@ impl Chooser for Guided {
     fn stays(&mut self, several: bool) -> bool {
         // SAFETY: as above.
         unsafe { (*self.0).stays(several) }
+    }
+
+    fn hands_over(&mut self, several: bool) -> bool {
+        // SAFETY: as above.
+        unsafe { (*self.0).hands_over(several) }
     }
 
     fn left(&mut self, left: &Left) {

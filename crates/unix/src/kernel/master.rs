@@ -74,7 +74,7 @@ impl Kernel {
         self.submit(Call((&raw const order).cast()));
         // SYNC mastered: pairs with the store in `Kernel::serve`.
         while !order.done.load(Ordering::Acquire) {
-            executor::park();
+            executor::rest();
         }
         result.expect("the master ran the call")
     }
@@ -108,6 +108,7 @@ impl Kernel {
         if self.config.mode != Mode::Master {
             return Ok(());
         }
+        executor::changes(Object::Desk);
         let mut desk = self.desk();
         desk.threads += 1;
         if desk.fibers < desk.threads {
@@ -127,6 +128,7 @@ impl Kernel {
     /// A thread makes no calls any more.
     pub(super) fn release_service(&self) {
         if self.config.mode == Mode::Master {
+            executor::changes(Object::Desk);
             self.desk().threads -= 1;
         }
     }
@@ -147,7 +149,7 @@ impl Kernel {
                 next
             };
             let Some(call) = next else {
-                executor::park();
+                executor::rest();
                 self.come();
                 continue;
             };
@@ -155,12 +157,14 @@ impl Kernel {
             // nobody else runs the closure; the fiber is cloned before `done` is said.
             let caller = unsafe {
                 let order = &*call.0;
+                order.caller.is_served();
                 (*order.run)();
                 let caller = order.caller.clone();
                 // SYNC mastered: pairs with the load in `Kernel::unix_master`.
                 order.done.store(true, Ordering::Release);
                 caller
             };
+            executor::serves_nobody();
             caller.hand_over();
             // Calls may come without an end. Those that slept in one have their turn meanwhile, and
             // so have the programs of this processor.
@@ -182,6 +186,7 @@ impl Kernel {
 
     /// Ends the service fibers.
     pub(super) fn end_master(&self) {
+        executor::changes(Object::Desk);
         let idle = {
             let mut desk = self.desk();
             desk.ending = true;
@@ -192,8 +197,9 @@ impl Kernel {
         }
     }
 
+    /// Nothing is said to be reached: where all schedules are gone through a call is handed over
+    /// and back at once, and who served it nobody sees.
     fn desk(&self) -> MutexGuard<'_, Desk> {
-        executor::changes(Object::Desk);
         self.master.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
