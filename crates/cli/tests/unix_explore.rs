@@ -11,19 +11,7 @@ fn explore(arguments: &[&str], file: &Path) -> Output {
     unix("explore", arguments, file)
 }
 
-/// Two children end in the order in which they were made, it believes.
-const BELIEVES: &str = "\
-process main
-  first = fork quick
-  second = fork quick
-  wait -> first exited 0
-  wait -> second exited 0
-
-process quick
-  exit 0
-
-expect main exited 0
-";
+const BELIEVES: &str = include_str!("../../unix/tests/scenes/believes.unix");
 
 #[test]
 fn what_holds_in_every_schedule_is_said_to() {
@@ -44,13 +32,13 @@ fn a_violation_is_printed_with_a_command_that_shows_it_again() {
         let output = explore(how, file.path());
         let printed = text(&output.stdout);
         assert_eq!(output.status.code(), Some(1), "{printed}{}", text(&output.stderr));
-        assert!(printed.contains("line 4"), "{printed}");
+        assert!(printed.contains("line 6"), "{printed}");
         let schedule = printed.split_once("--replay '").expect("a command").1;
         let schedule = schedule.split_once('\'').expect("its end").0;
         let again = explore(&["--mode", "coarse", "--replay", schedule], file.path());
         let told = text(&again.stdout);
         assert_eq!(again.status.code(), Some(1), "{told}");
-        assert!(told.contains("line 4") && told.contains("(quick)"), "{told}");
+        assert!(told.contains("line 6") && told.contains("(quick)"), "{told}");
     }
 }
 

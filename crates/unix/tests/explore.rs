@@ -146,19 +146,10 @@ fn who_polls_and_yields_lets_the_others_come_to_their_end() {
 
 #[test]
 fn a_scenario_is_judged_in_each_schedule() {
-    let text = "\
-process main
-  first = fork quick
-  second = fork quick
-  wait -> first exited 0
-  wait -> second exited 0
-
-process quick
-  exit 0
-";
+    let text = include_str!("scenes/believes.unix");
     let scenario: Scenario = text.parse().expect("a scenario");
     let exploration = Exploration::scenario(&scenario);
     let found = exploration.run().violation.expect("the second may end first");
-    assert!(found.what.contains("line 4"), "{}", found.what);
+    assert!(found.what.contains("line 6"), "{}", found.what);
     assert!(found.interleaving.contains("(quick)"), "{}", found.interleaving);
 }

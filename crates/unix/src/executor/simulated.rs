@@ -419,7 +419,15 @@ impl Run<'_> {
     }
 
     /// Brings together who can go on.
+    #[inline]
     fn collect(&mut self) {
+        let nobody = self.local.woken.is_empty() && self.spinning.is_empty();
+        if !nobody || self.worker.inbox.has_mail() {
+            self.collect_some();
+        }
+    }
+
+    fn collect_some(&mut self) {
         if self.worker.inbox.has_mail() {
             self.worker.inbox.drain(|task| self.local.woken.push(task));
         }
