@@ -175,7 +175,7 @@ Examples:
   tontine unix explore --bound 3 --mode per-process FILE
   tontine unix explore --seeds 100000 FILE       for larger ones: by dice
   tontine unix explore --replay '17>3.40>2' FILE one of them again
-  tontine unix explore --seeds 1 --seed 17 FILE  again, from a seed that was found
+  tontine unix explore --seeds 1 --seed 17 FILE  the run of a seed again
 
 Exit status: 0 all runs held; 1 one did not; 2 wrong usage, a file that cannot
 be read, or a text that is no scenario.")]

@@ -5,14 +5,13 @@ use std::fmt::Write;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use clap::ValueEnum;
 use tontine_unix::explore::{Exploration, Outcome, Replayed, Violation};
 use tontine_unix::scenario::Scenario;
 use tontine_unix::{Builder, Mode};
 
 use super::run::scenario;
 use super::{delivery, masks, mode};
-use crate::args::{DeliveryName, ExploreScenario, MasksName};
+use crate::args::ExploreScenario;
 use crate::{FAILED, Refusal, print};
 
 /// Carries out `unix explore`.
@@ -88,36 +87,20 @@ fn timed(asked: &ExploreScenario, mode: Mode, run: impl FnOnce() -> Outcome) -> 
 /// A violation, and how to see it again.
 fn told(asked: &ExploreScenario, mode: Mode, violation: &Violation) -> String {
     let Violation { what, schedule, seed, preemptions, interleaving } = violation;
-    let command = |which: String| {
-        let (with, file) = (system(asked), asked.file.display());
-        format!("  tontine unix explore --mode {mode}{with} {which} {file}\n")
+    let processors = match asked.processors {
+        Some(processors) => format!(" --processors {processors}"),
+        None => String::new(),
     };
-    let by_seed = seed.map_or(String::new(), |seed| {
-        format!("or from the seed {seed}:\n{}", command(format!("--seeds 1 --seed {seed}")))
-    });
+    let file = asked.file.display();
+    let command = format!("  tontine unix explore --mode {mode}{processors}");
+    let by_seed = match seed {
+        Some(seed) => format!("or from the seed:\n{command} --seeds 1 --seed {seed} {file}\n"),
+        None => String::new(),
+    };
     format!(
-        "{what}\n\n{interleaving}\nafter {preemptions} preemptions; again:\n{}{by_seed}",
-        command(format!("--replay '{schedule}'"))
+        "{what}\n\n{interleaving}\nafter {preemptions} preemptions; again:\n\
+         {command} --replay '{schedule}' {file}\n{by_seed}"
     )
-}
-
-/// What was asked of the system beside its mode, as options.
-fn system(asked: &ExploreScenario) -> String {
-    let mut options = String::new();
-    let mut add = |option: &str, value: Option<String>| {
-        if let Some(value) = value {
-            options.push_str(&format!(" --{option} {value}"));
-        }
-    };
-    add("processors", asked.processors.map(|processors| processors.to_string()));
-    add("delivery", (asked.delivery != DeliveryName::AnyUnblocked).then(|| name(&asked.delivery)));
-    add("masks", (asked.masks != MasksName::PerThread).then(|| name(&asked.masks)));
-    options
-}
-
-/// What a value is called on the command line.
-fn name(value: &impl ValueEnum) -> String {
-    value.to_possible_value().map_or(String::new(), |value| value.get_name().to_owned())
 }
 
 /// What a schedule came to.
