@@ -107,6 +107,12 @@ impl Size {
         self.pick(1, 2, 5)
     }
 
+    /// Into how many parts computing is cut, of which one is done, where a virtual Unix does again
+    /// on real processors what a real thing did: 1, if all of it.
+    pub fn computing_parts(self) -> u32 {
+        self.pick(32, 32, 1) as u32
+    }
+
     /// How long an invocation that runs other programs waits for them: less than it may take
     /// itself, so that the row can say what did not end.
     pub fn patience(self) -> Duration {
