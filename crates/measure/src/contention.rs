@@ -111,43 +111,38 @@ impl Gain {
 /// processors. None where nothing is known.
 pub(crate) fn answer(gains: &[Gain]) -> Option<String> {
     let last = gains.last()?;
-    let least = gains.iter().copied().min_by(|a, b| a.share.total_cmp(&b.share))?;
-    let best = gains.iter().copied().max_by(|a, b| a.share.total_cmp(&b.share))?;
     let from = gains.iter().rposition(|gain| !gain.is_worth_it()).map_or(0, |at| at + 1);
     let limit = format!("{:.0} %", 100.0 * WORTH);
     Some(match gains.get(from) {
         Some(first) => {
-            let found = &gains[from..];
-            let least = found.iter().copied().min_by(|a, b| a.share.total_cmp(&b.share))?;
-            let best = found.iter().copied().max_by(|a, b| a.share.total_cmp(&b.share))?;
             let begin = if from == 0 && gains.len() > 1 { "the fewest tried, " } else { "" };
             format!(
-                "yes, from {begin}{} processors on: {} faster at {}, {} at {}, where {limit} would \
-                 be enough",
+                "yes, from {begin}{} processors on: {}, where {limit} would be enough",
                 first.processors,
-                least.percent(),
-                least.processors,
-                best.percent(),
-                best.processors
+                range(&gains[from..])?
             )
         }
-        None if best.is_worth_it() => format!(
-            "not for good: {} faster on {} processors, but {} on {}",
-            best.percent(),
-            best.processors,
+        None if gains.iter().any(|gain| gain.is_worth_it()) => format!(
+            "not for good: {}, but {} on {}; {limit} would be enough",
+            range(gains)?,
             last.percent(),
             last.processors
         ),
         None => format!(
-            "no, not on up to {} processors: between {} faster, on {}, and {}, on {}; {limit} would \
-             be enough",
+            "no, not on up to {} processors: {}, where {limit} would be enough",
             last.processors,
-            least.percent(),
-            least.processors,
-            best.percent(),
-            best.processors
+            range(gains)?
         ),
     })
+}
+
+/// The least and the most of some gains.
+fn range(gains: &[Gain]) -> Option<String> {
+    let order = |a: &&Gain, b: &&Gain| a.share.total_cmp(&b.share);
+    let (least, best) = (gains.iter().min_by(order)?, gains.iter().max_by(order)?);
+    let said = |gain: &Gain| format!("{} (on {})", gain.percent(), gain.processors);
+    let upwards = if gains.len() > 1 { format!(" to {}", said(best)) } else { String::new() };
+    Some(format!("a gain of {}{upwards}", said(least)))
 }
 
 #[cfg(test)]
@@ -182,11 +177,20 @@ mod tests {
             let said = said(gains).expect("there are figures");
             assert!(said.starts_with(start), "{said}");
         };
-        begins(&[(2, 0.06), (4, 0.0), (8, 0.07), (64, 0.2)], "yes, from 8 processors on: 7.0 %");
-        begins(&[(2, 0.06), (4, 0.1)], "yes, from the fewest tried, 2 processors on: 6.0 %");
-        begins(&[(2, 0.0), (64, 0.049)], "no, not on up to 64 processors: between 0.0 % faster");
-        begins(&[(2, 0.3), (64, 0.01)], "not for good: 30.0 % faster on 2 processors, but 1.0 %");
-        begins(&[(2, -0.000_01)], "no, not on up to 2 processors: between 0.0 % faster, on 2");
+        begins(
+            &[(2, 0.06), (4, 0.0), (8, 0.07), (64, 0.2)],
+            "yes, from 8 processors on: a gain of 7.0 % (on 8)",
+        );
+        begins(&[(2, 0.06), (4, 0.1)], "yes, from the fewest tried, 2 processors on: ");
+        begins(&[(2, 0.0), (64, 0.049)], "no, not on up to 64 processors: a gain of 0.0 % (on 2)");
+        begins(
+            &[(2, 0.3), (64, 0.01)],
+            "not for good: a gain of 1.0 % (on 64) to 30.0 % (on 2), but",
+        );
+        begins(
+            &[(2, -0.000_01)],
+            "no, not on up to 2 processors: a gain of 0.0 % (on 2), where 5 %",
+        );
         assert_eq!(said(&[]), None);
     }
 

@@ -45,6 +45,11 @@ impl Size {
         self.pick(2, 3, 6)
     }
 
+    /// The same of a virtual Unix, which is shorter: enough for an interval to say something.
+    pub fn virtual_invocations(self) -> usize {
+        self.pick(3, 4, 6)
+    }
+
     /// Round trips timed in one invocation, where nobody sleeps.
     pub fn spinning_rounds(self) -> usize {
         self.pick(100_000, 300_000, 1_000_000)

@@ -300,10 +300,10 @@ fn is_papers(task: &Task) -> bool {
 
 /// Runs one cell, as large as it was in the source.
 fn run(name: &str, variant: &str, params: Params) -> Result<Observed> {
-    let experiment = experiment::find(name)
+    let found = experiment::find(name)
         .ok_or_else(|| Trouble::skip(format!("there is no experiment {name}")))?;
-    let (experiment_name, variant) = (name.to_owned(), variant.to_owned());
-    experiment.run(&Task { experiment: experiment_name, variant, params, size: Size::Full })
+    let (experiment, variant) = (name.to_owned(), variant.to_owned());
+    found.run(&Task { experiment, variant, params, size: Size::Full })
 }
 
 /// The mean over the processes of one run.

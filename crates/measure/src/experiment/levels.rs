@@ -58,7 +58,8 @@ pub(crate) fn asked(task: &Task, name: &str, end: usize) -> Result<usize> {
 /// What has to be said beside a figure of more processes than processors.
 pub(crate) fn crowd(processes: usize, processors: usize) -> Option<String> {
     (processes > processors).then(|| {
-        format!("{processes} processes on {processors} processors: they take turns, another regime")
+        let word = if processors == 1 { "processor" } else { "processors" };
+        format!("{processes} processes on {processors} {word}: they take turns, another regime")
     })
 }
 

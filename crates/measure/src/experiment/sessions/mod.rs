@@ -90,8 +90,11 @@ impl Experiment for Sessions {
         size.iterations()
     }
 
-    fn invocations(&self, _: &str, size: Size) -> usize {
-        size.macro_invocations()
+    fn invocations(&self, variant: &str, size: Size) -> usize {
+        match modes::mode(variant) {
+            None => size.macro_invocations(),
+            Some(_) => size.virtual_invocations(),
+        }
     }
 
     fn run(&self, task: &Task) -> Result<Observed> {

@@ -1,13 +1,14 @@
-//! Real builds and sessions as the virtual Unix does them again: [`Tree`], [`Load`]; the cells in
-//! which it does, [`cells`].
+//! Real builds and sessions as the virtual Unix does them again: [`Load`]; the cells in which it
+//! does, [`cells`].
 //!
-//! `cargo xtask trees` traces one `make` and one session of a pseudo-user and writes `builds.txt`
-//! and `sessions.txt`, a process a line. Here each is a virtual process that forks, executes,
-//! waits, asks about signals and moves bytes through pipes as often and in the same order, and
-//! computes in between: on real processors, unless a run has the time, for a part of the time only,
-//! so that the calls, which are as many as they were, follow each other faster than they did. What
-//! it does not do: pass data from process to process (a read finds a byte
-//! of its own, and waits for nobody), or share a disk.
+//! `cargo xtask trees` traces one `make` and one session of a pseudo-user; [`tree`] holds them.
+//! Here each process of theirs is a virtual one that forks, executes, waits, asks about signals and
+//! moves bytes through pipes as often and in the same order, and computes in between: on real
+//! processors, unless a run has the time, for a part of the time only, so that the calls, which are
+//! as many as they were, follow each other faster. What it does not do: pass data from process to
+//! process (a read finds a byte of its own, and waits for nobody), or share a disk.
+
+mod tree;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -21,9 +22,8 @@ use crate::observe::Series;
 use crate::os::pin;
 use crate::size::Size;
 use crate::trouble::{Result, Trouble};
+use tree::{Step, Tree};
 
-const BUILDS: &str = include_str!("builds.txt");
-const SESSIONS: &str = include_str!("sessions.txt");
 /// The program that goes on with a process after its exec.
 const PROGRAM: &str = "tree";
 /// How much later than the one before it a session starts, as real ones do.
@@ -34,68 +34,6 @@ const MOST_PROCESSORS: usize = 16;
 const COMPUTING: &str = "computing";
 /// What stands before the number of parts.
 const ONE_OF: &str = "1/";
-
-/// What a process does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Step {
-    Compute(Duration),
-    Fork(usize),
-    Exec,
-    Wait,
-    Action,
-    Mask,
-    Kill,
-    Pipe,
-    Byte,
-    Group,
-    Session,
-}
-
-/// The processes of one real thing, the first one first.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Tree(Vec<Vec<Step>>);
-
-impl Tree {
-    /// Reads a file of processes.
-    ///
-    /// # Errors
-    /// What is wrong with it.
-    fn read(text: &str) -> std::result::Result<Self, String> {
-        let lines = text.lines().filter(|line| !line.starts_with('#'));
-        let process = |line: &str| {
-            let (_, words) = line.split_once(':').ok_or(format!("no process: `{line}`"))?;
-            let steps =
-                words.split_whitespace().map(step).collect::<std::result::Result<Vec<_>, _>>()?;
-            Ok::<_, String>(steps.into_iter().flatten().collect())
-        };
-        lines.map(process).collect::<std::result::Result<Vec<_>, _>>().map(Self)
-    }
-}
-
-/// The steps that a word means: `c120`, `f3`, `2*a`.
-fn step(word: &str) -> std::result::Result<Vec<Step>, String> {
-    let unknown = || format!("no step: `{word}`");
-    let (times, name) = word.split_once('*').unwrap_or(("1", word));
-    let times = times.parse().map_err(|_| unknown())?;
-    let number = || name[1..].parse::<u64>().map_err(|_| unknown());
-    let step = match name.as_bytes().first() {
-        Some(b'c') => Step::Compute(Duration::from_micros(number()?)),
-        Some(b'f') => Step::Fork(number()? as usize),
-        _ => match name {
-            "x" => Step::Exec,
-            "w" => Step::Wait,
-            "a" => Step::Action,
-            "m" => Step::Mask,
-            "k" => Step::Kill,
-            "p" => Step::Pipe,
-            "b" => Step::Byte,
-            "g" => Step::Group,
-            "s" => Step::Session,
-            _ => return Err(unknown()),
-        },
-    };
-    Ok(vec![step; times])
-}
 
 /// How the locks were taken, as rows of the paper's section 9: of each, the share of acquisitions
 /// that waited, and of those that were blocked.
@@ -197,9 +135,7 @@ impl Load {
 
     /// Brings it about in a system, with one of so many `parts` of its computing.
     fn run(self, system: System, parts: u32, counted: bool) -> Result<Done> {
-        let trees = [BUILDS, SESSIONS].map(|text| Tree::read(text).map(Arc::new));
-        let [builds, sessions] = trees;
-        let (builds, sessions) = (builds.map_err(Trouble::fail)?, sessions.map_err(Trouble::fail)?);
+        let (builds, sessions) = (Arc::new(Tree::build()?), Arc::new(Tree::session()?));
         let (again, too) = (Arc::clone(&builds), Arc::clone(&sessions));
         let unix = system
             .builder()
@@ -248,6 +184,10 @@ impl Load {
             sys.place(Some(number % system.processors))?;
             sys.fork(move |sys| {
                 if !delay.is_zero() && sys.nanosleep(delay).is_err() {
+                    return 1;
+                }
+                // As a user who logs in.
+                if kind == Kind::Session && sys.setsid().is_err() {
                     return 1;
                 }
                 let begun = watch.begin(sys);
@@ -358,20 +298,6 @@ mod tests {
     use crate::experiment::modes::Watch;
     use tontine_unix::Costs;
 
-    #[test]
-    fn the_files_hold_real_trees() {
-        for (text, root) in [(BUILDS, "make:"), (SESSIONS, "sh:")] {
-            let tree = Tree::read(text).expect("a tree");
-            let first = text.lines().find(|line| !line.starts_with('#')).expect("a process");
-            assert!(first.starts_with(root), "{first}");
-            let forks = tree.0.iter().flatten().filter(|step| matches!(step, Step::Fork(_)));
-            assert_eq!(forks.count(), tree.0.len() - 1);
-            assert!(tree.0.iter().flatten().any(|step| *step == Step::Exec));
-        }
-        assert_eq!(step("2*a"), Ok(vec![Step::Action; 2]));
-        assert!(step("c").is_err() && step("z").is_err() && step("fx").is_err());
-    }
-
     const LOAD: Load = Load { builds: 1, sessions: 2 };
 
     fn sum(done: &Done) -> f64 {
@@ -397,7 +323,7 @@ mod tests {
 
     #[test]
     fn a_load_ends_in_every_mode_on_real_processors_and_computes_as_long_as_it_should() {
-        let tree = Tree::read(SESSIONS).expect("a tree");
+        let tree = Tree::session().expect("a tree");
         let computed = tree.0.iter().flatten().filter_map(|step| match step {
             Step::Compute(duration) => Some(duration.as_secs_f64()),
             _ => None,

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use maud::{Markup, html};
 
+use super::paper;
 use crate::contention::{Gain, Table, answer};
 use crate::experiment::Params;
 use crate::report::format;
@@ -23,6 +24,9 @@ const ONE: &str = "1 processor";
 const BESIDE: &str = "beside";
 /// Modes that the question is about: with one lock of all relations, with locks of each process.
 const ASKED: [&str; 2] = ["parallel", "per-process"];
+
+/// The cells of both modes that are asked about, each with its level.
+type Sides<'a> = [Option<(usize, &'a Cell)>; 2];
 
 /// Whether a metric is of locks.
 pub(super) fn is_of_locks(metric: &str) -> bool {
@@ -54,7 +58,10 @@ fn tables(cells: &[&Cell]) -> Vec<(String, Table)> {
     let name = |cell: &Cell| {
         let mut params = cell.params.clone();
         params.remove(LOCK);
-        format::params(&params)
+        match paper::label(cell) {
+            Some(label) => format!("{}: {label}", format::params(&params)),
+            None => format::params(&params),
+        }
     };
     let is_one = |cell: &Cell| cell.params.get(MODELLED).is_some_and(|found| found == ONE);
     let several = |cell: &Cell| cell.params.contains_key(MODELLED) && !is_one(cell);
@@ -125,23 +132,21 @@ fn the_question(results: &Results) -> Markup {
         ("forks alone", of("fork-throughput", "forked", false)),
     ];
     html! {
-        p.shape {
+        p {
             b {
-                "Its open question, whether locks of each process in place of proc_relation_lock \
-                 would be worth it. "
+                "Its open question: would locks of each process be worth it, in place of \
+                 proc_relation_lock?"
             }
-            "In the model: "
-            @for (number, (what, (modelled, _))) in all.iter().enumerate() {
-                @if number > 0 { ". " }
-                "for " (what) ": "
-                (answer(modelled).unwrap_or_else(|| "not known, this run has no such cells".into()))
+        }
+        ul {
+            @for (what, (modelled, here)) in &all {
+                li {
+                    "For " (what) ", in the model: "
+                    (answer(modelled).as_deref().unwrap_or("not known, this run has no such cells"))
+                    ". On the processors that there are: "
+                    (here.as_deref().unwrap_or("not measured")) "."
+                }
             }
-            ". On the processors that there are: "
-            @for (number, (what, (_, here))) in all.iter().enumerate() {
-                @if number > 0 { "; " }
-                (what) ": " (here.clone().unwrap_or_else(|| "not measured".to_owned()))
-            }
-            "."
         }
     }
 }
@@ -149,7 +154,7 @@ fn the_question(results: &Results) -> Markup {
 /// What locks of each process bring, by the processors of a model, and in words on those of this
 /// machine; of several levels the highest.
 fn gains(cells: &[&Cell]) -> (Vec<Gain>, Option<String>) {
-    let mut found: BTreeMap<Option<usize>, [Option<(usize, &Cell)>; 2]> = BTreeMap::new();
+    let mut found: BTreeMap<Option<usize>, Sides<'_>> = BTreeMap::new();
     for cell in cells {
         let Some(asked) = ASKED.iter().position(|mode| cell.variant == *mode) else { continue };
         let number = |words: &String| words.split(' ').next()?.parse::<usize>().ok();
@@ -182,7 +187,7 @@ fn measured(gain: Gain, one: &Cell, own: &Cell) -> String {
     let apart = format::ends(one).zip(format::ends(own));
     let apart = apart.is_some_and(|(one, own)| one.1 < own.0 || own.1 < one.0);
     if apart {
-        format!("{:+.1} %", 100.0 * gain.share)
+        format!("a gain of {:+.1} %", 100.0 * gain.share)
     } else {
         "no difference resolved".to_owned()
     }
@@ -236,9 +241,12 @@ mod tests {
         ];
         let cells: Vec<&Cell> = results.cells.iter().collect();
         let text = contention(&results, &cells).into_string();
-        assert!(text.contains("sessions beside builds: yes, from 10 processors on"), "{text}");
-        assert!(text.contains("sessions beside builds: +100.0 %"), "{text}");
-        assert!(text.contains("forks alone: not known"), "{text}");
+        assert!(
+            text.contains("sessions beside builds, in the model: yes, from 10 processors on"),
+            "{text}"
+        );
+        assert!(text.contains("On the processors that there are: a gain of +100.0 %"), "{text}");
+        assert!(text.contains("forks alone, in the model: not known"), "{text}");
         let without: Vec<&Cell> = cells.iter().copied().take(4).collect();
         assert!(contention(&results, &without).into_string().is_empty());
     }

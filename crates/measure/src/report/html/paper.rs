@@ -4,6 +4,7 @@
 //! Only the shape is told, in words; no point is invented. Neighbour: [`super::plot`].
 
 use super::curve::{Curve, Line};
+use crate::report::schema::Cell;
 
 /// A figure of a source, as far as it can be told.
 #[derive(Debug, Clone, Copy)]
@@ -47,8 +48,8 @@ pub(super) fn both_kernels<'a>(curves: &[Curve<'a>]) -> Option<Curve<'a>> {
     let of_its_machine = curves.iter().filter(|curve| curve.common == ITS_MACHINE);
     let (curve, lines) =
         of_its_machine.chain(curves).find_map(|curve| Some((curve, of(curve)?)))?;
-    let cells = || lines.iter().flat_map(|line| line.points.iter().map(|(_, cell)| *cell));
-    let label = cells().flat_map(|cell| &cell.notes).find(|note| note.starts_with(SIMULATION));
+    let mut cells = lines.iter().flat_map(|line| line.points.iter().map(|(_, cell)| *cell));
+    let label = cells.find_map(label);
     let common = match (label, curve.common.as_str()) {
         (Some(label), common) => format!("{common}: {label}"),
         (None, "") => "virtual Unix on this machine's processors".to_owned(),
@@ -56,6 +57,11 @@ pub(super) fn both_kernels<'a>(curves: &[Curve<'a>]) -> Option<Curve<'a>> {
     };
     let (param, unit) = (curve.param.clone(), curve.unit.clone());
     Some(Curve { param, unit, common, lines })
+}
+
+/// What a figure is that is a model's word.
+pub(super) fn label(cell: &Cell) -> Option<&str> {
+    cell.notes.iter().map(String::as_str).find(|note| note.starts_with(SIMULATION))
 }
 
 const PAPERS: &[Paper] = &[
@@ -108,7 +114,6 @@ mod tests {
     use super::super::curve::curves;
     use super::*;
     use crate::report::fixture;
-    use crate::report::schema::Cell;
 
     fn with(variant: &str, level: &str, modelled: Option<&str>) -> Cell {
         let mut cell = fixture::small().cells.remove(0);
