@@ -157,8 +157,8 @@ pub(super) fn modelled(mut params: Params, processors: usize) -> Params {
     params
 }
 
-/// The cells of a model of this mode, for each number of processors: one a level. A uniprocessor has
-/// one, whatever the others have.
+/// The cells of a model of this mode, for each number of processors: one a level. A uniprocessor
+/// has one, whatever the others have.
 pub(super) fn modelled_cells(
     mode: Option<Mode>,
     size: Size,

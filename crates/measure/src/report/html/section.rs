@@ -1,10 +1,10 @@
 //! One experiment on the page: [`section`].
 //!
 //! First what it is, folded away; then its cells, grouped by metric, then by parameters, the best
-//! first. Each metric has curves where a number goes along, before them the paper's own figure where
-//! it has one, a chart, a table with every figure, and the shapes of its samples. How locks were
-//! taken is one table of all of them, with what it rests on folded away. What was skipped or failed, what was tried rather than timed, and the
-//! paired ratios follow.
+//! first. Each metric has curves where a number goes along, before them the paper's own figure
+//! where it has one, a chart, a table with every figure, and the shapes of its samples. How locks
+//! were taken is one table of all of them, with what it rests on folded away. What was skipped or
+//! failed, what was tried rather than timed, and the paired ratios follow.
 
 use maud::{Markup, html};
 
