@@ -49,7 +49,7 @@ pub(super) fn tell(quick: bool, processors: usize, out: &mut dyn Write) -> Resul
     table(&title, size, true, out)?;
     table(&format!("virtual Unix on {processors} processors"), size, false, out)?;
     say(out, format_args!("\n{PAPER}"))?;
-    question(quick, out)
+    question(if quick { &QUICK_PROCESSORS } else { &PROCESSORS }, out)
 }
 
 /// The paper's load in every mode, as the experiment's cells have it, modelled or not.
@@ -95,8 +95,8 @@ fn note(table: &mut Table, mode: &str, observed: &Observed) {
     }
 }
 
-/// Whether per-process locks would be worth it.
-fn question(quick: bool, out: &mut dyn Write) -> Result<()> {
+/// Whether per-process locks would be worth it, as models of so many processors say.
+fn question(processors: &[usize], out: &mut dyn Write) -> Result<()> {
     say(
         out,
         format_args!(
@@ -117,7 +117,6 @@ fn question(quick: bool, out: &mut dyn Write) -> Result<()> {
         ),
     )?;
     let (mut sessions, mut builds, mut forks) = (Vec::new(), Vec::new(), Vec::new());
-    let processors: &[usize] = if quick { &QUICK_PROCESSORS } else { &PROCESSORS };
     for &processors in processors {
         let step = match step(processors) {
             Ok(step) => step,
@@ -221,7 +220,7 @@ mod tests {
         for lock in ["coarse_lock", "proc_relation_lock", "p_family_lock", "pg_lock", "p_lock"] {
             let row = text.lines().find(|line| line.split(' ').next() == Some(lock));
             let row = row.unwrap_or_else(|| panic!("{lock} is missing: {text}"));
-            assert!(row.contains("0."), "{row}");
+            assert!(row.contains('.'), "{row}");
         }
         let relations = text.lines().find(|line| line.starts_with("proc_relation_lock"));
         assert_eq!(relations.expect("found above").matches('–').count(), 4, "{text}");
@@ -230,11 +229,8 @@ mod tests {
 
     #[test]
     fn the_question_is_answered_for_the_load_and_for_forks() {
-        let step = step(2).expect("a model runs anywhere");
-        assert_eq!(step.each, PAPERS_LOAD);
-        assert!(step.gains.iter().all(|gain| gain.processors == 2 && gain.share.is_finite()));
         let mut out = Vec::new();
-        question(true, &mut out).expect("a vector can be written");
+        question(&[2], &mut out).expect("a vector can be written");
         let text = String::from_utf8(out).expect("UTF-8");
         for start in ["for sessions beside builds: ", "for these builds: ", "for forks alone: "] {
             let answer = text.lines().find_map(|line| line.strip_prefix(start));
@@ -242,6 +238,8 @@ mod tests {
             let known = ["yes, from ", "no, not on up to ", "not for good: "];
             assert!(known.iter().any(|begin| answer.starts_with(begin)), "{answer}");
         }
-        assert!(text.contains("        64   32 + 32 "), "{text}");
+        let row = text.lines().find(|line| line.starts_with("         2     8 + 8 "));
+        let gains = row.expect("a row of two processors").matches('%').count();
+        assert_eq!(gains, 3, "{text}");
     }
 }
