@@ -18,7 +18,7 @@ use crate::trouble::{Result, Trouble};
 
 /// Sessions, and builds, of the paper's load.
 const PAPERS_LOAD: usize = 8;
-/// Models in which the question is asked; the first few are enough for a quick look.
+/// Models in which the question is asked.
 const PROCESSORS: [usize; 7] = [2, 4, 8, PAPERS_PROCESSORS, 16, 32, 64];
 /// A quick look's.
 const QUICK_PROCESSORS: [usize; 3] = [2, PAPERS_PROCESSORS, 64];
