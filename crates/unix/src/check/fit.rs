@@ -2,7 +2,7 @@
 //! outside of a namespace.
 
 use crate::scenario::{
-    Aim, Call, Expression, OnValue, OnValues, Owner, Path, Plain, Scenario, Statement, Step, Term,
+    Aim, Call, Expression, OnValue, OnValues, Owner, Plain, Scenario, Statement, Step, Term,
     Tracing,
 };
 
@@ -85,12 +85,6 @@ fn why_not(call: &Call) -> Option<&'static str> {
             Some("time that passes is not the same on both")
         }
         Call::Place(_) => Some("processors are not the same on both"),
-        Call::Exec(Path::Process(_)) => {
-            Some("a process of the scenario cannot be executed on Linux")
-        }
-        Call::Spawn(spawning) if matches!(spawning.path, Path::Process(_)) => {
-            Some("a process of the scenario cannot be executed on Linux")
-        }
         _ => None,
     }
 }
