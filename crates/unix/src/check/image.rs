@@ -8,6 +8,7 @@
 #![allow(unsafe_code, reason = "a function that runs before `main`")]
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::gates::Gates;
 use super::region::Region;
@@ -23,10 +24,20 @@ const ITSELF: &str = "/proc/self/exe";
 /// How one ends that has nothing to run: as in a shell, where there is no such program.
 const NOTHING_TO_RUN: i32 = 127;
 
-/// Run by the C library before `main`, behind what tells the standard library its arguments.
+/// Whether this program was asked before its `main`, and knew its arguments then. Where that is not
+/// so, executing it would run its `main` again.
+static WAS_ASKED: AtomicBool = AtomicBool::new(false);
+
+/// Run by the C library before `main`; by glibc behind what tells the standard library the
+/// program's arguments.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static BEFORE_MAIN: extern "C" fn() = before_main;
+
+/// Whether processes of a scenario can be executed.
+pub(super) fn is_possible() -> bool {
+    WAS_ASKED.load(Relaxed)
+}
 
 /// How the processes of a scenario are executed.
 pub(super) fn image() -> Image {
@@ -35,7 +46,9 @@ pub(super) fn image() -> Image {
 
 extern "C" fn before_main() {
     let mut arguments = std::env::args_os();
-    if arguments.next().is_none_or(|first| first != MARK) {
+    let Some(first) = arguments.next() else { return };
+    WAS_ASKED.store(true, Relaxed);
+    if first != MARK {
         return;
     }
     let arguments: Vec<String> =
