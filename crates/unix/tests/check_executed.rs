@@ -141,6 +141,18 @@ fn children_of_before_are_waited_for() {
     assert_eq!(trace.ending, Ending::Finished);
 }
 
+/// The Linux backend held a spawned child by the lowest free descriptor. A thread had closed the
+/// second of two; after the spawn it was open again.
+#[test]
+fn a_closed_descriptor_stays_closed_whoever_is_spawned() {
+    let trace = same(
+        "process main\n  pipe reads writes\n  close writes\n  spawn other\n  \
+         read writes 4 -> EBADF\n  pipe one other\n  note \"{one}\"\n  wait\n\n\
+         process other\n  getpid\n",
+    );
+    assert!(tells(&trace, "notes \"1\""), "{trace:?}");
+}
+
 #[test]
 fn a_tracee_stops_behind_its_exec() {
     let trace = same(
