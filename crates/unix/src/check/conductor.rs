@@ -229,7 +229,10 @@ impl Conductor<'_> {
             .as_ref()
             .map_or(Ok(State::Gone), |task| task.state(closely))
             .map_err(proc_fails)?;
+        let executes = words.executes.load(SeqCst) != 0;
         self.found[seat] = match (state, place) {
+            // What the seat says is of before.
+            (State::Sleeps, _) if executes => return Ok(false),
             // Whether anybody has waited for it makes no difference here.
             (State::Gone | State::Zombie, _) => {
                 (known.has_ended, known.task) = (true, None);

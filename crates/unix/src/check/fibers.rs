@@ -183,6 +183,11 @@ impl Conduct for House {
         }
     }
 
+    fn executes(&self, sys: &dyn Sys) -> Seat {
+        let seat = self.inner().by_thread.get(&sys.getpid().number()).copied();
+        Seat(seat.unwrap_or(0))
+    }
+
     fn sit(&self, sys: &dyn Sys, seat: Seat) {
         if seat == Seat::INIT {
             self.expect(sys, Kind::Process);

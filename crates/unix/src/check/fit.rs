@@ -1,10 +1,14 @@
 //! Which scenarios can be compared: [`unfit`] says why one cannot, [`reaches_out`] why one cannot
 //! outside of a namespace.
 
+use super::image;
 use crate::scenario::{
-    Aim, Call, Expression, OnValue, OnValues, Owner, Path, Plain, Scenario, Statement, Step, Term,
-    Tracing,
+    Aim, Call, Expression, OnValue, OnValues, Owner, Path, Plain, Scenario, Spawning, Statement,
+    Step, Term, Tracing,
 };
+
+/// Why a process of a scenario cannot be executed.
+const NOT_EXECUTED: &str = "this program cannot be executed as a process of the scenario";
 
 /// Why a scenario cannot be compared, with the line of the call that it is about.
 pub(super) fn unfit(scenario: &Scenario) -> Option<(u32, &'static str)> {
@@ -85,11 +89,9 @@ fn why_not(call: &Call) -> Option<&'static str> {
             Some("time that passes is not the same on both")
         }
         Call::Place(_) => Some("processors are not the same on both"),
-        Call::Exec(Path::Process(_)) => {
-            Some("a process of the scenario cannot be executed on Linux")
-        }
-        Call::Spawn(spawning) if matches!(spawning.path, Path::Process(_)) => {
-            Some("a process of the scenario cannot be executed on Linux")
+        Call::Exec(Path::Process(_)) if !image::is_possible() => Some(NOT_EXECUTED),
+        Call::Spawn(Spawning { path: Path::Process(_), .. }) if !image::is_possible() => {
+            Some(NOT_EXECUTED)
         }
         _ => None,
     }

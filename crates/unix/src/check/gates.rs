@@ -11,8 +11,9 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Duration;
 
+use super::image;
 use super::region::{LOG, Region, SEATS, SeatWords, Timer, place};
-use crate::scenario::conduct::{Clock, Conduct, Due, Kind, Seat};
+use crate::scenario::conduct::{Clock, Conduct, Due, Image, Kind, Seat};
 use crate::scenario::wire::with_line;
 use crate::scenario::{Event, Log};
 use crate::sys::Sys;
@@ -181,9 +182,25 @@ impl Conduct for Gates {
         self.0.arrivals.fetch_add(1, SeqCst);
     }
 
+    fn image(&self, _: &str) -> Image {
+        image::image()
+    }
+
+    fn executes(&self, _: &dyn Sys) -> Seat {
+        let seat = self.process_of(SEAT.get());
+        self.words(seat).executes.store(1, SeqCst);
+        Seat(seat)
+    }
+
+    fn stays(&self, Seat(seat): Seat) {
+        self.words(seat).executes.store(0, SeqCst);
+    }
+
     fn sit(&self, sys: &dyn Sys, Seat(seat): Seat) {
         SEAT.set(seat);
         let words = self.words(seat);
+        // Another thread may have executed while the first one slept.
+        clear(&words.ends);
         words.pid.store(sys.getpid().number(), SeqCst);
         words.tid.store(sys.gettid().0, SeqCst);
         if seat == Seat::INIT.0 || words.is_thread.load(SeqCst) != 0 {
@@ -191,6 +208,7 @@ impl Conduct for Gates {
             without_alternate_stack();
         }
         words.place.store(place::THROUGH, SeqCst);
+        words.executes.store(0, SeqCst);
         self.0.arrivals.fetch_add(1, SeqCst);
     }
 }

@@ -9,24 +9,27 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
+use rustix::io::fcntl_dupfd_cloexec;
+
 use super::conductor::{Lost, conduct};
 use super::fibers::FIRST_NUMBER;
 use super::gates::Gates;
-use super::region::{LINES, Order, Region, SEATS, TEXT};
+use super::region::{Order, REGION, Region, SEATS, SeatWords, pass_on};
+use super::text;
 use super::trace::{Raw, RawEnding, SeatFacts, Trace};
 use crate::action::{How, SigAction};
 use crate::linux::Linux;
 use crate::process::{Pid, Target};
 use crate::scenario::conduct::{Conduct, Kind, Seat};
 use crate::scenario::wire::decode;
-use crate::scenario::{Scenario, Statement, Step, conducted};
+use crate::scenario::{Scenario, conducted};
 use crate::signal::{SigSet, Signal};
 use crate::sys::Sys;
 use crate::wait::{Children, WaitOptions};
@@ -70,12 +73,16 @@ pub(super) enum Place {
 impl Keeper {
     /// Starts it.
     pub(super) fn start(place: Place) -> io::Result<Self> {
-        let region = Arc::new(Region::new()?);
+        let (region, memory) = Region::new()?;
+        let region = Arc::new(region);
         let (line, other) = UnixStream::pair()?;
         let linux = Linux::new().map_err(to_io)?;
         let sys: &dyn Sys = &linux;
         let shared = Arc::clone(&region);
-        let process = sys.fork(move |sys| i32::from(begin(sys, shared, other, place).is_err()));
+        let process = sys.fork(move |sys| {
+            let kept = keep(other, memory);
+            i32::from(kept.and_then(|line| begin(sys, shared, line, place)).is_err())
+        });
         let keeper = Self { region, line, process: process.map_err(to_io)?, place };
         keeper.await_word(GRACE)?;
         Ok(keeper)
@@ -94,32 +101,16 @@ impl Keeper {
         most_steps: u32,
         patience: Duration,
     ) -> io::Result<Result<Trace, Lost>> {
-        let text = scenario.to_string();
-        let mut lines = Vec::new();
-        let mut copy = scenario.clone();
-        each_line(&mut copy, &mut |line| lines.push(*line));
-        if text.len() > TEXT || lines.len() > LINES {
+        if !text::put(&self.region, scenario) {
             return Ok(Err(Lost::Words("the scenario is too long".into())));
         }
-        self.region.put_text(&text);
-        for (to, line) in self.region.lines.iter().zip(&lines) {
-            to.store(*line, SeqCst);
-        }
         let Order {
-            seed: seed_word,
-            most_steps: steps,
-            processor,
-            spacing_ns,
-            patience_ms,
-            text_length,
-            lines_length,
+            seed: seed_word, most_steps: steps, processor, spacing_ns, patience_ms, ..
         } = &self.region.order;
         processor.store(u32::try_from(rustix::thread::sched_getcpu()).unwrap_or(0), SeqCst);
         seed_word.store(seed, SeqCst);
         steps.store(most_steps, SeqCst);
         patience_ms.store(u32::try_from(patience.as_millis()).unwrap_or(u32::MAX), SeqCst);
-        text_length.store(u32::try_from(text.len()).unwrap_or(0), SeqCst);
-        lines_length.store(u32::try_from(lines.len()).unwrap_or(0), SeqCst);
         for spacing in SPACINGS {
             spacing_ns.store(u64::try_from(spacing.as_nanos()).unwrap_or(0), SeqCst);
             (&self.line).write_all(&[1])?;
@@ -210,7 +201,6 @@ fn to_io(errno: crate::errno::Errno) -> io::Error {
 /// Becomes the keeper, or makes it in a namespace and waits for its end.
 fn begin(sys: &dyn Sys, region: Arc<Region>, line: UnixStream, place: Place) -> io::Result<()> {
     sys.setsid().map_err(to_io)?;
-    let line = close_others(line)?;
     if place == Place::Open {
         sys.set_subreaper(true).map_err(to_io)?;
         return serve(sys, &region, &line, place);
@@ -233,19 +223,25 @@ fn begin(sys: &dyn Sys, region: Arc<Region>, line: UnixStream, place: Place) -> 
     Ok(())
 }
 
-/// Keeps nothing open but the line.
-fn close_others(line: UnixStream) -> io::Result<UnixStream> {
-    let (low, high) = (line.as_raw_fd() as u32, u32::MAX);
-    // SAFETY: nobody in this process uses another descriptor any more.
-    unsafe {
-        libc::syscall(libc::SYS_close_range, low + 1, high, 0);
-        if low > 3 {
-            libc::syscall(libc::SYS_close_range, 3, low - 1, 0);
-        }
-        libc::close(0);
-        libc::close(1);
+/// Keeps nothing open but the line, what is said of errors, and the region's memory by its number.
+fn keep(line: UnixStream, memory: OwnedFd) -> io::Result<UnixStream> {
+    let kept = UnixStream::from(fcntl_dupfd_cloexec(&line, REGION + 1)?);
+    drop(line);
+    pass_on(memory)?;
+    let (stderr, number) = (2, kept.as_raw_fd());
+    close(0, stderr - 1);
+    close(stderr + 1, REGION - 1);
+    close(REGION + 1, number - 1);
+    close(number + 1, i32::MAX);
+    Ok(kept)
+}
+
+/// Closes the descriptors from `first` to `last`, which nobody in this process uses any more.
+fn close(first: i32, last: i32) {
+    if first <= last {
+        // SAFETY: it takes integers; who calls says that they are nobody's.
+        unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
     }
-    Ok(line)
 }
 
 /// What the keeper does until nobody is at the other end of the line.
@@ -318,7 +314,8 @@ fn as_after_login(sys: &dyn Sys) {
 fn play(sys: &dyn Sys, region: &Arc<Region>) -> Result<RawEnding, Lost> {
     let taken = (region.seats_taken.swap(0, SeqCst) as usize).min(SEATS);
     for seat in &region.seats[..taken] {
-        for word in [&seat.place, &seat.go, &seat.maker, &seat.is_thread, &seat.line] {
+        let SeatWords { place, go, maker, is_thread, line, executes, .. } = seat;
+        for word in [place, go, maker, is_thread, line, executes] {
             word.store(0, SeqCst);
         }
         for word in [&seat.pid, &seat.tid] {
@@ -334,22 +331,16 @@ fn play(sys: &dyn Sys, region: &Arc<Region>) -> Result<RawEnding, Lost> {
     }
     region.clock_ns.store(0, SeqCst);
     run_on(region.order.processor.load(SeqCst));
-    let text = region.text(region.order.text_length.load(SeqCst) as usize);
-    let mut scenario: Scenario =
-        text.parse().map_err(|error| Lost::Words(format!("its own text is refused: {error}")))?;
-    let lines = &region.lines[..region.order.lines_length.load(SeqCst) as usize];
-    let mut lines = lines.iter();
-    each_line(&mut scenario, &mut |line| {
-        *line = lines.next().map_or(0, |line| line.load(SeqCst));
-    });
+    let scenario = text::get(region)
+        .map_err(|error| Lost::Words(format!("its own text is refused: {error}")))?;
     let gates = Arc::new(Gates(Arc::clone(region)));
     let seat = gates.expect(sys, Kind::Process);
     assert_eq!(seat, Seat::INIT, "the first seat is free");
     let program = conducted(&scenario, Arc::<Gates>::clone(&gates));
     let first = sys.fork_boxed(Box::new(move |sys| {
         // A virtual process begins without descriptors.
-        // SAFETY: nobody in this process uses one.
-        unsafe { libc::syscall(libc::SYS_close_range, 0, u32::MAX, 0) };
+        close(0, REGION - 1);
+        close(REGION + 1, i32::MAX);
         program(sys)
     }));
     gates.made(seat, first.ok().map(Pid::number));
@@ -403,23 +394,4 @@ fn parent_of(number: i32) -> Option<i32> {
     let stat = std::fs::read_to_string(format!("/proc/{number}/stat")).ok()?;
     // The name before it, in brackets, may be anything.
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
-}
-
-/// Every line of a scenario, in the order of the text.
-fn each_line(scenario: &mut Scenario, see: &mut impl FnMut(&mut u32)) {
-    for block in &mut scenario.blocks {
-        see(&mut block.place.line);
-        lines_of(&mut block.body, see);
-    }
-}
-
-fn lines_of(body: &mut [Statement], see: &mut impl FnMut(&mut u32)) {
-    for statement in body {
-        see(&mut statement.place.line);
-        match &mut statement.step {
-            Step::Handler(step) => lines_of(&mut step.body, see),
-            Step::Repeat(_, body) | Step::While(_, body) => lines_of(body, see),
-            Step::Call(_) | Step::Note(_) | Step::Set(..) | Step::Check(_) => {}
-        }
-    }
 }

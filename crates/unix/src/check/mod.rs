@@ -6,7 +6,8 @@
 //! the same. docs/check.md has the whole of it.
 //!
 //! [`fibers`] conducts the virtual Unix, [`conductor`] real processes, in a [`keeper`]; [`gates`]
-//! are theirs. [`trace`] is what either did, [`compare`](mod@compare) finds where two part.
+//! are theirs, and [`image`] is what they execute. [`trace`] is what either did,
+//! [`compare`](mod@compare) finds where two part.
 //!
 //! ```no_run
 //! use tontine_unix::check::{Checker, Comparison, Options};
@@ -24,9 +25,11 @@ mod conductor;
 mod fibers;
 mod fit;
 mod gates;
+mod image;
 mod keeper;
 mod region;
 mod tasks;
+mod text;
 mod trace;
 mod typing;
 

@@ -1,5 +1,5 @@
 //! What the checker, its keeper and the processes of a scenario share: [`Region`], a mapping that
-//! every fork inherits.
+//! every fork inherits, of memory that exec leaves open.
 //!
 //! | part | written by | read by |
 //! | --- | --- | --- |
@@ -14,8 +14,13 @@ use std::cell::UnsafeCell;
 use std::fmt::{self, Write as _};
 use std::io;
 use std::ops::Deref;
-use std::ptr::NonNull;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
+
+use rustix::fs::{MemfdFlags, fstat, ftruncate, memfd_create};
+use rustix::io::fcntl_dupfd_cloexec;
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 /// Threads of a run.
 pub(super) const SEATS: usize = 512;
@@ -27,6 +32,9 @@ pub(super) const TEXT: usize = 1 << 20;
 pub(super) const LINES: usize = 1 << 16;
 /// Bytes of a log.
 pub(super) const LOG: usize = 1 << 24;
+/// The number by which every process of a scenario has the memory open: below those that hold
+/// children, and above any that a scenario counts on.
+pub(super) const REGION: i32 = 511;
 /// Bytes of a call's text that are kept for who waits in it.
 const CALL: usize = 120;
 
@@ -57,6 +65,8 @@ pub(super) struct SeatWords {
     pub(super) pid: AtomicI32,
     pub(super) tid: AtomicI32,
     pub(super) line: AtomicU32,
+    /// 1: its process is about to be executed, and will sit down here.
+    pub(super) executes: AtomicU32,
     /// When its call ends by itself; 0 if never.
     pub(super) ends: Timer,
     /// When its process gets SIGALRM; 0 if never. Of a process's first thread.
@@ -219,22 +229,39 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    pub(super) fn new() -> io::Result<Self> {
-        // SAFETY: a new mapping, of which zeroes are a value.
-        let at = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                size_of::<Shared>(),
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-                -1,
-                0,
-            )
-        };
-        if at == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
+    /// A new one, and its memory.
+    pub(super) fn new() -> io::Result<(Self, OwnedFd)> {
+        let memory = memfd_create("tontine-check", MemfdFlags::CLOEXEC)?;
+        ftruncate(&memory, size_of::<Shared>() as u64)?;
+        Ok((Self::map(memory.as_fd())?, memory))
+    }
+
+    /// The one whose memory this process has open by its number.
+    pub(super) fn inherited() -> io::Result<Self> {
+        // SAFETY: nobody closes it while it is looked at and mapped.
+        Self::map(unsafe { BorrowedFd::borrow_raw(REGION) })
+    }
+
+    fn map(memory: BorrowedFd<'_>) -> io::Result<Self> {
+        let (length, access) = (size_of::<Shared>(), ProtFlags::READ | ProtFlags::WRITE);
+        if fstat(memory)?.st_size.unsigned_abs() < length as u64 {
+            return Err(io::ErrorKind::InvalidData.into());
         }
-        NonNull::new(at.cast()).map(Self).ok_or_else(io::Error::last_os_error)
+        // SAFETY: a new mapping, of memory that is at least so long; zeroes are a value of what is
+        // there at first.
+        let at = unsafe { mmap(null_mut(), length, access, MapFlags::SHARED, memory, 0) }?;
+        NonNull::new(at.cast()).map(Self).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+}
+
+/// Gives this process a region's memory by its number, and whoever it makes and executes.
+pub(super) fn pass_on(memory: OwnedFd) -> io::Result<()> {
+    // A copy by another number: to duplicate a descriptor to itself changes nothing.
+    let copy = fcntl_dupfd_cloexec(memory, REGION + 1)?;
+    // SAFETY: it takes integers; the caller says that nobody uses what had the number.
+    match unsafe { libc::dup2(copy.as_raw_fd(), REGION) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
     }
 }
 
@@ -249,7 +276,7 @@ impl Deref for Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new`, and nobody refers to it any more.
-        unsafe { libc::munmap(self.0.as_ptr().cast(), size_of::<Shared>()) };
+        // SAFETY: mapped by `map`, and nobody refers to it any more.
+        let _ = unsafe { munmap(self.0.as_ptr().cast(), size_of::<Shared>()) };
     }
 }

@@ -41,12 +41,24 @@ impl Actions {
         self.nothing
     }
 
+    /// Signals that have a handler.
+    pub(super) fn caught(&self) -> SigSet {
+        let is_caught =
+            |signal: &Signal| matches!(self.of(*signal).disposition, Disposition::Handler(_));
+        Signal::all().filter(is_caught).collect()
+    }
+
+    /// Signals that are ignored because somebody said so.
+    pub(super) fn ignored(&self) -> SigSet {
+        let is_ignored =
+            |signal: &Signal| matches!(self.of(*signal).disposition, Disposition::Ignore);
+        Signal::all().filter(is_ignored).collect()
+    }
+
     /// As `exec` leaves them: what was caught has its default, what was ignored is ignored.
     pub(super) fn executed(&mut self) {
-        for signal in Signal::all() {
-            if matches!(self.of(signal).disposition, Disposition::Handler(_)) {
-                self.set(signal, SigAction::DEFAULT);
-            }
+        for signal in self.caught().iter() {
+            self.set(signal, SigAction::DEFAULT);
         }
     }
 }

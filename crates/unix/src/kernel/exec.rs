@@ -145,9 +145,7 @@ impl Call<'_> {
             let kernel = self.kernel;
             kernel.on_master(|| kernel.pids.drop_keeper(&kernel.locks, tid, Keeper::Thread));
         }
-        if self.kernel.follows(Rule::ExecCloses) {
-            self.kernel.on_master(|| self.kernel.close_for_exec(self.proc));
-        }
+        self.kernel.on_master(|| self.kernel.close_for_exec(self.proc));
         if self.alternate.get().size == 0 || self.kernel.follows(Rule::ExecForgetsStack) {
             self.alternate.take();
         }
@@ -160,10 +158,10 @@ impl Call<'_> {
     /// Handlers become defaults; all else about signals, and the alarm, stays.
     fn reset_signals(&self, state: &mut ProcState) {
         let kernel = self.kernel;
-        if kernel.follows(Rule::ExecResetsCaught) {
+        if !state.actions.caught().is_empty() && kernel.follows(Rule::ExecResetsCaught) {
             Arc::make_mut(&mut state.actions).executed();
         }
-        if !kernel.follows(Rule::ExecKeepsIgnored) {
+        if !state.actions.ignored().is_empty() && !kernel.follows(Rule::ExecKeepsIgnored) {
             state.actions = Arc::default();
         }
         if !self.thread.mask().is_empty() && !kernel.follows(Rule::ExecKeepsMask) {

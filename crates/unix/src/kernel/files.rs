@@ -379,7 +379,10 @@ impl Kernel {
 
     /// Closes what a process's next program is not to have.
     pub(super) fn close_for_exec(&self, proc: &Proc) {
-        let closed = proc.lock(&self.locks).files.executed();
+        let mut state = proc.lock(&self.locks);
+        let closes = state.files.0.iter().flatten().any(|descriptor| descriptor.closed_by_exec);
+        let closed = (closes && self.follows(Rule::ExecCloses)).then(|| state.files.executed());
+        drop(state);
         drop(closed);
     }
 }

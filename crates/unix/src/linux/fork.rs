@@ -99,7 +99,7 @@ fn held(table: &mut table::Table, number: i32) -> Result<Pid> {
 
 /// The descriptor by a number that no program counts on, if there is one: what a program opens next
 /// is to be the lowest that it has closed, whoever was forked meanwhile.
-fn out_of_the_way(pidfd: OwnedFd) -> OwnedFd {
+pub(super) fn out_of_the_way(pidfd: OwnedFd) -> OwnedFd {
     rustix::io::fcntl_dupfd_cloexec(&pidfd, LOWEST_PIDFD).unwrap_or(pidfd)
 }
 

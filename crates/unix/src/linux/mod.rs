@@ -96,6 +96,13 @@ impl Linux {
         spawn::probe()?;
         Ok(Self(()))
     }
+
+    /// The same for a program of which this process was another one before, that asked the kernel:
+    /// all children that it has are its own.
+    pub(crate) fn executed() -> Self {
+        wait::take_all();
+        Self(())
+    }
 }
 
 impl Sys for Linux {

@@ -98,7 +98,7 @@ pub(super) fn spawn(spawn: &Spawn) -> Result<Pid> {
         Some(error) => Err(error),
         // Somebody killed it.
         None if !executed => Err(Errno::EAGAIN),
-        None => Ok(table::write().insert(number, pidfd)),
+        None => Ok(table::write().insert(number, fork::out_of_the_way(pidfd))),
     }
 }
 

@@ -13,6 +13,7 @@
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use rustix::event::{PollFd, PollFlags, poll};
 
@@ -218,8 +219,21 @@ fn nap(ours: &[(i32, Arc<OwnedFd>)]) -> Result<()> {
     }
 }
 
-/// Whether orphans come to this process: it asked for them, or it is the first of its system.
+/// Whether every child of this process is one of ours: those that it had before it executed this
+/// program cannot be told from others.
+static ALL_ARE_OURS: AtomicBool = AtomicBool::new(false);
+
+/// From now on every child is one of ours; forked processes have it so too.
+pub(super) fn take_all() {
+    ALL_ARE_OURS.store(true, Relaxed);
+}
+
+/// Whether children that were not made here are to be found: orphans come to this process, for it
+/// asked for them or is the first of its system, or all are ours.
 fn adopts() -> bool {
+    if ALL_ARE_OURS.load(Relaxed) {
+        return true;
+    }
     let mut on: libc::c_int = 0;
     // SAFETY: the call writes one int, which lives across it.
     let asked = unsafe { libc::prctl(libc::PR_GET_CHILD_SUBREAPER, &raw mut on) };

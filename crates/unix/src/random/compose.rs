@@ -12,6 +12,8 @@ use super::phrase::{Feature, Phrase, phrases};
 /// Processes of a scenario, at least and at most, and those that phrases make beside.
 const PROCESSES: [usize; 4] = [2, 2, 3, 4];
 const MOST_PROCESSES: usize = 6;
+/// Programs beside, which processes execute.
+const MOST_PROGRAMS: usize = 3;
 /// Statements, at least, and how many more.
 const FEWEST: usize = 5;
 const MORE: usize = 24;
@@ -62,6 +64,7 @@ fn signals(chance: &mut Chance, features: &[Feature]) -> Vec<&'static str> {
 #[derive(Debug, Default)]
 struct Block {
     is_thread: bool,
+    is_program: bool,
     /// Units of statements, in their order.
     units: Vec<String>,
     /// Processes that it forks.
@@ -84,6 +87,7 @@ struct Words {
     a: &'static str,
     b: &'static str,
     new: usize,
+    program: usize,
     thread: usize,
 }
 
@@ -127,7 +131,7 @@ impl Composer {
                     units.push(self.phrase(0, phrase, DEPTH));
                 }
             }
-            self.blocks.push(Block { is_thread: true, units, children: Vec::new() });
+            self.blocks.push(Block { is_thread: true, units, ..Block::default() });
             let of = self.chance.below(processes);
             let most = self.chance.below(self.blocks[of].units.len() + 1) + 1;
             let at = self.chance.below(most);
@@ -174,15 +178,26 @@ impl Composer {
         let b = if others.is_empty() { "INT" } else { self.chance.of(&others) };
         let thread = self.chance.below(self.threads.max(1));
         let makes = phrase.here.iter().any(|line| line.contains("$new"));
-        let new = match makes {
-            true if self.blocks.len() >= MOST_PROCESSES || depth >= DEPTH => return String::new(),
-            true => {
-                self.blocks.push(Block::default());
-                self.blocks.len() - 1
-            }
-            false => 0,
+        let executes = !phrase.program.is_empty();
+        let programs = self.blocks.iter().filter(|block| block.is_program).count();
+        if makes && (self.processes().count() >= MOST_PROCESSES || depth >= DEPTH)
+            || executes && programs >= MOST_PROGRAMS
+        {
+            return String::new();
+        }
+        let mut one_more = |is_wanted: bool, is_program: bool| {
+            let block = Block { is_program, ..Block::default() };
+            self.blocks.extend(is_wanted.then_some(block));
+            if is_wanted { self.blocks.len() - 1 } else { 0 }
         };
-        let words = Words { of, a, b, new, thread };
+        let new = one_more(makes, false);
+        let program = one_more(executes, true);
+        let words = Words { of, a, b, new, program, thread };
+        if program != 0 {
+            let inner = Words { of: program, ..words.clone() };
+            let unit = self.statements(&inner, &phrase.program, depth + 1);
+            self.blocks[program].units.insert(0, unit);
+        }
         if makes {
             let inner = Words { of: new, ..words.clone() };
             let unit = self.statements(&inner, &phrase.there, depth + 1);
@@ -233,6 +248,7 @@ impl Composer {
             "kid" => return self.kid(words.of),
             "n" => return (1 + chance.below(9)).to_string(),
             "new" => return format!("p{}", words.new),
+            "program" => return format!("p{}", words.program),
             "new-pid" => return format!("k{}", words.new),
             "thread" => return format!("h{}", words.thread),
             "thread-block" => return format!("t{}", words.thread),
@@ -270,13 +286,19 @@ impl Composer {
     /// One process more, which does a phrase.
     fn fork(&mut self, depth: usize) -> String {
         let new = self.blocks.len();
-        if new >= MOST_PROCESSES {
+        if self.processes().count() >= MOST_PROCESSES {
             return String::new();
         }
         self.blocks.push(Block::default());
         let unit = self.more(new, depth);
         self.blocks[new].units.insert(0, unit);
         format!("k{new} = fork p{new}")
+    }
+
+    /// The processes that are there, threads and programs aside.
+    fn processes(&self) -> impl Iterator<Item = usize> {
+        let is_process = |at: &usize| !self.blocks[*at].is_thread && !self.blocks[*at].is_program;
+        (0..self.blocks.len()).filter(is_process)
     }
 
     fn set(&mut self) -> String {
@@ -299,8 +321,8 @@ impl Composer {
             0 | 1 => "self".to_owned(),
             2..=4 => self.kid(of),
             _ => {
-                let processes = self.blocks.iter().filter(|block| !block.is_thread).count();
-                match self.chance.below(processes) {
+                let known: Vec<usize> = self.processes().collect();
+                match self.chance.of(&known) {
                     0 => "self".to_owned(),
                     known => format!("k{known}"),
                 }

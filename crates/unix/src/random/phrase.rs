@@ -11,6 +11,7 @@
 //! | `$whom`, `$opts` | what stands behind `wait` |
 //! | `$flags`, `$calm`, `$child` | flags of a handler; of one that may signal itself; for SIGCHLD |
 //! | `$new`, `$new-pid` | a process made for the phrase; the variable that has it |
+//! | `$program` | a process made for the phrase, which is executed |
 //! | `$thread`, `$thread-block` | a variable; a thread |
 //! | `$key`, `$modes`, `$n` | a key that makes a signal; what `tcsetattr` switches; a number |
 //! | `$ttou`, `$ttin` | a statement about this signal, or none |
@@ -60,6 +61,7 @@ features! {
     Limits "limits",
     Stacks "stacks",
     Tracing "tracing",
+    Executing "executing",
 }
 
 /// A few statements.
@@ -72,6 +74,8 @@ pub(super) struct Phrase {
     pub(super) here: Vec<&'static str>,
     /// What its child does that it makes for this.
     pub(super) there: Vec<&'static str>,
+    /// What the program does that one of them executes.
+    pub(super) program: Vec<&'static str>,
 }
 
 /// All of them.
@@ -83,23 +87,36 @@ pub(super) fn phrases() -> &'static [Phrase] {
     PHRASES.get_or_init(|| read(include_str!("phrases.txt")))
 }
 
+/// Who does the lines that are read.
+enum Part {
+    Here,
+    There,
+    Program,
+}
+
 fn read(text: &'static str) -> Vec<Phrase> {
     let mut all: Vec<Phrase> = Vec::new();
-    let mut of_child = false;
+    let mut part = Part::Here;
     let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     for line in lines {
         if let Some(statement) = line.strip_prefix("  ") {
             let phrase = all.last_mut().expect("a phrase has a head");
-            let lines = if of_child { &mut phrase.there } else { &mut phrase.here };
-            lines.push(statement);
+            match part {
+                Part::Here => phrase.here.push(statement),
+                Part::There => phrase.there.push(statement),
+                Part::Program => phrase.program.push(statement),
+            }
         } else if line == "child" {
-            of_child = true;
+            part = Part::There;
+        } else if line == "program" {
+            part = Part::Program;
         } else {
             let (feature, weight) = line.split_once(' ').expect("a feature and a weight");
             let feature = Feature::of(feature).expect("a feature");
             let weight = weight.parse().expect("a weight");
-            all.push(Phrase { feature, weight, here: Vec::new(), there: Vec::new() });
-            of_child = false;
+            let (here, there, program) = (Vec::new(), Vec::new(), Vec::new());
+            all.push(Phrase { feature, weight, here, there, program });
+            part = Part::Here;
         }
     }
     all

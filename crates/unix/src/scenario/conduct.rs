@@ -41,6 +41,14 @@ pub(crate) enum Clock {
     Alarm(Duration),
 }
 
+/// A program that runs a process of the scenario.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Image {
+    pub(crate) path: String,
+    /// An argument that stands before those which the process is handed.
+    pub(crate) mark: Option<&'static str>,
+}
+
 /// A call that a thread is about to make.
 pub(crate) struct Due<'d> {
     /// Its line.
@@ -74,6 +82,14 @@ pub(crate) trait Conduct: Log {
     fn expect(&self, sys: &dyn Sys, kind: Kind) -> Seat;
     /// It was made and has this number, or was not.
     fn made(&self, seat: Seat, number: Option<i32>);
+    /// What is executed to run this process of the scenario.
+    fn image(&self, process: &str) -> Image {
+        Image { path: process.to_owned(), mark: None }
+    }
+    /// The caller is about to execute; its process goes on in this seat.
+    fn executes(&self, sys: &dyn Sys) -> Seat;
+    /// It could not, and stays what it is.
+    fn stays(&self, _: Seat) {}
     /// The caller is the one in this seat.
     fn sit(&self, sys: &dyn Sys, seat: Seat);
 }

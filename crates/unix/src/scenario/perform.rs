@@ -8,7 +8,7 @@ use super::call::{Aim, Call, Owner, Path, Spawning, Tracing, Whom};
 use super::conduct::Kind;
 use super::context::Frame;
 use super::outcome::{Outcome, done, limit};
-use super::program::{arguments, process, thread};
+use super::program::{image, process, thread};
 use super::word::{Limited, OnSet, OnSignal, OnValue, OnValues, Plain, Simple, WaitCall};
 use crate::action::{ActionFlags, How, SigAction};
 use crate::errno::{Errno, Result};
@@ -225,19 +225,24 @@ impl Frame<'_> {
     }
 
     fn exec(&self, path: &Path) -> Outcome {
-        let arguments = arguments(self.context, path.name(), None);
+        let conduct = self.context.run.conduct.as_ref();
+        let seat = conduct.map(|conduct| conduct.executes(self.sys));
+        let (path, arguments) = image(self.context, path, seat);
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        let Err(errno) = self.sys.exec(path.name(), &arguments);
+        let Err(errno) = self.sys.exec(&path, &arguments);
+        if let (Some(conduct), Some(seat)) = (conduct, seat) {
+            conduct.stays(seat);
+        }
         Outcome::Error(errno)
     }
 
     fn spawn(&self, spawning: &Spawning) -> Outcome {
-        let path = spawning.path.name();
         let descriptor = |term| Fd(self.number(term));
         let seat = self.expect(Kind::Process);
+        let (path, arguments) = image(self.context, &spawning.path, seat);
         let spawn = Spawn {
-            path: path.to_owned(),
-            arguments: arguments(self.context, path, seat),
+            path,
+            arguments,
             group: match &spawning.group {
                 SpawnGroup::Parents => SpawnGroup::Parents,
                 SpawnGroup::Own => SpawnGroup::Own,

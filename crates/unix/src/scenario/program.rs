@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use super::ast::{CallStep, Condition, HandlerStep, Place, Scenario, Statement, Step};
-use super::call::Call;
-use super::conduct::{Clock, Conduct, Due, Kind, Seat};
+use super::call::{Call, Path};
+use super::conduct::{Clock, Conduct, Due, Image, Kind, Seat};
 use super::context::{Context, Filled, Frame, Run, Told};
 use super::expected::Expected;
 use super::log::{About, EventKind, Log};
@@ -104,13 +104,18 @@ pub(super) fn executed_in(
     }
 }
 
-/// The arguments by which [`executed`] learns what it cannot inherit: its seat too, where it has
-/// one.
-pub(super) fn arguments(context: &Context, path: &str, seat: Option<Seat>) -> Vec<String> {
+/// The path of what is executed, and the arguments by which [`executed`] learns what it cannot
+/// inherit: its seat too, where it has one.
+pub(super) fn image(context: &Context, path: &Path, seat: Option<Seat>) -> (String, Vec<String>) {
+    let image = match (path, &context.run.conduct) {
+        (Path::Process(name), Some(conduct)) => conduct.image(name),
+        _ => Image { path: path.name().to_owned(), mark: None },
+    };
     let began = context.began.as_nanos().to_string();
-    let mut arguments = vec![path.to_owned(), context.init.to_string(), began];
+    let mut arguments = Vec::from_iter(image.mark.map(str::to_owned));
+    arguments.extend([path.name().to_owned(), context.init.to_string(), began]);
     arguments.extend(seat.map(|Seat(seat)| seat.to_string()));
-    arguments
+    (image.path, arguments)
 }
 
 fn begin(sys: &dyn Sys, run: &Arc<Run>) -> i32 {

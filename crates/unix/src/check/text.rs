@@ -1,0 +1,58 @@
+//! The scenario in the [region](super::region): [`put`] by the checker, [`get`] by whoever runs it.
+//!
+//! It goes as the text that it prints, in which its statements stand in other lines. The lines of
+//! the text that it was read from go beside it.
+
+use std::sync::atomic::Ordering::SeqCst;
+
+use super::region::{LINES, Order, Shared, TEXT};
+use crate::scenario::{Scenario, Statement, Step, SyntaxError};
+
+/// Puts a scenario down; false if it is too long.
+pub(super) fn put(region: &Shared, scenario: &Scenario) -> bool {
+    let text = scenario.to_string();
+    let mut lines = Vec::new();
+    each_line(&mut scenario.clone(), &mut |line| lines.push(*line));
+    if text.len() > TEXT || lines.len() > LINES {
+        return false;
+    }
+    region.put_text(&text);
+    for (to, line) in region.lines.iter().zip(&lines) {
+        to.store(*line, SeqCst);
+    }
+    let Order { text_length, lines_length, .. } = &region.order;
+    text_length.store(u32::try_from(text.len()).unwrap_or(0), SeqCst);
+    lines_length.store(u32::try_from(lines.len()).unwrap_or(0), SeqCst);
+    true
+}
+
+/// The scenario that was put down.
+pub(super) fn get(region: &Shared) -> Result<Scenario, SyntaxError> {
+    let Order { text_length, lines_length, .. } = &region.order;
+    let mut scenario: Scenario = region.text(text_length.load(SeqCst) as usize).parse()?;
+    let lines = &region.lines[..lines_length.load(SeqCst) as usize];
+    let mut lines = lines.iter();
+    each_line(&mut scenario, &mut |line| {
+        *line = lines.next().map_or(0, |line| line.load(SeqCst));
+    });
+    Ok(scenario)
+}
+
+/// Every line of a scenario, in the order of the text.
+fn each_line(scenario: &mut Scenario, see: &mut impl FnMut(&mut u32)) {
+    for block in &mut scenario.blocks {
+        see(&mut block.place.line);
+        lines_of(&mut block.body, see);
+    }
+}
+
+fn lines_of(body: &mut [Statement], see: &mut impl FnMut(&mut u32)) {
+    for statement in body {
+        see(&mut statement.place.line);
+        match &mut statement.step {
+            Step::Handler(step) => lines_of(&mut step.body, see),
+            Step::Repeat(_, body) | Step::While(_, body) => lines_of(body, see),
+            Step::Call(_) | Step::Note(_) | Step::Set(..) | Step::Check(_) => {}
+        }
+    }
+}
