@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use super::choice::Choice;
+use super::fibers::FARTHEST;
 use super::gates::{futex_wake, now_ns};
 use super::region::{LOG, SEATS, STEPS, SeatWords, Shared, Timer, place};
 use super::tasks::{State, Task};
@@ -20,6 +21,8 @@ use super::typing;
 const LATE_NS: u64 = 50_000_000;
 /// A timer that ends so soon may end before the step that is about to begin.
 const MARGIN_NS: u64 = 300_000;
+/// A timer that is farther off is not waited for.
+const FARTHEST_NS: u64 = FARTHEST.as_nanos() as u64;
 /// The longest nap while time passes.
 const NAP_NS: u64 = 1_000_000;
 /// So long a thread that was asked for is waited for if who asked has ended.
@@ -281,6 +284,9 @@ impl Conductor<'_> {
         let now = now_ns();
         let to_come = self.timers().filter(|(real, _)| now < real.saturating_add(LATE_NS));
         let Some((real, due)) = to_come.min() else { return false };
+        if due.saturating_sub(self.shared.clock_ns.load(SeqCst)) > FARTHEST_NS {
+            return false;
+        }
         if now < real {
             nap((real - now).min(NAP_NS));
         } else {

@@ -63,6 +63,10 @@ fn kill_group(group: Pid, signal: i32) -> Result<()> {
 
 /// `tgkill`.
 pub(super) fn tgkill(process: Pid, thread: Tid, signal: Option<Signal>) -> Result<()> {
+    // Of a process that is gone nothing is asked of the kernel, which looks at the numbers first.
+    if process.number() <= 0 || thread.0 <= 0 {
+        return Err(Errno::EINVAL);
+    }
     with_number(process, |process| {
         // SAFETY: the call takes three integers.
         let sent = unsafe { libc::syscall(libc::SYS_tgkill, process, thread.0, number(signal)) };

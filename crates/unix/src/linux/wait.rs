@@ -218,12 +218,14 @@ fn nap(ours: &[(i32, Arc<OwnedFd>)]) -> Result<()> {
     }
 }
 
-/// Whether orphans come to this process: it asked for them, or it is the first of its system.
+/// Whether orphans come to this process, or may have come: it asked for them, a program before it
+/// did, or it is the first of its system.
 fn adopts() -> bool {
     let mut on: libc::c_int = 0;
     // SAFETY: the call writes one int, which lives across it.
     let asked = unsafe { libc::prctl(libc::PR_GET_CHILD_SUBREAPER, &raw mut on) };
-    rustix::process::getpid().is_init() || (check(asked).is_ok() && on != 0)
+    let asks = check(asked).is_ok() && on != 0;
+    asks || rustix::process::getpid().is_init() || table::read().has_adopted
 }
 
 /// waitid(2), with the resources used.
