@@ -153,28 +153,44 @@ impl Reaching {
 /// The running fiber looks at something.
 #[inline]
 pub(crate) fn looks_at(object: Object) {
-    HERE.with(|here| {
-        let reached = &here.reaching.reached;
-        reached.set(reached.get() | object.bit());
-    });
+    if is_guided() {
+        reach(object.bit(), 0);
+    }
 }
 
 /// It changes something, or may.
 #[inline]
 pub(crate) fn changes(object: Object) {
-    HERE.with(|here| {
-        let Reaching { reached, written, .. } = &here.reaching;
-        reached.set(reached.get() | object.bit());
-        written.set(written.get() | object.bit());
-    });
+    if is_guided() {
+        reach(object.bit(), object.bit());
+    }
 }
 
 /// It sleeps, or wakes the fiber with this number.
 #[inline]
 pub(super) fn reach_fiber(id: u32) {
+    if is_guided() {
+        HERE.with(|here| {
+            let fibers = &here.reaching.fibers;
+            fibers.set(fibers.get() | 1 << (id % u64::BITS));
+        });
+    }
+}
+
+/// Whether somebody is asked at each point and told what was reached: nobody else wants to know.
+#[inline]
+fn is_guided() -> bool {
+    HERE.with(|here| !here.run.get().is_null())
+}
+
+/// Out of line: where nothing is noted, a look at one word is all that is in the way.
+#[cold]
+#[inline(never)]
+fn reach(looked_at: u64, changed: u64) {
     HERE.with(|here| {
-        let fibers = &here.reaching.fibers;
-        fibers.set(fibers.get() | 1 << (id % u64::BITS));
+        let Reaching { reached, written, .. } = &here.reaching;
+        reached.set(reached.get() | looked_at);
+        written.set(written.get() | changed);
     });
 }
 

@@ -103,8 +103,21 @@ fn machine<'a>() -> Option<&'a Machine> {
 /// executors.
 #[inline]
 pub(crate) fn spend(step: Step) {
-    let here = HERE.with(|here| if here.left.get() == 0 { None } else { machine() });
-    if let Some(machine) = here {
+    if is_stepped() {
+        charge(step);
+    }
+}
+
+/// Whether this is a fiber whose points count: of a machine, or simulated.
+#[inline]
+fn is_stepped() -> bool {
+    HERE.with(|here| here.left.get() != 0)
+}
+
+#[cold]
+#[inline(never)]
+fn charge(step: Step) {
+    if let Some(machine) = machine() {
         machine.charge(step);
     }
 }
@@ -113,8 +126,9 @@ pub(crate) fn spend(step: Step) {
 /// executors.
 #[inline]
 pub(crate) fn touch(class: u8, instance: u32) {
-    let here = HERE.with(|here| if here.left.get() == 0 { None } else { machine() });
-    if let Some(machine) = here {
+    if is_stepped()
+        && let Some(machine) = machine()
+    {
         machine.touch(class, instance);
     }
 }
