@@ -106,7 +106,7 @@ impl Call<'_> {
             }
             let changed = self.sleep(None, |state| {
                 // Who has been ended while it slept waits for nobody any more.
-                if state.doomed.is_some() {
+                if state.doomed.is_some() || state.end.is_some() {
                     return None;
                 }
                 // What comes from now on is not seen by the look that follows.
