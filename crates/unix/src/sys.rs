@@ -231,8 +231,8 @@ pub trait Sys {
     /// Waits until a thread of this process has ended; a thread is joined once.
     ///
     /// # Errors
-    /// `ESRCH`: no such thread of this process, or its first one. `EDEADLK`: the caller itself.
-    /// `EINVAL`: somebody joins it.
+    /// `ESRCH`: no such thread of this process; on Linux its first one too. `EDEADLK`: the caller
+    /// itself. `EINVAL`: somebody joins it.
     fn join(&self, thread: Tid) -> Result<()>;
     /// Lets others run.
     fn sched_yield(&self);

@@ -364,23 +364,6 @@ thread closes
     );
 }
 
-/// Linux has no handle of a process's first thread, and says ESRCH. The virtual Unix waited for the
-/// end of the process.
-#[test]
-fn nobody_joins_the_first_thread() {
-    is_the_same(
-        "\
-process main
-  first = gettid
-  t = thread other
-  join t
-
-thread other
-  join first -> ESRCH
-",
-    );
-}
-
 /// Linux tells who sleeps in a read when the terminal's user leaves EIO, and who reads later the
 /// end. The virtual Unix said the end to both.
 #[test]

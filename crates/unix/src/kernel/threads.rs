@@ -340,10 +340,6 @@ impl Call<'_> {
         if thread.0 == self.thread.tid() {
             return Err(self.kernel.error_by(Rule::NoOwnJoin, Errno::EDEADLK));
         }
-        if thread.0 == self.proc.number() {
-            // The process ends with it.
-            return Err(Errno::ESRCH);
-        }
         self.thread.waits_for(For::Thread(thread.0));
         let mut claimed = false;
         self.interruptible(After::Always, || {

@@ -35,7 +35,8 @@ pub(super) fn text(seed: u64) -> String {
         _ => features,
     };
     let signals = signals(&mut chance, &features);
-    let mut composer = Composer { chance, features, signals, blocks: Vec::new(), threads: 0 };
+    let mut composer =
+        Composer { chance, features, signals, blocks: Vec::new(), threads: 0, phrases: 0 };
     composer.compose();
     composer.to_string()
 }
@@ -75,6 +76,8 @@ struct Composer {
     /// Processes first; the threads follow when everything else stands.
     blocks: Vec<Block>,
     threads: usize,
+    /// How many there are.
+    phrases: usize,
 }
 
 /// What the words of one phrase stand for.
@@ -85,6 +88,8 @@ struct Words {
     b: &'static str,
     new: usize,
     thread: usize,
+    /// Which phrase it is.
+    nth: usize,
 }
 
 impl Composer {
@@ -182,7 +187,8 @@ impl Composer {
             }
             false => 0,
         };
-        let words = Words { of, a, b, new, thread };
+        self.phrases += 1;
+        let words = Words { of, a, b, new, thread, nth: self.phrases };
         if makes {
             let inner = Words { of: new, ..words.clone() };
             let unit = self.statements(&inner, &phrase.there, depth + 1);
@@ -236,6 +242,7 @@ impl Composer {
             "who" => return self.who(words.of),
             "kid" => return self.kid(words.of),
             "n" => return (1 + chance.below(9)).to_string(),
+            "mine" => return format!("m{}", words.nth),
             "new" => return format!("p{}", words.new),
             "new-pid" => return format!("k{}", words.new),
             "thread" => return format!("h{}", words.thread),

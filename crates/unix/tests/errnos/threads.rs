@@ -64,7 +64,8 @@ pub(crate) const ROWS: &[Row] = &[
         sys.join(other)?;
         let answer: Result<()> = *answer.lock().expect("nobody panics");
         answer
-    }),
+    })
+    .on_linux("it has no handle there; Virtual waits for it, for ever if nothing ends the process"),
 ];
 
 #[test]
