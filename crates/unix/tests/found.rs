@@ -523,3 +523,20 @@ process stays
 ",
     );
 }
+
+/// The Linux backend signalled group 0 with its table locked, which blocks all signals. What the
+/// caller ignores is pending then for a moment, and wakes a thread in `sigwaitinfo`.
+#[test]
+fn group_0_is_the_callers_own() {
+    is_the_same(
+        "\
+process main
+  thread waiter
+  kill group 0 URG
+  getpid
+
+thread waiter
+  sigwaitinfo {} -> anything
+",
+    );
+}

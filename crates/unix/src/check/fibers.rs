@@ -30,7 +30,7 @@ pub(super) const FIRST_NUMBER: i32 = 10_001;
 /// A timer that is farther off is not waited for: everybody waits for ever.
 pub(super) const FARTHEST: Duration = Duration::from_secs(10);
 /// Points after which a run is given up that makes no call.
-const MOST_POINTS: u64 = 50_000_000;
+const MOST_POINTS: u64 = 5_000_000;
 /// Events that are kept.
 const MOST_RECORDS: usize = 100_000;
 

@@ -31,6 +31,8 @@ pub(super) fn kill(target: Target, signal: Option<Signal>) -> Result<()> {
         // To kill(2), 0 and less would not be a process.
         Target::Process(pid) if pid.number() <= 0 => Err(Errno::ESRCH),
         Target::Process(pid) => by_number(pid.number(), signal),
+        // Not under the table's lock: that blocks signals, and what is blocked is not ignored.
+        Target::Group(group) if group.number() == 0 => by_number(0, signal),
         Target::Group(group) => kill_group(group, signal),
         Target::OwnGroup => by_number(0, signal),
         Target::Everyone => by_number(-1, signal),
@@ -40,7 +42,6 @@ pub(super) fn kill(target: Target, signal: Option<Signal>) -> Result<()> {
 fn kill_group(group: Pid, signal: i32) -> Result<()> {
     let table = table::read();
     match table.group(group)? {
-        Group::Number(0) => by_number(0, signal),
         // What kill(2) says where there is no number to make positive.
         Group::Number(i32::MIN) => Err(Errno::ESRCH),
         Group::Number(..0) => Err(Errno::EINVAL),
