@@ -35,7 +35,7 @@ const BETWEEN_LOOKS_NS: u64 = 40_000;
 /// How often the processor is yielded at most to who was let through before the first look.
 const YIELDS: u32 = 4;
 /// Fruitless looks before it is asked whether somebody has ended who seems to run.
-const QUICK_LOOKS: u32 = 1;
+const QUICK_LOOKS: u32 = 6;
 /// Fruitless looks after which it naps between them: whoever runs may be on another processor.
 const EAGER_LOOKS: u32 = 200;
 
@@ -93,6 +93,9 @@ pub(super) fn conduct(shared: &Shared) -> Result<RawEnding, Lost> {
     let mut choice = Choice::new(shared.order.seed.load(SeqCst));
     loop {
         conductor.await_rest()?;
+        if shared.late.load(SeqCst) != 0 {
+            return Err(Lost::Late);
+        }
         if conductor.found.first() == Some(&Found::Ended) {
             return Ok(RawEnding::Finished);
         }
@@ -275,8 +278,7 @@ impl Conductor<'_> {
     fn is_late(&self) -> bool {
         let soon = now_ns() + MARGIN_NS;
         let mut timers = self.timers();
-        self.shared.late.load(SeqCst) != 0
-            || timers.any(|(real, _)| self.passed_ns < real && real < soon)
+        timers.any(|(real, _)| self.passed_ns < real && real < soon)
     }
 
     /// Naps if somebody will be woken by the clock; whether it did.

@@ -156,7 +156,13 @@ impl Conduct for Gates {
     }
 
     fn passed(&self, due: &Due<'_>) {
-        clear(&self.words(SEAT.get()).ends);
+        let ends = &self.words(SEAT.get()).ends;
+        let (real, due) = (ends.real_ns.load(SeqCst), ends.due_ns.load(SeqCst));
+        if real != 0 && real <= now_ns() && self.0.clock_ns.load(SeqCst) < due {
+            // It ended within a step, before time was let pass.
+            self.0.late.store(1, SeqCst);
+        }
+        clear(ends);
         self.0.arrivals.fetch_add(1, SeqCst);
         if let Some(descriptor) = due.writes {
             super::typing::settle(&self.0, descriptor);
