@@ -157,8 +157,8 @@ impl Conduct for Gates {
 
     fn passed(&self, due: &Due<'_>) {
         let ends = &self.words(SEAT.get()).ends;
-        let (real, due) = (ends.real_ns.load(SeqCst), ends.due_ns.load(SeqCst));
-        if real != 0 && real <= now_ns() && self.0.clock_ns.load(SeqCst) < due {
+        let (real, turn) = (ends.real_ns.load(SeqCst), ends.due_ns.load(SeqCst));
+        if real != 0 && real <= now_ns() && self.0.clock_ns.load(SeqCst) < turn {
             // It ended within a step, before time was let pass.
             self.0.late.store(1, SeqCst);
         }

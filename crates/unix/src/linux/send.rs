@@ -44,7 +44,7 @@ fn kill_group(group: Pid, signal: i32) -> Result<()> {
     match table.group(group)? {
         // What kill(2) says where there is no number to make positive.
         Group::Number(i32::MIN) => Err(Errno::ESRCH),
-        Group::Number(..0) => Err(Errno::EINVAL),
+        Group::Number(..=0) => Err(Errno::EINVAL),
         // To kill(2), -1 is everyone.
         Group::Number(1) => {
             let init = rustix::process::Pid::INIT;
