@@ -1,10 +1,12 @@
 //! `cargo xtask model`: how far the modelled executor's word holds on the processors that there
 //! are.
 //!
-//! First what each step costs here is measured, or read from a file. Then each figure is measured
-//! and modelled in turn, in fresh processes, so many times; the table has the median of the ratios
-//! and its interval. A figure *holds* where the whole interval lies within the promised distance.
-//! The table belongs into docs/model.md when nobody else uses the machine.
+//! So many times: what each step costs here is measured, or read from a file; then each figure is
+//! measured and modelled, right after one another, in fresh processes. A hypervisor moves processors
+//! nearer to each other and apart, and with them what a step costs; so each round has its own costs.
+//! The table has the median of the ratios and its interval. A figure *holds* where the whole interval
+//! lies within the promised distance. The table belongs into docs/model.md when nobody else uses the
+//! machine.
 
 use std::fs;
 use std::io::{self, Write};
@@ -60,78 +62,105 @@ const fn forks(
     Figure { what, experiment: "fork-throughput", variant: "", params, processors }
 }
 
-/// Compares model and machine in so many pairs, and prints the table; `costs` is where they are, or
-/// nothing if they are to be measured first.
+/// Compares model and machine in so many rounds, and prints the table; `costs` is where they are, or
+/// nothing if they are to be measured.
 ///
 /// # Errors
 /// Where a cell gives no figure; the text says why.
-pub(crate) fn run(pairs: usize, costs: Option<&Path>) -> io::Result<bool> {
-    let mut file = tempfile::NamedTempFile::new()?;
-    let text = match costs {
-        Some(path) => fs::read_to_string(path)?,
-        None => Costs::measure().to_string(),
-    };
-    file.write_all(text.as_bytes())?;
-    println!("```\n{text}```\n");
-    println!("| experiment | P | mode | | measured | modelled | modelled ÷ measured | |");
-    println!("| --- | --: | --- | --- | --: | --: | --: | --- |");
+pub(crate) fn run(rounds: usize, costs: Option<&Path>) -> io::Result<bool> {
     let there = pin::allowed().map_err(|trouble| io::Error::other(trouble.to_string()))?;
-    for shape in SHAPES.iter().filter(|shape| shape.processors <= there.len()) {
-        // Who is measured on one processor has no other one.
-        if shape.processors == 1 {
-            pin::pin_to(there[0]).map_err(|trouble| io::Error::other(trouble.to_string()))?;
+    let mut compared: Vec<Compared> = SHAPES
+        .iter()
+        .filter(|shape| shape.processors <= there.len())
+        .flat_map(|shape| MODES.map(|variant| Compared::new(Figure { variant, ..*shape })))
+        .collect();
+    for round in 0..rounds {
+        let mut file = tempfile::NamedTempFile::new()?;
+        let text = match costs {
+            Some(path) => fs::read_to_string(path)?,
+            None => Costs::measure().to_string(),
+        };
+        file.write_all(text.as_bytes())?;
+        if round == 0 {
+            println!("```\n{text}```\n");
         }
-        for variant in MODES {
-            println!("{}", row(&Figure { variant, ..*shape }, pairs, file.path())?);
+        for one in &mut compared {
+            // Who is measured on one processor has no other one.
+            let allowed = &there[..one.figure.processors.min(there.len())];
+            pin::pin_to_all(allowed).map_err(|trouble| io::Error::other(trouble.to_string()))?;
+            one.compare(round, file.path())?;
         }
         pin::pin_to_all(&there).map_err(|trouble| io::Error::other(trouble.to_string()))?;
+    }
+    println!("| experiment | P | mode | | measured | modelled | modelled ÷ measured | |");
+    println!("| --- | --: | --- | --- | --: | --: | --: | --- |");
+    for one in &compared {
+        println!("{}", one.row()?);
     }
     Ok(true)
 }
 
-fn row(figure: &Figure, pairs: usize, costs: &Path) -> io::Result<String> {
-    let task = |params: Params| Task {
-        experiment: figure.experiment.to_owned(),
-        variant: figure.variant.to_owned(),
-        params,
-        size: Size::Default,
-    };
-    let measured_params: Params =
-        figure.params.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
-    let mut modelled_params = measured_params.clone();
-    let word = if figure.processors == 1 { "processor" } else { "processors" };
-    modelled_params.insert("modelled".to_owned(), format!("{} {word}", figure.processors));
-    modelled_params.insert("costs".to_owned(), costs.display().to_string());
-    let (measured, modelled) = (task(measured_params), task(modelled_params));
-    let (mut real, mut said) = (Vec::new(), Vec::new());
-    for pair in 0..pairs {
-        if pair.is_multiple_of(2) {
-            real.push(invocation::figure(&measured)?.mean);
-            said.push(invocation::figure(&modelled)?.mean);
-        } else {
-            said.push(invocation::figure(&modelled)?.mean);
-            real.push(invocation::figure(&measured)?.mean);
-        }
+/// A figure as the machine and as the model has it, round by round.
+struct Compared {
+    figure: Figure,
+    measured: Vec<f64>,
+    modelled: Vec<f64>,
+}
+
+impl Compared {
+    fn new(figure: Figure) -> Self {
+        Self { figure, measured: Vec::new(), modelled: Vec::new() }
     }
-    let ratios: Vec<f64> = said.iter().zip(&real).map(|(said, real)| said / real).collect();
-    let interval = ratio::paired(&ratios)
-        .ok_or_else(|| io::Error::other(format!("{pairs} pairs are too few: 6 at least")))?;
-    let middle = |values: &[f64]| {
-        order::median(values).map_or("–".to_owned(), |median| format!("{median:.0}"))
-    };
-    Ok(format!(
-        "| {} | {} | {} | {} | {} | {} | {:.2} [{:.2}, {:.2}] | {} |",
-        figure.experiment,
-        figure.processors,
-        figure.variant,
-        figure.what,
-        middle(&real),
-        middle(&said),
-        interval.estimate,
-        interval.low,
-        interval.high,
-        judge(interval),
-    ))
+
+    /// Once more, the machine first in every second round.
+    fn compare(&mut self, round: usize, costs: &Path) -> io::Result<()> {
+        let task = |params: Params| Task {
+            experiment: self.figure.experiment.to_owned(),
+            variant: self.figure.variant.to_owned(),
+            params,
+            size: Size::Default,
+        };
+        let params = self.figure.params.iter();
+        let real: Params =
+            params.map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let mut model = real.clone();
+        let word = if self.figure.processors == 1 { "processor" } else { "processors" };
+        model.insert("modelled".to_owned(), format!("{} {word}", self.figure.processors));
+        model.insert("costs".to_owned(), costs.display().to_string());
+        let (real, model) = (task(real), task(model));
+        if round.is_multiple_of(2) {
+            self.measured.push(invocation::figure(&real)?.mean);
+            self.modelled.push(invocation::figure(&model)?.mean);
+        } else {
+            self.modelled.push(invocation::figure(&model)?.mean);
+            self.measured.push(invocation::figure(&real)?.mean);
+        }
+        Ok(())
+    }
+
+    fn row(&self) -> io::Result<String> {
+        let both = self.modelled.iter().zip(&self.measured);
+        let ratios: Vec<f64> = both.map(|(modelled, measured)| modelled / measured).collect();
+        let interval = ratio::paired(&ratios).ok_or_else(|| {
+            io::Error::other(format!("{} rounds are too few: 6 at least", ratios.len()))
+        })?;
+        let middle = |values: &[f64]| {
+            order::median(values).map_or("–".to_owned(), |median| format!("{median:.0}"))
+        };
+        Ok(format!(
+            "| {} | {} | {} | {} | {} | {} | {:.2} [{:.2}, {:.2}] | {} |",
+            self.figure.experiment,
+            self.figure.processors,
+            self.figure.variant,
+            self.figure.what,
+            middle(&self.measured),
+            middle(&self.modelled),
+            interval.estimate,
+            interval.low,
+            interval.high,
+            judge(interval),
+        ))
+    }
 }
 
 fn judge(interval: Interval) -> &'static str {

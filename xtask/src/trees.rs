@@ -2,8 +2,9 @@
 //!
 //! One real build and one real session run under `strace`, which writes down the calls that the
 //! virtual Unix has and when they were made. What lies between two of them, file calls too, counts
-//! as computing. A line of the result is a process; what its words mean says
-//! `experiment/trees/mod.rs` of the package that replays it.
+//! as computing. Being traced makes that several times as long, so it is shortened, everywhere by
+//! the same factor, to what the real thing takes untraced on one processor. A line of the result is
+//! a process; what its words mean says `experiment/trees/tree.rs` of the package that replays it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,11 +12,18 @@ use std::io;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use tontine_measure::experiment::{Params, Task};
+use tontine_measure::os::pin;
+use tontine_measure::size::Size;
+
 use crate::invocation;
 
 /// What is traced: processes, signals, pipes.
 const CALLS: &str = "fork,vfork,clone,clone3,execve,wait4,waitid,exit_group,rt_sigaction,\
      rt_sigprocmask,kill,tgkill,pipe,pipe2,read,write,setpgid,setsid";
+
+/// How often each real thing runs untraced.
+const UNTRACED: usize = 5;
 
 /// One real thing that is traced: its cell, and how its first program is known.
 struct Real {
@@ -36,12 +44,17 @@ const REAL: [Real; 2] = [
 /// There is no strace, or what it wrote cannot be understood.
 pub(crate) fn run(root: &Path) -> io::Result<bool> {
     for Real { file, experiment, variant, root: begins } in REAL {
+        let task = Task {
+            experiment: experiment.to_owned(),
+            variant: variant.to_owned(),
+            params: Params::from([(experiment.to_owned(), "1".to_owned())]),
+            size: Size::Quick,
+        };
+        let seconds = untraced(&task)?;
         let folder = tempfile::tempdir()?;
         let trace = folder.path().join("trace");
         let order = serde_json::json!({
-            "task": { "experiment": experiment, "variant": variant,
-                      "params": { experiment: "1" }, "size": "quick" },
-            "block": 0, "samples": null, "plant": null,
+            "task": task, "block": 0, "samples": null, "plant": null,
         });
         fs::write(folder.path().join("order"), order.to_string())?;
         let status = Command::new("strace")
@@ -56,13 +69,26 @@ pub(crate) fn run(root: &Path) -> io::Result<bool> {
         if !status.success() {
             return Err(io::Error::other(format!("strace of {experiment}: {status}")));
         }
-        let tree = tree(&fs::read_to_string(&trace)?, begins).map_err(io::Error::other)?;
+        let trace = fs::read_to_string(&trace)?;
+        let tree = tree(&trace, begins, Some(seconds * 1e6)).map_err(io::Error::other)?;
         let text = format!(
-            "# One process of `{experiment}` a line, as `cargo xtask trees` traced it.\n{tree}"
+            "# One process of `{experiment}` a line, as `cargo xtask trees` traced it; untraced it \
+             took {seconds:.3} s on one processor.\n{tree}"
         );
         fs::write(root.join("crates/measure/src/experiment/trees").join(file), text)?;
     }
     Ok(true)
+}
+
+/// Seconds that it takes on one processor, which is then all that it computes: the least of a few.
+fn untraced(task: &Task) -> io::Result<f64> {
+    let wrong = |trouble: tontine_measure::trouble::Trouble| io::Error::other(trouble.to_string());
+    let there = pin::allowed().map_err(wrong)?;
+    pin::pin_to(there[0]).map_err(wrong)?;
+    let took = (0..UNTRACED).map(|_| Ok(invocation::figure(task)?.mean)).collect();
+    pin::pin_to_all(&there).map_err(wrong)?;
+    let took: io::Result<Vec<f64>> = took;
+    Ok(took?.into_iter().fold(f64::INFINITY, f64::min))
 }
 
 /// What a process does next.
@@ -92,13 +118,13 @@ impl Process {
         self.since = end;
     }
 
-    /// Its words, with repeated ones counted, less `overhead` microseconds for each stretch of
-    /// computing.
-    fn line(&self, overhead: f64) -> String {
+    /// Its words, with repeated ones counted; of each stretch of computing what `computed` makes of
+    /// its microseconds, but none shorter than one.
+    fn line(&self, computed: impl Fn(f64) -> f64) -> String {
         let mut line = format!("{}:", self.name);
         let words = self.words.iter().filter_map(|word| match word {
-            Word::Compute(us) if us - overhead < 1.0 => None,
-            Word::Compute(us) => Some(format!("c{:.0}", us - overhead)),
+            Word::Compute(us) if computed(*us) < 1.0 => None,
+            Word::Compute(us) => Some(format!("c{:.0}", computed(*us))),
             Word::Call(name) => Some(name.clone()),
         });
         let mut words = words.peekable();
@@ -113,18 +139,19 @@ impl Process {
     }
 }
 
-/// The processes of a trace, from the one whose execve has `begins` in it on.
-fn tree(trace: &str, begins: &str) -> Result<String, String> {
+/// The processes of a trace, from the one whose execve has `begins` in it on; together they compute
+/// for `whole` microseconds, or as long as was seen.
+fn tree(trace: &str, begins: &str, whole: Option<f64>) -> Result<String, String> {
     let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
     let mut processes: Vec<Process> = Vec::new();
     // A child may be seen before its parent's fork returns: when it began.
     let mut early: BTreeMap<&str, Vec<(f64, String, f64)>> = BTreeMap::new();
     for line in trace.lines() {
-        let mut fields = line.splitn(3, ' ').filter(|field| !field.is_empty());
-        let (Some(pid), Some(at), Some(rest)) = (fields.next(), fields.next(), fields.next())
-        else {
-            continue;
-        };
+        // A short number is followed by more than one space.
+        let fields = line.split_once(' ');
+        let fields = fields.and_then(|(pid, rest)| Some((pid, rest.trim_start().split_once(' ')?)));
+        let Some((pid, (at, rest))) = fields else { continue };
+        let rest = rest.trim_start();
         let at: f64 = at.trim().parse::<f64>().map_err(|_| format!("no time: {line}"))? * 1e6;
         if processes.is_empty() && rest.starts_with("execve(") && rest.contains(begins) {
             numbers.insert(pid, 0);
@@ -143,18 +170,24 @@ fn tree(trace: &str, begins: &str) -> Result<String, String> {
         return Err(format!("nobody executed `{begins}`"));
     }
     let overhead = overhead(&processes);
-    Ok(processes.iter().map(|process| process.line(overhead) + "\n").collect())
+    let less = |us: f64| (us - overhead).max(0.0);
+    let seen: f64 = stretches(&processes).map(less).sum();
+    let share = whole.map_or(1.0, |whole| whole / seen);
+    Ok(processes.iter().map(|process| process.line(|us| less(us) * share) + "\n").collect())
+}
+
+/// Every stretch of computing, in microseconds.
+fn stretches(processes: &[Process]) -> impl Iterator<Item = f64> {
+    let words = processes.iter().flat_map(|process| &process.words);
+    words.filter_map(|word| match word {
+        Word::Compute(us) => Some(*us),
+        Word::Call(_) => None,
+    })
 }
 
 /// What being traced takes between two calls, in microseconds: less is seen in one of ten cases.
 fn overhead(processes: &[Process]) -> f64 {
-    let words = processes.iter().flat_map(|process| &process.words);
-    let mut between: Vec<f64> = words
-        .filter_map(|word| match word {
-            Word::Compute(us) => Some(*us),
-            Word::Call(_) => None,
-        })
-        .collect();
+    let mut between: Vec<f64> = stretches(processes).collect();
     between.sort_by(f64::total_cmp);
     between.get(between.len() / 10).copied().unwrap_or_default().max(0.0)
 }
@@ -237,11 +270,12 @@ fn name(call: &str) -> String {
 mod tests {
     use super::*;
 
+    /// Processes with short numbers, which more than one space follows, were once not seen.
     #[test]
     fn a_trace_becomes_a_line_a_process() {
         let trace = "\
-7 1.000000 execve(\"/usr/bin/env\", [\"env\"]) = 0 <0.000100>
-9 2.000000 execve(\"/usr/bin/make\", [\"make\"]) = 0 <0.000100>
+7     1.000000 execve(\"/usr/bin/env\", [\"env\"]) = 0 <0.000100>
+9     2.000000 execve(\"/usr/bin/make\", [\"make\"]) = 0 <0.000100>
 9 2.000150 rt_sigaction(SIGINT, NULL, NULL, 8) = 0 <0.000010>
 9 2.000170 rt_sigaction(SIGINT, NULL, NULL, 8) = 0 <0.000010>
 9 2.000210 vfork( <unfinished ...>
@@ -254,7 +288,9 @@ mod tests {
 ";
         // Ten microseconds, the least that lies between two calls here, are the tracer's.
         let expected = "make: c140 2*a c20 f1 w\ncc: c90 x c990\n";
-        assert_eq!(tree(trace, "/make\", ["), Ok(expected.to_owned()));
-        assert!(tree(trace, "gcc").is_err());
+        assert_eq!(tree(trace, "/make\", [", None), Ok(expected.to_owned()));
+        let half = "make: c70 2*a c10 f1 w\ncc: c45 x c495\n";
+        assert_eq!(tree(trace, "/make\", [", Some(620.0)), Ok(half.to_owned()));
+        assert!(tree(trace, "gcc", None).is_err());
     }
 }

@@ -23,6 +23,7 @@
 pub mod as_published;
 pub mod clock;
 pub mod compare;
+mod contention;
 pub mod engine;
 pub mod executable;
 pub mod experiment;

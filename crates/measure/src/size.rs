@@ -45,6 +45,11 @@ impl Size {
         self.pick(2, 3, 6)
     }
 
+    /// The same of a virtual Unix, which is shorter: enough for an interval to say something.
+    pub fn virtual_invocations(self) -> usize {
+        self.pick(3, 4, 6)
+    }
+
     /// Round trips timed in one invocation, where nobody sleeps.
     pub fn spinning_rounds(self) -> usize {
         self.pick(100_000, 300_000, 1_000_000)
@@ -105,6 +110,12 @@ impl Size {
     /// Times that a session goes through its script in one invocation.
     pub fn iterations(self) -> usize {
         self.pick(1, 2, 5)
+    }
+
+    /// Into how many parts computing is cut, of which one is done, where a virtual Unix does again
+    /// on real processors what a real thing did: 1, if all of it.
+    pub fn computing_parts(self) -> u32 {
+        self.pick(32, 32, 1) as u32
     }
 
     /// How long an invocation that runs other programs waits for them: less than it may take

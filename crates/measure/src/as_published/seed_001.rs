@@ -7,12 +7,16 @@
 //! The paper draws its figures without numbers, so no point of them stands here: each figure is
 //! followed by the paper's shape in words. The measuring is that of the four experiments; their
 //! intervals come from `tontine measure`, these curves are one run each, as the paper's were.
+//! [`section_9`] has the paper's word on its locks.
+
+mod section_9;
 
 use std::collections::BTreeMap;
 use std::io::Write;
 
 use crate::experiment::{self, Params, Task};
 use crate::machine::topology::Topology;
+use crate::observe::Observed;
 use crate::size::Size;
 use crate::trouble::{During, Result, Trouble};
 
@@ -22,12 +26,6 @@ const WIDTH: f64 = 40.0;
 const QUICK_LEVELS: [u64; 3] = [1, 2, 4];
 /// How many processors that machine had.
 const PAPERS_PROCESSORS: usize = 10;
-/// What section 9 says of one lock.
-const CONTENTION: &str = "\nSection 9: proc_relation_lock, eight sessions beside eight builds\n\n\
-     skipped: no experiment runs both at once in the virtual Unix\n\
-     The paper: well under 2 % of its acquisitions waited; 10 % of those waits blocked, 90 % ended \
-     while the thread still spun. Above the median of the kernel's locks, and not among the most \
-     contended.";
 /// What marks a cell that is modelled with as many processors as the paper's machine had.
 const PAPERS_MACHINE: (&str, &str) = ("modelled", "10 processors");
 /// Where two processes of a pair run at once, as in the paper.
@@ -132,7 +130,7 @@ pub fn reproduce(quick: bool, out: &mut dyn Write) -> Result<()> {
     for curve in &CURVES {
         draw(curve, quick, processors, out)?;
     }
-    say(out, format_args!("{CONTENTION}"))?;
+    section_9::tell(quick, processors, out)?;
     say(
         out,
         format_args!(
@@ -145,8 +143,12 @@ pub fn reproduce(quick: bool, out: &mut dyn Write) -> Result<()> {
     )
 }
 
-/// What has been measured of a kernel, by level.
-type Points = BTreeMap<u64, Result<f64>>;
+/// What has been measured of a kernel, by level, and what has to be said of it.
+#[derive(Default)]
+struct Points {
+    values: BTreeMap<u64, Result<f64>>,
+    notes: Vec<String>,
+}
 
 fn draw(curve: &Curve, quick: bool, processors: usize, out: &mut dyn Write) -> Result<()> {
     say(out, format_args!("\n{}", curve.title))?;
@@ -164,6 +166,9 @@ fn draw(curve: &Curve, quick: bool, processors: usize, out: &mut dyn Write) -> R
         say(out, format_args!("\n{name} (`{variant}`, {place})"))?;
         bars(curve, points, largest, seats, out)?;
     }
+    for note in &new.1.notes {
+        say(out, format_args!("({note})"))?;
+    }
     ratios(&old.1, &new.1, out)?;
     let here = points(curve, curve.linux, tasks(curve, curve.linux), quick);
     say(out, format_args!("\nLinux, {processors} processors"))?;
@@ -173,19 +178,28 @@ fn draw(curve: &Curve, quick: bool, processors: usize, out: &mut dyn Write) -> R
 
 /// Measures each task; a reason in place of a task that there is none of.
 fn points(curve: &Curve, variant: &str, tasks: BTreeMap<u64, Task>, quick: bool) -> Points {
+    let mut points = Points::default();
     if tasks.is_empty() {
         let what = format!("{} has no such levels of `{variant}` here", curve.experiment);
-        return BTreeMap::from([(0, Err(Trouble::skip(what)))]);
+        points.values.insert(0, Err(Trouble::skip(what)));
     }
-    tasks
-        .into_iter()
-        .filter(|(level, _)| !quick || QUICK_LEVELS.contains(level))
-        .map(|(level, task)| (level, measure(curve, &task)))
-        .collect()
+    for (level, task) in tasks {
+        if quick && !QUICK_LEVELS.contains(&level) {
+            continue;
+        }
+        let observed = run(&task.experiment, &task.variant, task.params);
+        let value = observed.and_then(|observed| {
+            let value = mean(&observed, curve.metric);
+            points.notes = observed.notes;
+            value
+        });
+        points.values.insert(level, value);
+    }
+    points
 }
 
 fn largest(points: &Points) -> f64 {
-    points.values().filter_map(|value| value.as_ref().ok()).copied().fold(0.0, f64::max)
+    points.values.values().filter_map(|value| value.as_ref().ok()).copied().fold(0.0, f64::max)
 }
 
 /// A line a level, with a bar as long as its share of the largest.
@@ -196,10 +210,10 @@ fn bars(
     processors: usize,
     out: &mut dyn Write,
 ) -> Result<()> {
-    if points.values().any(Result::is_ok) {
+    if points.values.values().any(Result::is_ok) {
         say(out, format_args!("{:>9} {:>12}", curve.level, curve.unit))?;
     }
-    for (level, value) in points {
+    for (level, value) in &points.values {
         match value {
             Ok(value) => {
                 let bar = "#".repeat((value / largest * WIDTH).ceil() as usize);
@@ -215,8 +229,8 @@ fn bars(
 
 /// The new kernel's figure as a multiple of the old one's, where both have one.
 fn ratios(old: &Points, new: &Points, out: &mut dyn Write) -> Result<()> {
-    let both = old.iter().filter_map(|(level, old)| {
-        let (old, new) = (old.as_ref().ok()?, new.get(level)?.as_ref().ok()?);
+    let both = old.values.iter().filter_map(|(level, old)| {
+        let (old, new) = (old.as_ref().ok()?, new.values.get(level)?.as_ref().ok()?);
         Some(format!("{level}: {}", figure(new / old)))
     });
     let both: Vec<String> = both.collect();
@@ -257,6 +271,8 @@ fn tasks(curve: &Curve, variant: &str) -> BTreeMap<u64, Task> {
     let modelled = tasks.iter().any(is_papers);
     tasks.retain(|task| is_papers(task) == modelled);
     tasks.retain(|task| modelled || !task.params.contains_key(PAPERS_MACHINE.0));
+    // Sessions beside builds are another load: section 9's.
+    tasks.retain(|task| !task.params.contains_key("beside"));
     // Of two arrangements of one level the last one stays.
     tasks.sort_by_key(|task| {
         task.params.get("placement").is_none_or(|name| APART.contains(&name.as_str()))
@@ -282,15 +298,18 @@ fn is_papers(task: &Task) -> bool {
     task.params.get(PAPERS_MACHINE.0).is_some_and(|found| found == PAPERS_MACHINE.1)
 }
 
+/// Runs one cell, as large as it was in the source.
+fn run(name: &str, variant: &str, params: Params) -> Result<Observed> {
+    let found = experiment::find(name)
+        .ok_or_else(|| Trouble::skip(format!("there is no experiment {name}")))?;
+    let (experiment, variant) = (name.to_owned(), variant.to_owned());
+    found.run(&Task { experiment, variant, params, size: Size::Full })
+}
+
 /// The mean over the processes of one run.
-fn measure(curve: &Curve, task: &Task) -> Result<f64> {
-    let experiment = experiment::find(curve.experiment)
-        .ok_or_else(|| Trouble::skip(format!("there is no experiment {}", curve.experiment)))?;
-    let observed = experiment.run(task)?;
-    let mut series = observed.series.iter();
-    let found = series.find(|series| series.metric == curve.metric).ok_or_else(|| {
-        Trouble::fail(format!("{} yielded no series {}", curve.experiment, curve.metric))
-    })?;
+fn mean(observed: &Observed, metric: &str) -> Result<f64> {
+    let found = observed.series.iter().find(|series| series.metric == metric);
+    let found = found.ok_or_else(|| Trouble::fail(format!("it yielded no series {metric}")))?;
     let mean = found.samples.iter().sum::<f64>() / found.samples.len() as f64;
     if mean.is_finite() { Ok(mean) } else { Err(Trouble::fail("it yielded no samples")) }
 }
@@ -343,15 +362,17 @@ mod tests {
     }
 
     #[test]
-    fn both_kernels_have_the_papers_levels_where_an_experiment_has_them() {
-        for curve in &CURVES[..2] {
+    fn both_kernels_have_the_papers_levels_and_no_other_load() {
+        for curve in &CURVES {
             let papers: Vec<u64> = (1..=curve.most).collect();
             for Kernel { variant, .. } in [OLD, NEW] {
                 let tasks = tasks(curve, variant);
                 let levels: Vec<u64> = tasks.keys().copied().collect();
                 assert_eq!(levels, papers, "{}, {variant}", curve.title);
                 let modelled = tasks.values().filter(|task| is_papers(task)).count();
-                assert!(modelled == 0 || modelled == tasks.len(), "{}", curve.title);
+                assert_eq!(modelled, tasks.len(), "{}", curve.title);
+                let beside = |task: &Task| task.params.contains_key("beside");
+                assert!(!tasks.values().any(beside), "{}", curve.title);
             }
         }
     }

@@ -37,7 +37,7 @@ pub(crate) fn modelled(size: Size, processors: usize, end: usize) -> Vec<usize> 
         }
         Size::Quick | Size::Default => vec![1, half, end],
     };
-    levels.retain(|&level| level <= end);
+    levels.retain(|level| (1..=end).contains(level));
     levels.sort_unstable();
     levels.dedup();
     levels
@@ -58,7 +58,8 @@ pub(crate) fn asked(task: &Task, name: &str, end: usize) -> Result<usize> {
 /// What has to be said beside a figure of more processes than processors.
 pub(crate) fn crowd(processes: usize, processors: usize) -> Option<String> {
     (processes > processors).then(|| {
-        format!("{processes} processes on {processors} processors: they take turns, another regime")
+        let word = if processors == 1 { "processor" } else { "processors" };
+        format!("{processes} processes on {processors} {word}: they take turns, another regime")
     })
 }
 
@@ -74,6 +75,9 @@ mod tests {
         assert_eq!(levels(Size::Default, 2, 10), [1, 2, 4, 8, 10]);
         assert_eq!(levels(Size::Default, 64, 7), [1, 2, 4, 7]);
         assert_eq!(levels(Size::Full, 2, 7), [1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(modelled(Size::Quick, 10, 8), [1, 5, 8]);
+        assert_eq!(modelled(Size::Full, 1, 8), [1, 2, 4, 8]);
+        assert_eq!(modelled(Size::Default, 1, 1), [1]);
     }
 
     #[test]

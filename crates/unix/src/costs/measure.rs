@@ -4,7 +4,8 @@
 //! thread that is woken. What the virtual Unix does is fitted on one processor: a loop is run by
 //! the parallel executor and by the modelled one, to which its own step still costs nothing, and
 //! what is missing is the step's. So on one processor the model is right by its making for these
-//! loops, and may be wrong for everything else.
+//! loops, and may be wrong for everything else. One step is fitted so on two processors: what a
+//! lock guards moves with it.
 #![allow(clippy::disallowed_types, reason = "it measures the machine, by the wall clock")]
 
 use std::hint::{black_box, spin_loop};
@@ -61,11 +62,19 @@ impl Costs {
             (&[(Step::Exit, 0.6), (Step::Reap, 0.4)], lives),
             (&[(Step::Exec, 1.0)], executions),
         ];
-        fits.into_iter().fold(costs, |costs, (steps, of)| {
-            let missing = least(|| run(Executor::Parallel, costs, of))
-                - run(Executor::Modelled { seed: 1 }, costs, of);
+        let costs = fits.into_iter().fold(costs, |costs, (steps, of)| {
+            let missing = least(|| run(Executor::Parallel, costs, 1, of))
+                - run(Executor::Modelled { seed: 1 }, costs, 1, of);
             steps.iter().fold(costs, |costs, (step, part)| costs.with(*step, part * missing))
-        })
+        });
+        let processors = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        if processors < 2 {
+            return costs;
+        }
+        // The least would be of a run in which one of the two had the lock for itself.
+        let missing = usual(|| run(Executor::Parallel, costs, 2, contended))
+            - run(Executor::Modelled { seed: 1 }, costs, 2, contended);
+        costs.with(Step::Guarded, missing)
     }
 }
 
@@ -74,6 +83,13 @@ type Loop = fn(&dyn Sys) -> f64;
 
 fn least(mut time: impl FnMut() -> f64) -> f64 {
     (0..RUNS).map(|_| time()).fold(f64::INFINITY, f64::min)
+}
+
+/// The median.
+fn usual(time: impl FnMut() -> f64) -> f64 {
+    let mut times: Vec<f64> = std::iter::repeat_with(time).take(RUNS).collect();
+    times.sort_unstable_by(f64::total_cmp);
+    times[RUNS / 2]
 }
 
 fn per_operation(mut operation: impl FnMut(u32)) -> f64 {
@@ -171,13 +187,14 @@ fn tick() -> f64 {
     time
 }
 
-/// Nanoseconds an operation of a loop in a virtual Unix of one processor.
-fn run(executor: Executor, costs: Costs, of: Loop) -> f64 {
+/// Nanoseconds an operation of a loop in a virtual Unix of so many processors.
+fn run(executor: Executor, costs: Costs, processors: usize, of: Loop) -> f64 {
     let found = Arc::new(Mutex::new(f64::NAN));
     let ours = Arc::clone(&found);
     let unix = Virtual::builder()
         .executor(executor)
         .costs(costs)
+        .processors(processors)
         .program("nothing", |_, _| 0)
         .build()
         .expect("one processor is enough");
@@ -222,6 +239,34 @@ fn sends(sys: &dyn Sys) -> f64 {
         sys.kill(me.into(), Some(Signal::USR1)).expect("it lives");
     });
     sys.sigaction(Signal::USR1, Some(SigAction::handler(|_, _| {}))).expect("an action");
+    time
+}
+
+/// Signals that stay pending, while another processor sends the same ones: one lock for both, which
+/// each finds changed by the other.
+fn contended(sys: &dyn Sys) -> f64 {
+    let only = SigSet::of(&[Signal::USR1]);
+    sys.sigprocmask(Some((How::Block, only))).expect("a mask");
+    let (begun, over) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (its_begin, its_end) = (Arc::clone(&begun), Arc::clone(&over));
+    let me = sys.getpid();
+    let send = move |sys: &dyn Sys| sys.kill(me.into(), Some(Signal::USR1)).expect("it lives");
+    sys.place(Some(1 - sys.processor())).expect("there are two");
+    sys.fork(move |sys| {
+        while !its_end.load(Ordering::Acquire) {
+            send(sys);
+            its_begin.store(true, Ordering::Release);
+        }
+        0
+    })
+    .expect("there is room");
+    while !begun.load(Ordering::Acquire) {
+        sys.sched_yield();
+    }
+    let time = repeat(sys, OPERATIONS, |_| send(sys));
+    over.store(true, Ordering::Release);
+    sys.sigaction(Signal::USR1, Some(SigAction::handler(|_, _| {}))).expect("an action");
+    sys.wait().expect("there is a child");
     time
 }
 

@@ -44,6 +44,7 @@ steps! {
     Call = "call", "a system call's way in and out";
     Lock = "lock", "a lock taken and given back whose cache line is here";
     Transfer = "transfer", "a cache line that another processor wrote last";
+    Guarded = "guarded", "what a lock guards, when another processor had the lock last";
     Spin = "spin", "one turn of waiting at a blocking lock";
     Switch = "switch", "from one virtual thread to another";
     Unpark = "unpark", "waking a thread of this processor";

@@ -49,7 +49,7 @@ pub(crate) use fiber::{
     processor, spin, take_turns, turn, yield_now,
 };
 use here::HERE;
-pub(crate) use modelled::{STRETCH, compute, spend, touch};
+pub(crate) use modelled::{STRETCH, compute, spend, spend_half, touch};
 pub(crate) use options::{Hooks, Options, Outcome, Reused, Start};
 pub(crate) use overflow::{back_in_kernel, enter_kernel, in_kernel, leave_kernel, stack_left};
 pub(crate) use signals::SignalStack;

@@ -98,8 +98,9 @@ impl Call<'_> {
         let nobody = || self.kernel.error_by(Rule::NobodyToSignal, Errno::ESRCH);
         let target = target.ok_or_else(nobody)?;
         let mine = (target.slot != self.proc.slot).then(|| self.proc.ids());
+        executor::spend_half(Step::Send);
         let mut state = target.state().ok_or(Errno::ESRCH)?;
-        executor::spend(Step::Send);
+        executor::spend_half(Step::Send);
         if let Some(tid) = thread
             && state.member(tid).is_none()
             && (state.phase == Phase::Live || tid != pid.number())
@@ -149,8 +150,9 @@ impl Call<'_> {
                 continue;
             }
             let member = self.kernel.slab.get(slot);
+            executor::spend_half(Step::Send);
             let mut state = member.lock(&self.kernel.locks);
-            executor::spend(Step::Send);
+            executor::spend_half(Step::Send);
             result = tally(result, self.send_if_permitted(mine, &mut state, info));
         }
         result

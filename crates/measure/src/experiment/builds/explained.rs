@@ -26,6 +26,11 @@ pub(super) const EXPLANATION: Explanation = Explanation {
          build never runs two compilers at a time.",
         "Wait for all to end. Run each program that was built: all must print the same checksum. \
          Remove the folder.",
+        "The other variants have no make: a virtual Unix inside one process forks the processes of \
+         a build that was traced once, in the same order, and each makes the same calls and uses \
+         its processor in between. On real processors they compute for a part of the time only \
+         (`computing`), unless a run is a full one, so they compare with each other and not with \
+         `linux`.",
     ],
     timing: "Elapsed time of each make by the monotonic clock, as /bin/time gives it: from just \
              before its process is made until it has been waited for. The invocation's figure is \
@@ -54,7 +59,7 @@ pub(super) const EXPLANATION: Explanation = Explanation {
              the measuring process, which sleeps meanwhile",
         ),
         (
-            "master, coarse, parallel, per-process",
+            "uniprocessor, master, coarse, parallel, per-process",
             "None of the machine's: the virtual Unix's fork, exec, wait, exit, sigaction, \
              sigprocmask, pipe, read and write, as often as a real one was seen to make them; what \
              it does beside them counts as computing",

@@ -1,8 +1,8 @@
 //! `builds`: how long `make` takes while others run beside it: [`Builds`].
 //!
-//! [`source`] writes the program, [`build`] builds copies of it at once; [`super::trees`] does in a
-//! model of the virtual Unix what a build did here. What it does not do: tell
-//! what the time goes into; it is mostly the compiler's own, and not the kernel's.
+//! [`source`] writes the program, [`build`] builds copies of it at once; [`super::trees`] does in
+//! the virtual Unix what a build did here. What it does not do: tell what the time goes into; it is
+//! mostly the compiler's own, and not the kernel's.
 
 mod build;
 mod explained;
@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use tontine_unix::Mode;
 
 use super::explanation::{Explanation, Topic};
-use super::levels::{self, asked, crowd, levels};
-use super::modes::{self, System};
+use super::levels::{asked, crowd, levels};
+use super::modes;
 use super::trees::{self, Load};
 use super::{Experiment, Params, Task, Variant};
 use crate::machine::topology::Topology;
@@ -64,10 +64,7 @@ impl Experiment for Builds {
         let cell = |builds: usize| Params::from([("builds".to_owned(), builds.to_string())]);
         match modes::mode(variant) {
             None => levels(size, processors, MOST).into_iter().map(cell).collect(),
-            mode => {
-                let levels = |processors| levels::modelled(size, processors, MOST);
-                modes::modelled_cells(mode, size, levels, cell)
-            }
+            Some(mode) => trees::cells(mode, size, MOST, cell),
         }
     }
 
@@ -76,15 +73,18 @@ impl Experiment for Builds {
         1
     }
 
-    fn invocations(&self, _: &str, size: Size) -> usize {
-        size.macro_invocations()
+    fn invocations(&self, variant: &str, size: Size) -> usize {
+        match modes::mode(variant) {
+            None => size.macro_invocations(),
+            Some(_) => size.virtual_invocations(),
+        }
     }
 
     fn run(&self, task: &Task) -> Result<Observed> {
         let builds = asked(task, "builds", MOST)?;
         match modes::mode(&task.variant) {
             None => measure(builds, task.size.patience()),
-            Some(mode) => measure_model(mode, builds, &task.params),
+            Some(mode) => measure_virtually(mode, builds, &task.params),
         }
     }
 }
@@ -114,25 +114,17 @@ fn measure(builds: usize, patience: Duration) -> Result<Observed> {
     Ok(Observed { series: vec![build], notes, ..Observed::default() })
 }
 
-/// The same in a model of a virtual Unix of this mode.
-fn measure_model(mode: Mode, builds: usize, params: &Params) -> Result<Observed> {
-    let system = System::of_a_model(mode, params)?;
-    let done = Load { builds, sessions: 0 }.run(system, false)?;
+/// The same in a virtual Unix of this mode.
+fn measure_virtually(mode: Mode, builds: usize, params: &Params) -> Result<Observed> {
+    let done = Load { builds, sessions: 0 }.of_a_cell(mode, params, false)?;
     let build = Series::ns("build", done.builds).in_unit("s").by_mean();
-    let notes = vec![modes::MODEL_NOTE.to_owned(), trees::NOTE.to_owned()];
-    Ok(Observed { series: vec![build], notes, ..Observed::default() })
+    Ok(Observed { series: vec![build], notes: done.notes, ..Observed::default() })
 }
 
-const VARIANTS: &[Variant] = &[
-    Variant {
-        name: "linux",
-        summary: "make -j1 of 10,000 lines of C, as many at once as the cell says, by this kernel",
-    },
-    modes::VARIANTS[1],
-    modes::VARIANTS[2],
-    modes::VARIANTS[3],
-    modes::VARIANTS[4],
-];
+const VARIANTS: &[Variant] = &modes::beside(Variant {
+    name: "linux",
+    summary: "make -j1 of 10,000 lines of C, as many at once as the cell says, by this kernel",
+});
 
 #[cfg(test)]
 mod tests;

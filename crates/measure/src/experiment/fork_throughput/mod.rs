@@ -14,11 +14,9 @@ mod explained;
 mod round;
 mod virtually;
 
-use tontine_unix::Mode;
-
 use super::explanation::{Explanation, Topic};
 use super::levels::{self, asked, crowd, levels};
-use super::modes::{self, System, Watch};
+use super::modes::{self, System};
 use super::{Experiment, Params, Task, Variant};
 use crate::clock::Clock;
 use crate::machine::topology::Topology;
@@ -84,17 +82,13 @@ impl Experiment for ForkThroughput {
     fn run(&self, task: &Task) -> Result<Observed> {
         let model = modes::modelled_with(&task.params)?;
         let processes = asked(task, "processes", most(model))?;
-        match task.variant.as_str() {
-            "linux" => measure(processes, task.size.forks()),
-            other => match modes::mode(other) {
-                Some(mode) if let Some(processors) = model => {
-                    let watch = Watch::of_a_model(&task.params)?;
-                    let system = System { mode, processors, watch };
-                    measure_model(system, processes, task.size.forks())
-                }
-                Some(mode) => measure_virtually(mode, processes, task.size.forks()),
-                None => Err(Trouble::fail(format!("fork-throughput has no variant {other}"))),
-            },
+        match (task.variant.as_str(), modes::mode(&task.variant)) {
+            (_, Some(mode)) => {
+                let system = System::of_a_cell(mode, &task.params, MOST_PROCESSES)?;
+                measure_virtually(system, processes, task.size.forks())
+            }
+            ("linux", None) => measure(processes, task.size.forks()),
+            (other, None) => Err(Trouble::fail(format!("fork-throughput has no variant {other}"))),
         }
     }
 }
@@ -117,23 +111,13 @@ fn measure(processes: usize, forks: usize) -> Result<Observed> {
     Ok(Observed { series, notes, ..Observed::default() })
 }
 
-/// The same in a virtual Unix of this mode.
-fn measure_virtually(mode: Mode, processes: usize, forks: usize) -> Result<Observed> {
-    let processors = modes::processors(mode, &pin::allowed()?, MOST_PROCESSES);
-    let system = System { mode, processors, watch: Watch::Machine(Clock::calibrated()) };
-    let seconds = virtually::run(system, processes, forks, ROUNDS)?;
+/// The same in a virtual Unix.
+fn measure_virtually(system: System, processes: usize, forks: usize) -> Result<Observed> {
+    let rounds = if system.is_modelled() { MODELLED_ROUNDS } else { ROUNDS };
+    let seconds = virtually::run(system, processes, forks, rounds)?;
     let rates = seconds.into_iter().map(|seconds| forks as f64 / seconds).collect();
     let series = vec![Series::ns("forked", rates).in_unit("forks/s").by_mean()];
-    let notes = vec![modes::FORK_NOTE.to_owned()];
-    Ok(Observed { series, notes, ..Observed::default() })
-}
-
-/// The same in a model of a virtual Unix.
-fn measure_model(system: System, processes: usize, forks: usize) -> Result<Observed> {
-    let seconds = virtually::run(system, processes, forks, MODELLED_ROUNDS)?;
-    let rates = seconds.into_iter().map(|seconds| forks as f64 / seconds).collect();
-    let series = vec![Series::ns("forked", rates).in_unit("forks/s").by_mean()];
-    let notes = vec![modes::MODEL_NOTE.to_owned(), modes::FORK_NOTE.to_owned()];
+    let notes = vec![system.note(), modes::FORK_NOTE.to_owned()];
     Ok(Observed { series, notes, ..Observed::default() })
 }
 
@@ -142,17 +126,10 @@ fn most(modelled: Option<usize>) -> usize {
     modelled.filter(|processors| *processors > PAPERS_PROCESSORS).unwrap_or(MOST_PROCESSES)
 }
 
-const VARIANTS: &[Variant] = &[
-    Variant {
-        name: "linux",
-        summary: "50 times fork, whose children sleep until all are made; by this machine's kernel",
-    },
-    modes::VARIANTS[0],
-    modes::VARIANTS[1],
-    modes::VARIANTS[2],
-    modes::VARIANTS[3],
-    modes::VARIANTS[4],
-];
+const VARIANTS: &[Variant] = &modes::beside(Variant {
+    name: "linux",
+    summary: "50 times fork, whose children sleep until all are made; by this machine's kernel",
+});
 
 #[cfg(test)]
 mod tests {

@@ -32,6 +32,11 @@ pub(super) const EXPLANATION: Explanation = Explanation {
          pipelines and background jobs, and checks what it got. Nothing waits between commands.",
         "Each session must end with status 0 and its last line; otherwise the row fails with what \
          was printed last. Remove the folder.",
+        "The other variants are a virtual Unix inside one process, which does again what a session \
+         that was traced once did: the same processes in the same order, the same calls, and \
+         computing in between, on real processors for a part of the time only (`computing`) unless \
+         a run is a full one. Cells with eight builds beside the sessions are the source's load \
+         for its statistics of locks.",
     ],
     timing: "Elapsed time by the monotonic clock, divided by the iterations. pty: from just before \
              the session's first process is made until it has been waited for, as /bin/time gives \
@@ -71,7 +76,7 @@ pub(super) const EXPLANATION: Explanation = Explanation {
              of the pty, of pipes and of a TCP socket over loopback",
         ),
         (
-            "master, coarse, parallel, per-process",
+            "uniprocessor, master, coarse, parallel, per-process",
             "None of the machine's: the virtual Unix's fork, exec, wait, exit, sigaction, \
              sigprocmask, pipe, read and write, as often as a real one was seen to make them; what \
              it does beside them counts as computing",

@@ -1,9 +1,8 @@
 //! `sessions`: how long a user's commands take while other users are at work: [`Sessions`].
 //!
 //! [`script`] is what a pseudo-user does, [`terminal`] a session on a pseudo-terminal, [`login`]
-//! one through a real remote login, in a [`house`] of its own; [`super::trees`] does in a model of
-//! the virtual Unix what a session did here. What it does not do: wait between commands, as people
-//! do.
+//! one through a real remote login, in a [`house`] of its own; [`super::trees`] does in the virtual
+//! Unix what a session did here. What it does not do: wait between commands, as people do.
 
 mod explained;
 mod house;
@@ -21,8 +20,8 @@ use std::time::{Duration, Instant};
 use tontine_unix::Mode;
 
 use super::explanation::{Explanation, Topic};
-use super::levels::{self, asked, crowd, levels};
-use super::modes::{self, System};
+use super::levels::{asked, crowd, levels};
+use super::modes;
 use super::trees::{self, Load};
 use super::{Experiment, Params, Task, Variant};
 use crate::machine::topology::Topology;
@@ -74,33 +73,35 @@ impl Experiment for Sessions {
     fn params(&self, variant: &str, _: &Topology, size: Size) -> Vec<Params> {
         let processors = pin::allowed().map_or(1, |allowed| allowed.len());
         let cell = |count: usize| Params::from([("sessions".to_owned(), count.to_string())]);
-        let mode = modes::mode(variant);
-        if mode.is_none() {
+        let Some(mode) = modes::mode(variant) else {
             return levels(size, processors, MOST).into_iter().map(cell).collect();
-        }
-        let levels = |processors| levels::modelled(size, processors, MOST);
+        };
         let beside = |builds: usize| {
             let mut params = cell(MOST);
             params.insert(BESIDE.to_owned(), format!("{builds} builds"));
             params
         };
-        let both = modes::modelled_cells(mode, size, |_| vec![MOST], beside);
-        let alone = modes::modelled_cells(mode, size, levels, cell);
-        alone.into_iter().chain(both).collect()
+        let both = modes::modelled_cells(Some(mode), size, |_| vec![MOST], beside);
+        let alone = trees::cells(mode, size, MOST, cell);
+        alone.into_iter().chain([trees::measured(beside(MOST), size)]).chain(both).collect()
     }
 
     fn operations(&self, _: &str, size: Size) -> usize {
         size.iterations()
     }
 
-    fn invocations(&self, _: &str, size: Size) -> usize {
-        size.macro_invocations()
+    fn invocations(&self, variant: &str, size: Size) -> usize {
+        match modes::mode(variant) {
+            None => size.macro_invocations(),
+            Some(_) => size.virtual_invocations(),
+        }
     }
 
     fn run(&self, task: &Task) -> Result<Observed> {
-        let sessions = asked(task, "sessions", MOST)?;
+        let modelled = modes::modelled_with(&task.params)?.unwrap_or(0);
+        let sessions = asked(task, "sessions", MOST.max(modelled))?;
         if let Some(mode) = modes::mode(&task.variant) {
-            return measure_model(mode, sessions, &task.params);
+            return measure_virtually(mode, sessions, &task.params);
         }
         measure(&task.variant, sessions, task.size.iterations(), task.size.patience())
     }
@@ -152,16 +153,17 @@ fn measure(
     Ok(Observed { series: vec![iteration], notes, ..Observed::default() })
 }
 
-/// Sessions in a model of a virtual Unix of this mode; beside builds, how its locks were taken.
-fn measure_model(mode: Mode, sessions: usize, params: &Params) -> Result<Observed> {
-    let system = System::of_a_model(mode, params)?;
+/// Sessions in a virtual Unix of this mode; beside builds, how long these took, and how its locks
+/// were taken.
+fn measure_virtually(mode: Mode, sessions: usize, params: &Params) -> Result<Observed> {
     let beside = params.get(BESIDE).and_then(|words| words.split(' ').next()?.parse().ok());
     let load = Load { builds: beside.unwrap_or(0), sessions };
-    let done = load.run(system, beside.is_some())?;
-    let mut series = vec![Series::ns("iteration", done.sessions).in_unit("s").by_mean()];
+    let done = load.of_a_cell(mode, params, beside.is_some())?;
+    let seconds = |metric: &str, samples| Series::ns(metric, samples).in_unit("s").by_mean();
+    let mut series = vec![seconds("iteration", done.sessions)];
+    series.extend(beside.map(|_| seconds("build", done.builds)));
     series.extend(done.locks.iter().flat_map(trees::of_locks));
-    let notes = vec![modes::MODEL_NOTE.to_owned(), trees::NOTE.to_owned()];
-    Ok(Observed { series, notes, ..Observed::default() })
+    Ok(Observed { series, notes: done.notes, ..Observed::default() })
 }
 
 /// When a session was at work.
@@ -254,6 +256,7 @@ const VARIANTS: &[Variant] = &[
         summary: "the same script as the login shell of temporary users who log in by ssh over \
                   loopback",
     },
+    modes::VARIANTS[0],
     modes::VARIANTS[1],
     modes::VARIANTS[2],
     modes::VARIANTS[3],

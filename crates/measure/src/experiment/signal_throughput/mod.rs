@@ -23,7 +23,7 @@ use tontine_unix::Mode;
 
 use super::explanation::{Explanation, Topic};
 use super::levels::{self, asked, crowd, levels};
-use super::modes::{self, System, Watch};
+use super::modes::{self, System};
 use super::{Experiment, Params, Task, Variant};
 use crate::clock::Clock;
 use crate::machine::topology::Topology;
@@ -31,6 +31,7 @@ use crate::observe::{Observed, Series};
 use crate::os::{pin, room};
 use crate::size::Size;
 use crate::trouble::{Result, Trouble};
+use round::Received;
 
 /// The paper's curve ends here.
 const MOST_PAIRS: usize = 10;
@@ -98,11 +99,13 @@ impl Experiment for SignalThroughput {
             placements.iter().map(|placement| cell(pairs, placement)).collect()
         };
         let measured = levels(size, processors, MOST_PAIRS).into_iter().flat_map(of);
+        let alone = mode == Some(Mode::Uniprocessor);
+        let modelled_placement = if alone { "same-core" } else { "spread" };
         let modelled = modes::modelled_cells(
             mode,
             size,
             |processors| levels::modelled(size, processors, processors),
-            |pairs| cell(pairs, "spread"),
+            |pairs| cell(pairs, modelled_placement),
         );
         measured.chain(modelled).collect()
     }
@@ -113,24 +116,17 @@ impl Experiment for SignalThroughput {
 
     fn run(&self, task: &Task) -> Result<Observed> {
         let model = modes::modelled_with(&task.params)?;
-        let pairs = asked(task, "pairs", model.map_or(MOST_PAIRS, |processors| processors))?;
+        let pairs = asked(task, "pairs", model.unwrap_or(MOST_PAIRS))?;
         let placement = task.params.get("placement").map_or("", String::as_str);
-        match task.variant.as_str() {
-            "linux" => measure(pairs, placement, task.size.signals()),
-            other => match modes::mode(other) {
-                Some(mode) if let Some(processors) = model => {
-                    let watch = Watch::of_a_model(&task.params)?;
-                    let (places, processors) = virtually::places(placement, pairs, processors)?;
-                    let system = System { mode, processors, watch };
-                    measure_model(system, &places, MODELLED_SIGNALS)
-                }
-                Some(mode) => {
-                    let spans = matches!(placement, "cross-core" | "spread");
-                    let times = if spans { VIRTUAL } else { VIRTUAL_ALONE };
-                    measure_virtually(mode, pairs, placement, times * task.size.signals())
-                }
-                None => Err(Trouble::fail(format!("signal-throughput has no variant {other}"))),
-            },
+        match (task.variant.as_str(), modes::mode(&task.variant)) {
+            (_, Some(mode)) => {
+                let system = System::of_a_cell(mode, &task.params, MOST_PAIRS)?;
+                measure_virtually(system, pairs, placement, task.size.signals())
+            }
+            ("linux", None) => measure(pairs, placement, task.size.signals()),
+            (other, None) => {
+                Err(Trouble::fail(format!("signal-throughput has no variant {other}")))
+            }
         }
     }
 }
@@ -143,82 +139,64 @@ fn measure(pairs: usize, placement: &str, signals: usize) -> Result<Observed> {
     let clock = Clock::calibrated();
     // Not counted: it finds the kernel's caches cold.
     round::run(&seats, clock, signals.div_ceil(10))?;
-    let (mut rates, mut kills) = (Vec::new(), Vec::new());
-    let began = Instant::now();
-    for number in 0..RECEIVERS.div_ceil(pairs) {
-        if number > 0 && began.elapsed().as_millis() > ROUNDS_MS {
-            break;
-        }
-        for receiver in round::run(&seats, clock, signals)? {
-            rates.push(receiver.received as f64 / receiver.seconds);
-            kills.push(receiver.sent as f64 / receiver.received as f64);
-        }
-    }
-    let series = vec![
-        Series::ns("received", rates).in_unit("signals/s").by_mean(),
-        Series::ns("sent_per_signal", kills).in_unit("signals/signal").by_mean(),
-    ];
+    let receivers = rounds(pairs, ROUNDS_MS, || round::run(&seats, clock, signals))?;
     let notes = crowd(2 * pairs, allowed.len()).into_iter().collect();
-    Ok(Observed { series, notes, ..Observed::default() })
+    Ok(Observed { series: series(&receivers), notes, ..Observed::default() })
 }
 
-/// The same in a virtual Unix of this mode.
+/// The same in a virtual Unix.
 fn measure_virtually(
-    mode: Mode,
+    system: System,
     pairs: usize,
     placement: &str,
     signals: usize,
 ) -> Result<Observed> {
-    let allowed = pin::allowed()?;
-    let places =
-        virtually::places(placement, pairs, modes::processors(mode, &allowed, MOST_PAIRS))?;
-    let (places, processors) = places;
-    let system = System { mode, processors, watch: Watch::Machine(Clock::calibrated()) };
-    // Not counted: it finds the memory cold.
-    virtually::run(system, &places, signals.div_ceil(10))?;
-    let (mut rates, mut kills) = (Vec::new(), Vec::new());
+    let (places, processors) = virtually::places(placement, pairs, system.processors)?;
+    let system = System { processors, ..system };
+    let receivers = if system.is_modelled() {
+        virtually::run(system, &places, MODELLED_SIGNALS)?
+    } else {
+        let spans = matches!(placement, "cross-core" | "spread");
+        let signals = signals * if spans { VIRTUAL } else { VIRTUAL_ALONE };
+        // Not counted: it finds the memory cold.
+        virtually::run(system, &places, signals.div_ceil(10))?;
+        rounds(pairs, VIRTUAL_ROUNDS_MS, || virtually::run(system, &places, signals))?
+    };
+    let notes = vec![system.note()];
+    Ok(Observed { series: series(&receivers), notes, ..Observed::default() })
+}
+
+/// The receivers of as many rounds as it takes, none of which begins later than `within_ms`.
+fn rounds(
+    pairs: usize,
+    within_ms: u128,
+    round: impl Fn() -> Result<Vec<Received>>,
+) -> Result<Vec<Received>> {
+    let mut receivers = Vec::new();
     let began = Instant::now();
     for number in 0..RECEIVERS.div_ceil(pairs) {
-        if number > 0 && began.elapsed().as_millis() > VIRTUAL_ROUNDS_MS {
+        if number > 0 && began.elapsed().as_millis() > within_ms {
             break;
         }
-        for receiver in virtually::run(system, &places, signals)? {
-            rates.push(receiver.received as f64 / receiver.seconds);
-            kills.push(receiver.sent as f64 / receiver.received as f64);
-        }
+        receivers.extend(round()?);
     }
-    let series = vec![
-        Series::ns("received", rates).in_unit("signals/s").by_mean(),
-        Series::ns("sent_per_signal", kills).in_unit("signals/signal").by_mean(),
-    ];
-    let notes = vec![modes::CALLS_NOTE.to_owned()];
-    Ok(Observed { series, notes, ..Observed::default() })
+    Ok(receivers)
 }
 
-/// The same in a model of a virtual Unix.
-fn measure_model(system: System, places: &[virtually::Place], signals: usize) -> Result<Observed> {
-    let received = virtually::run(system, places, signals)?;
-    let rates = received.iter().map(|one| one.received as f64 / one.seconds).collect();
-    let kills = received.iter().map(|one| one.sent as f64 / one.received as f64).collect();
-    let series = vec![
+/// What receivers saw, as rates.
+fn series(receivers: &[Received]) -> Vec<Series> {
+    let rates = receivers.iter().map(|one| one.received as f64 / one.seconds).collect();
+    let kills = receivers.iter().map(|one| one.sent as f64 / one.received as f64).collect();
+    vec![
         Series::ns("received", rates).in_unit("signals/s").by_mean(),
         Series::ns("sent_per_signal", kills).in_unit("signals/signal").by_mean(),
-    ];
-    let notes = vec![modes::MODEL_NOTE.to_owned()];
-    Ok(Observed { series, notes, ..Observed::default() })
+    ]
 }
 
-const VARIANTS: &[Variant] = &[
-    Variant {
-        name: "linux",
-        summary: "SIGUSR1 by kill to a handler, in a loop over sigsuspend; by this kernel",
-    },
-    modes::VARIANTS[0],
-    modes::VARIANTS[1],
-    modes::VARIANTS[2],
-    modes::VARIANTS[3],
-    modes::VARIANTS[4],
-];
+const VARIANTS: &[Variant] = &modes::beside(Variant {
+    name: "linux",
+    summary: "SIGUSR1 by kill to a handler, in a loop over sigsuspend; by this kernel",
+});
 
 #[cfg(test)]
 mod tests {

@@ -1,89 +1,39 @@
-//! Real builds and sessions as the virtual Unix does them again: [`Tree`], [`Load`].
+//! Real builds and sessions as the virtual Unix does them again: [`Load`]; the cells in which it
+//! does, [`cells`].
 //!
-//! `cargo xtask trees` traces one `make` and one session of a pseudo-user and writes `builds.txt`
-//! and `sessions.txt`, a process a line. Here each is a virtual process that forks, executes,
-//! waits, asks about signals and moves bytes through pipes as often and in the same order, and
-//! computes in between. What it does not do: pass data from process to process (a read finds a byte
-//! of its own, and waits for nobody), or share a disk.
+//! `cargo xtask trees` traces one `make` and one session of a pseudo-user; [`tree`] holds them.
+//! Here each process of theirs is a virtual one that forks, executes, waits, asks about signals and
+//! moves bytes through pipes as often and in the same order, and computes in between: on real
+//! processors, unless a run has the time, for a part of the time only, so that the calls, which are
+//! as many as they were, follow each other faster. What it does not do: pass data from process to
+//! process (a read finds a byte of its own, and waits for nobody), or share a disk.
+
+mod tree;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tontine_unix::{Errno, How, LockStatistics, Pid, SigAction, SigSet, Signal, Sys};
+use tontine_unix::{Errno, How, LockStatistics, Mode, Pid, SigAction, SigSet, Signal, Sys};
 
 use crate::experiment::Params;
+use crate::experiment::levels::{self, crowd, levels};
 use crate::experiment::modes::{self, System};
 use crate::observe::Series;
+use crate::os::pin;
+use crate::size::Size;
 use crate::trouble::{Result, Trouble};
+use tree::{Step, Tree};
 
-const BUILDS: &str = include_str!("builds.txt");
-const SESSIONS: &str = include_str!("sessions.txt");
 /// The program that goes on with a process after its exec.
 const PROGRAM: &str = "tree";
 /// How much later than the one before it a session starts, as real ones do.
 const DELAY: Duration = Duration::from_millis(10);
-
-/// What a process does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Step {
-    Compute(Duration),
-    Fork(usize),
-    Exec,
-    Wait,
-    Action,
-    Mask,
-    Kill,
-    Pipe,
-    Byte,
-    Group,
-    Session,
-}
-
-/// The processes of one real thing, the first one first.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Tree(Vec<Vec<Step>>);
-
-impl Tree {
-    /// Reads a file of processes.
-    ///
-    /// # Errors
-    /// What is wrong with it.
-    fn read(text: &str) -> std::result::Result<Self, String> {
-        let lines = text.lines().filter(|line| !line.starts_with('#'));
-        let process = |line: &str| {
-            let (_, words) = line.split_once(':').ok_or(format!("no process: `{line}`"))?;
-            let steps =
-                words.split_whitespace().map(step).collect::<std::result::Result<Vec<_>, _>>()?;
-            Ok::<_, String>(steps.into_iter().flatten().collect())
-        };
-        lines.map(process).collect::<std::result::Result<Vec<_>, _>>().map(Self)
-    }
-}
-
-/// The steps that a word means: `c120`, `f3`, `2*a`.
-fn step(word: &str) -> std::result::Result<Vec<Step>, String> {
-    let unknown = || format!("no step: `{word}`");
-    let (times, name) = word.split_once('*').unwrap_or(("1", word));
-    let times = times.parse().map_err(|_| unknown())?;
-    let number = || name[1..].parse::<u64>().map_err(|_| unknown());
-    let step = match name.as_bytes().first() {
-        Some(b'c') => Step::Compute(Duration::from_micros(number()?)),
-        Some(b'f') => Step::Fork(number()? as usize),
-        _ => match name {
-            "x" => Step::Exec,
-            "w" => Step::Wait,
-            "a" => Step::Action,
-            "m" => Step::Mask,
-            "k" => Step::Kill,
-            "p" => Step::Pipe,
-            "b" => Step::Byte,
-            "g" => Step::Group,
-            "s" => Step::Session,
-            _ => return Err(unknown()),
-        },
-    };
-    Ok(vec![step; times])
-}
+/// No load has more processors of this machine.
+const MOST_PROCESSORS: usize = 16;
+/// The parameter that says which part of a real one's computing is done.
+const COMPUTING: &str = "computing";
+/// What stands before the number of parts.
+const ONE_OF: &str = "1/";
 
 /// How the locks were taken, as rows of the paper's section 9: of each, the share of acquisitions
 /// that waited, and of those that were blocked.
@@ -100,8 +50,40 @@ pub(super) fn of_locks(locks: &LockStatistics) -> Vec<Series> {
     shares.collect()
 }
 
+/// The cells of a mode whose levels end at `most`: on this machine's processors, and modelled.
+pub(super) fn cells(
+    mode: Mode,
+    size: Size,
+    most: usize,
+    cell: impl Fn(usize) -> Params + Copy,
+) -> Vec<Params> {
+    let processors = pin::allowed().map_or(1, |allowed| allowed.len());
+    let levels = levels(size, processors, most);
+    let measured = levels.into_iter().map(|level| measured(cell(level), size));
+    let modelled = |processors| levels::modelled(size, processors, most);
+    measured.chain(modes::modelled_cells(Some(mode), size, modelled, cell)).collect()
+}
+
+/// A cell on this machine's processors.
+pub(super) fn measured(mut params: Params, size: Size) -> Params {
+    let parts = size.computing_parts();
+    if parts > 1 {
+        params.insert(COMPUTING.to_owned(), format!("{ONE_OF}{parts}"));
+    }
+    params
+}
+
+/// Of how many parts of its computing one is done in a cell.
+fn parts(params: &Params) -> Result<u32> {
+    let Some(found) = params.get(COMPUTING) else { return Ok(1) };
+    let parts = found.strip_prefix(ONE_OF).and_then(|parts| parts.parse().ok());
+    parts.filter(|parts| *parts > 0).ok_or_else(|| {
+        Trouble::fail(format!("expected a part of all computing, such as {ONE_OF}8: `{found}`"))
+    })
+}
+
 /// What a tree is.
-pub(super) const NOTE: &str = "the processes of a real one, traced: they fork, execute, wait, ask \
+const NOTE: &str = "the processes of a real one, traced: they fork, execute, wait, ask \
      about signals and compute as it did, share no disk, and wait for no data of each other";
 
 /// So many builds and sessions at once.
@@ -114,6 +96,8 @@ pub(super) struct Load {
 /// How a load went.
 #[derive(Debug)]
 pub(super) struct Done {
+    /// What has to be said of it.
+    pub(super) notes: Vec<String>,
     /// Seconds of each build.
     pub(super) builds: Vec<f64>,
     /// Seconds of each session.
@@ -130,14 +114,28 @@ enum Kind {
 }
 
 impl Load {
-    /// Brings it about in a system; locks are counted if `counted`.
+    /// Brings it about as a cell of this mode says; locks are counted if `counted`.
     ///
     /// # Errors
-    /// Failed, where the system does not end as it should.
-    pub(super) fn run(self, system: System, counted: bool) -> Result<Done> {
-        let trees = [BUILDS, SESSIONS].map(|text| Tree::read(text).map(Arc::new));
-        let [builds, sessions] = trees;
-        let (builds, sessions) = (builds.map_err(Trouble::fail)?, sessions.map_err(Trouble::fail)?);
+    /// Failed, where the cell says what cannot be, or the system does not end as it should.
+    pub(super) fn of_a_cell(self, mode: Mode, params: &Params, counted: bool) -> Result<Done> {
+        let system = System::of_a_cell(mode, params, MOST_PROCESSORS)?;
+        let parts = parts(params)?;
+        let mut done = self.run(system, parts, counted)?;
+        done.notes = vec![system.note(), NOTE.to_owned()];
+        if parts > 1 {
+            done.notes.push(format!(
+                "computing is cut to 1/{parts} of the real one's, so calls and locks follow each \
+                 other faster"
+            ));
+        }
+        done.notes.extend(crowd(self.builds + self.sessions, system.processors));
+        Ok(done)
+    }
+
+    /// Brings it about in a system, with one of so many `parts` of its computing.
+    fn run(self, system: System, parts: u32, counted: bool) -> Result<Done> {
+        let (builds, sessions) = (Arc::new(Tree::build()?), Arc::new(Tree::session()?));
         let (again, too) = (Arc::clone(&builds), Arc::clone(&sessions));
         let unix = system
             .builder()
@@ -148,22 +146,25 @@ impl Load {
                 else {
                     return 2;
                 };
-                let tree = if kind == Kind::Build as usize { &again } else { &too };
-                live(sys, tree, if kind == 0 { Kind::Build } else { Kind::Session }, process, from)
+                let kind = if kind == Kind::Build as usize { Kind::Build } else { Kind::Session };
+                let tree = if kind == Kind::Build { &again } else { &too };
+                live(sys, Life { tree, kind, system, parts }, process, from)
             })
             .build()
             .map_err(|error| Trouble::fail(error.to_string()))?;
         let seconds: Arc<Mutex<Vec<(Kind, f64)>>> = Arc::default();
         let seen = Arc::clone(&seconds);
-        let report =
-            unix.run(move |sys| match self.begin(sys, system, [&builds, &sessions], &seen) {
+        let report = unix.run(move |sys| {
+            match self.begin(sys, system, parts, [&builds, &sessions], &seen) {
                 Ok(()) => 0,
                 Err(_) => 1,
-            });
+            }
+        });
         modes::ran(&report)?;
         let all = std::mem::take(&mut *seconds.lock().unwrap_or_else(PoisonError::into_inner));
         let of = |kind| all.iter().filter(|one| one.0 == kind).map(|one| one.1).collect();
-        Ok(Done { builds: of(Kind::Build), sessions: of(Kind::Session), locks: report.locks })
+        let (builds, sessions) = (of(Kind::Build), of(Kind::Session));
+        Ok(Done { notes: Vec::new(), builds, sessions, locks: report.locks })
     }
 
     /// Forks a process for each, which times it.
@@ -171,12 +172,13 @@ impl Load {
         self,
         sys: &dyn Sys,
         system: System,
+        parts: u32,
         [builds, sessions]: [&Arc<Tree>; 2],
         seen: &Arc<Mutex<Vec<(Kind, f64)>>>,
     ) -> tontine_unix::Result<()> {
         let all = (0..self.builds)
             .map(|_| (Kind::Build, builds, Duration::ZERO))
-            .chain((0..self.sessions).map(|n| (Kind::Session, sessions, DELAY * n as u32)));
+            .chain((0..self.sessions).map(|n| (Kind::Session, sessions, DELAY / parts * n as u32)));
         for (number, (kind, tree, delay)) in all.enumerate() {
             let (tree, seen, watch) = (Arc::clone(tree), Arc::clone(seen), system.watch);
             sys.place(Some(number % system.processors))?;
@@ -184,8 +186,13 @@ impl Load {
                 if !delay.is_zero() && sys.nanosleep(delay).is_err() {
                     return 1;
                 }
+                // As a user who logs in.
+                if kind == Kind::Session && sys.setsid().is_err() {
+                    return 1;
+                }
                 let begun = watch.begin(sys);
-                let Ok(root) = fork_here(sys, &tree, kind, 0) else { return 1 };
+                let life = Life { tree: &tree, kind, system, parts };
+                let Ok(root) = fork_here(sys, life, 0) else { return 1 };
                 let waited = sys.wait();
                 let seconds = watch.ns_since(sys, begun) / 1e9;
                 seen.lock().unwrap_or_else(PoisonError::into_inner).push((kind, seconds));
@@ -200,31 +207,37 @@ impl Load {
     }
 }
 
+/// What all processes of a tree have in common.
+#[derive(Clone, Copy)]
+struct Life<'a> {
+    tree: &'a Arc<Tree>,
+    kind: Kind,
+    system: System,
+    parts: u32,
+}
+
 /// A child stays on its parent's processor, as one that is waited for at once mostly does; in mode
 /// `master` it would begin on the master's.
-fn fork_here(
-    sys: &dyn Sys,
-    tree: &Arc<Tree>,
-    kind: Kind,
-    process: usize,
-) -> tontine_unix::Result<Pid> {
+fn fork_here(sys: &dyn Sys, life: Life<'_>, process: usize) -> tontine_unix::Result<Pid> {
     sys.place(Some(sys.processor()))?;
-    let tree = Arc::clone(tree);
-    sys.fork(move |sys| live(sys, &tree, kind, process, 0))
+    let Life { kind, system, parts, .. } = life;
+    let tree = Arc::clone(life.tree);
+    sys.fork(move |sys| live(sys, Life { tree: &tree, kind, system, parts }, process, 0))
 }
 
 /// A process's life from one of its steps on; its exit status.
-fn live(sys: &dyn Sys, tree: &Arc<Tree>, kind: Kind, process: usize, from: usize) -> i32 {
+fn live(sys: &dyn Sys, life: Life<'_>, process: usize, from: usize) -> i32 {
+    let Life { tree, kind, system, parts } = life;
     let mut pipe = None;
     let mut children = 0_usize;
     let Some(steps) = tree.0.get(process) else { return 2 };
     for (at, step) in steps.iter().enumerate().skip(from) {
         let done = match *step {
             Step::Compute(duration) => {
-                sys.compute(duration);
+                system.watch.compute(sys, duration / parts);
                 Ok(())
             }
-            Step::Fork(child) => fork_here(sys, tree, kind, child).map(|_| children += 1),
+            Step::Fork(child) => fork_here(sys, life, child).map(|_| children += 1),
             Step::Exec => {
                 let words = [kind as usize, process, at + 1].map(|number| number.to_string());
                 sys.exec(PROGRAM, &[PROGRAM, &words[0], &words[1], &words[2]]).map(|_| ())
@@ -281,21 +294,14 @@ fn byte(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Clock;
     use crate::experiment::modes::Watch;
-    use tontine_unix::{Costs, Mode};
+    use tontine_unix::Costs;
 
-    #[test]
-    fn the_files_hold_real_trees() {
-        for (text, root) in [(BUILDS, "make:"), (SESSIONS, "sh:")] {
-            let tree = Tree::read(text).expect("a tree");
-            let first = text.lines().find(|line| !line.starts_with('#')).expect("a process");
-            assert!(first.starts_with(root), "{first}");
-            let forks = tree.0.iter().flatten().filter(|step| matches!(step, Step::Fork(_)));
-            assert_eq!(forks.count(), tree.0.len() - 1);
-            assert!(tree.0.iter().flatten().any(|step| *step == Step::Exec));
-        }
-        assert_eq!(step("2*a"), Ok(vec![Step::Action; 2]));
-        assert!(step("c").is_err() && step("z").is_err() && step("fx").is_err());
+    const LOAD: Load = Load { builds: 1, sessions: 2 };
+
+    fn sum(done: &Done) -> f64 {
+        done.sessions.iter().sum()
     }
 
     #[test]
@@ -303,18 +309,55 @@ mod tests {
         for mode in Mode::ALL {
             let on = |processors| {
                 let watch = Watch::Model { seed: 1, costs: Costs::published() };
-                let load = Load { builds: 1, sessions: 2 };
-                load.run(System { mode, processors, watch }, true).expect("it ends")
+                LOAD.run(System { mode, processors, watch }, 1, true).expect("it ends")
             };
             let alone = on(1);
             assert_eq!((alone.builds.len(), alone.sessions.len()), (1, 2), "{mode}");
             let locks = alone.locks.as_ref().expect("they were counted");
             assert!(locks.rows.iter().any(|row| row.acquisitions > 1000), "{mode}");
             if mode != Mode::Uniprocessor {
-                let three = on(3);
-                let sum = |done: &Done| done.sessions.iter().sum::<f64>();
-                assert!(sum(&three) < 0.8 * sum(&alone), "{mode}");
+                assert!(sum(&on(3)) < 0.8 * sum(&alone), "{mode}");
             }
+        }
+    }
+
+    #[test]
+    fn a_load_ends_in_every_mode_on_real_processors_and_computes_as_long_as_it_should() {
+        let tree = Tree::session().expect("a tree");
+        let computed = tree.0.iter().flatten().filter_map(|step| match step {
+            Step::Compute(duration) => Some(duration.as_secs_f64()),
+            _ => None,
+        });
+        let alone = computed.sum::<f64>() / 4.0;
+        for mode in Mode::ALL {
+            let processors = if mode == Mode::Uniprocessor { 1 } else { 2 };
+            let watch = Watch::Machine(Clock::calibrated());
+            let done = LOAD.run(System { mode, processors, watch }, 4, true).expect("it ends");
+            assert_eq!((done.builds.len(), done.sessions.len()), (1, 2), "{mode}");
+            // What a stretch lasts is rounded down, each time by less than a microsecond.
+            let long = |seconds: &f64| *seconds > 0.9 * alone;
+            assert!(done.sessions.iter().all(long), "{mode}: {done:?}, {alone}");
+            let locks = done.locks.expect("they were counted");
+            assert!(locks.rows.iter().any(|row| row.acquisitions > 1000), "{mode}");
+        }
+    }
+
+    #[test]
+    fn each_cell_says_where_it_runs_and_how_much_of_it_computes() {
+        let cell = |level: usize| Params::from([("builds".to_owned(), level.to_string())]);
+        for mode in Mode::ALL {
+            let quick = cells(mode, Size::Quick, 8, cell);
+            assert!(quick.len() >= 3, "{mode}");
+            for params in quick {
+                let modelled = params.contains_key("modelled");
+                assert_eq!(parts(&params).expect("a part") == 1, modelled, "{mode}: {params:?}");
+            }
+            let full = cells(mode, Size::Full, 8, cell);
+            assert!(full.iter().all(|params| parts(params).is_ok_and(|parts| parts == 1)));
+        }
+        for wrong in ["1/0", "all", "2/3"] {
+            let params = Params::from([(COMPUTING.to_owned(), wrong.to_owned())]);
+            assert!(parts(&params).expect_err("no part").why().contains(wrong));
         }
     }
 }

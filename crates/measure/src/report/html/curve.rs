@@ -34,9 +34,12 @@ pub(super) struct Curve<'a> {
 }
 
 /// One variant at each level.
+#[derive(Clone)]
 pub(super) struct Line<'a> {
     /// The variant.
     pub(super) name: &'a str,
+    /// What it is in the paper; empty where it is nothing there.
+    pub(super) role: &'static str,
     /// Its ends share a processor, other than those of the line that it stands beside.
     pub(super) aside: bool,
     /// Its number among the metric's variants: it looks the same on all curves.
@@ -48,7 +51,11 @@ pub(super) struct Line<'a> {
 impl Line<'_> {
     /// What the line is called beside the others.
     pub(super) fn label(&self) -> String {
-        if self.aside { format!("{}, {ASIDE}", self.name) } else { self.name.into() }
+        match self.role {
+            "" if self.aside => format!("{}, {ASIDE}", self.name),
+            "" => self.name.into(),
+            role => format!("{role} ({})", self.name),
+        }
     }
 }
 
@@ -139,7 +146,8 @@ fn over<'a>(cells: &[&'a Cell], name: &str) -> Vec<Curve<'a>> {
             None => {
                 let number = variants.iter().position(|name| *name == cell.variant).unwrap_or(0);
                 let at = number + if aside { variants.len() } else { 0 };
-                lines.push(Line { name: &cell.variant, aside, at, points: vec![(level, cell)] });
+                let (name, points) = (cell.variant.as_str(), vec![(level, cell)]);
+                lines.push(Line { name, role: "", aside, at, points });
             }
         }
     }

@@ -1,7 +1,10 @@
 //! The figures of the sources that print no numbers: [`drawn`], what stands along their axes and
-//! what their curves look like.
+//! what their curves look like; [`both_kernels`], what this run has for the curves.
 //!
 //! Only the shape is told, in words; no point is invented. Neighbour: [`super::plot`].
+
+use super::curve::{Curve, Line};
+use crate::report::schema::Cell;
 
 /// A figure of a source, as far as it can be told.
 #[derive(Debug, Clone, Copy)]
@@ -22,6 +25,43 @@ pub(super) struct Paper {
 /// The figure that a metric of an experiment repeats; none where its source has none.
 pub(super) fn drawn(experiment: &str, metric: &str) -> Option<&'static Paper> {
     PAPERS.iter().find(|paper| paper.experiment == experiment && paper.metric == metric)
+}
+
+/// The paper's machine, as a model.
+const ITS_MACHINE: &str = "modelled 10 processors";
+/// What marks a note that says what a model's word is.
+const SIMULATION: &str = "simulation";
+/// The kernels that the paper compares, as variants.
+const KERNELS: [(&str, &str); 2] = [("old kernel", "master"), ("new kernel", "parallel")];
+
+/// The paper's two curves, old kernel and new, out of `curves`: on a model of its machine, else of
+/// the first curve that has both.
+pub(super) fn both_kernels<'a>(curves: &[Curve<'a>]) -> Option<Curve<'a>> {
+    let of = |curve: &Curve<'a>| -> Option<Vec<Line<'a>>> {
+        let line = |&(role, variant)| {
+            let mut lines = curve.lines.iter().filter(|line| !line.aside);
+            let found = lines.find(|line| line.name == variant && line.points.len() > 1)?;
+            Some(Line { role, ..found.clone() })
+        };
+        KERNELS.iter().map(line).collect()
+    };
+    let of_its_machine = curves.iter().filter(|curve| curve.common == ITS_MACHINE);
+    let (curve, lines) =
+        of_its_machine.chain(curves).find_map(|curve| Some((curve, of(curve)?)))?;
+    let mut cells = lines.iter().flat_map(|line| line.points.iter().map(|(_, cell)| *cell));
+    let label = cells.find_map(label);
+    let common = match (label, curve.common.as_str()) {
+        (Some(label), common) => format!("{common}: {label}"),
+        (None, "") => "virtual Unix on this machine's processors".to_owned(),
+        (None, common) => format!("virtual Unix on this machine's processors, {common}"),
+    };
+    let (param, unit) = (curve.param.clone(), curve.unit.clone());
+    Some(Curve { param, unit, common, lines })
+}
+
+/// What a figure is that is a model's word.
+pub(super) fn label(cell: &Cell) -> Option<&str> {
+    cell.notes.iter().map(String::as_str).find(|note| note.starts_with(SIMULATION))
 }
 
 const PAPERS: &[Paper] = &[
@@ -68,3 +108,45 @@ const PAPERS: &[Paper] = &[
                 throughout.",
     },
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::super::curve::curves;
+    use super::*;
+    use crate::report::fixture;
+
+    fn with(variant: &str, level: &str, modelled: Option<&str>) -> Cell {
+        let mut cell = fixture::small().cells.remove(0);
+        cell.variant = variant.into();
+        cell.params = [("builds".to_owned(), level.to_owned())].into();
+        cell.params.extend(modelled.map(|found| ("modelled".to_owned(), found.to_owned())));
+        cell.notes = modelled.map(|_| "simulation, in some way".to_owned()).into_iter().collect();
+        cell
+    }
+
+    fn both(modes: &[&str], modelled: &[Option<&str>]) -> Option<(String, Vec<String>)> {
+        let mut cells = Vec::new();
+        for &machine in modelled {
+            for level in ["1", "8"] {
+                cells.extend(modes.iter().map(|mode| with(mode, level, machine)));
+            }
+        }
+        let found = both_kernels(&curves(&cells.iter().collect::<Vec<_>>()))?;
+        let labels = found.lines.iter().map(Line::label).collect();
+        Some((found.common, labels))
+    }
+
+    #[test]
+    fn the_papers_figure_has_both_kernels_on_a_model_of_its_machine_and_says_so() {
+        let modes = ["linux", "master", "coarse", "parallel"];
+        let labels = ["old kernel (master)", "new kernel (parallel)"].map(str::to_owned).to_vec();
+        let ten = Some("10 processors");
+        assert_eq!(
+            both(&modes, &[None, ten, Some("64 processors")]),
+            Some(("modelled 10 processors: simulation, in some way".to_owned(), labels.clone()))
+        );
+        let here = "virtual Unix on this machine's processors".to_owned();
+        assert_eq!(both(&modes, &[None]), Some((here, labels)));
+        assert_eq!(both(&["linux", "parallel"], &[None, ten]), None);
+    }
+}

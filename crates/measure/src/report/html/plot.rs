@@ -10,7 +10,7 @@ use maud::{Markup, html};
 use super::axis::{Axis, percent};
 use super::chart::{figure_of, figures};
 use super::curve::{Curve, Line};
-use super::paper::{self, Paper};
+use super::paper::Paper;
 use crate::report::format::{self, Shown};
 use crate::report::schema::Cell;
 
@@ -30,12 +30,11 @@ const COLOURS: usize = 8;
 /// Between two invocations' dots, per cent of the width.
 const APART: f64 = 0.22;
 
-/// Draws `curve`; nothing where no cell has a figure.
-pub(super) fn plot(title: &str, curve: &Curve<'_>) -> Markup {
+/// Draws `curve`, as a figure of the paper where it is one; nothing where no cell has a figure.
+pub(super) fn plot(title: &str, curve: &Curve<'_>, paper: Option<&Paper>) -> Markup {
     let cells = || curve.lines.iter().flat_map(|line| line.points.iter().map(|(_, cell)| *cell));
     let first = cells().next();
     let unit = first.map_or("", |cell| cell.unit.as_str());
-    let paper = first.and_then(|cell| paper::drawn(&cell.experiment, &cell.metric));
     let levels = curve.levels();
     let along = Axis::along(&curve.unit, levels.iter().copied(), false);
     let up = Axis::along(unit, cells().flat_map(figures), true);

@@ -1,14 +1,14 @@
 //! One experiment on the page: [`section`].
 //!
 //! First what it is, folded away; then its cells, grouped by metric, then by parameters, the best
-//! first. Each metric has curves where a number goes along, a chart, a table with every figure, and
-//! the shapes of its samples. What was skipped or failed, what was tried rather than timed, and the
-//! paired ratios follow.
+//! first. Each metric has curves where a number goes along, before them the paper's own figure
+//! where it has one, a chart, a table with every figure, and the shapes of its samples. How locks
+//! were taken is one table of all of them, with what it rests on folded away. What was skipped or
+//! failed, what was tried rather than timed, and the paired ratios follow.
 
 use maud::{Markup, html};
 
-use super::histogram;
-use super::{chart, curve, explained, plot};
+use super::{chart, contention, curve, explained, histogram, paper, plot};
 use crate::experiment;
 use crate::report::format::{self, Shown};
 use crate::report::schema::{Cell, Estimate, Ratio, Results, Status, TriedRow};
@@ -47,7 +47,16 @@ pub(super) fn section(results: &Results, name: &str) -> Markup {
                 (explained::folded(experiment))
             }
             @for (metric, cells) in by_metric(&measured) {
-                (of_metric(results, metric, &cells))
+                @if !contention::is_of_locks(metric) { (of_metric(results, metric, &cells)) }
+            }
+            (contention::contention(results, &measured))
+            @for (metric, cells) in by_metric(&measured) {
+                @if contention::is_of_locks(metric) {
+                    details.bars {
+                        summary { (title(name, metric)) ": lock by lock" }
+                        (of_metric(results, metric, &cells))
+                    }
+                }
             }
             @if !tried.is_empty() { (matrix(&tried)) }
             @if !without.is_empty() { (without_figure(&without)) }
@@ -62,10 +71,15 @@ fn of_metric(results: &Results, metric: &str, cells: &[&Cell]) -> Markup {
     let title = title(experiment, metric);
     let groups = by_params(cells);
     let curves = curve::curves(cells);
+    let drawn = paper::drawn(experiment, metric);
+    let both = drawn.and_then(|_| paper::both_kernels(&curves));
+    // The paper's caption belongs to both kernels, where there are both.
+    let caption = drawn.filter(|_| both.is_none());
     let bars = chart::chart(title, unit, &groups);
     html! {
         h4 { (title) @if !title.eq_ignore_ascii_case(metric) { " " code { (metric) } } }
-        @for curve in &curves { (plot::plot(title, curve)) }
+        @if let Some(both) = &both { (plot::plot(title, both, drawn)) }
+        @for curve in &curves { (plot::plot(title, curve, caption)) }
         @if curves.is_empty() {
             (bars)
         } @else {

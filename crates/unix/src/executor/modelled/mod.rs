@@ -104,7 +104,16 @@ fn machine<'a>() -> Option<&'a Machine> {
 #[inline]
 pub(crate) fn spend(step: Step) {
     if is_stepped() {
-        charge(step);
+        charge(step, 1);
+    }
+}
+
+/// The same by half the step's cost: for one that is made in part before a lock is taken, in part
+/// while it is held.
+#[inline]
+pub(crate) fn spend_half(step: Step) {
+    if is_stepped() {
+        charge(step, 2);
     }
 }
 
@@ -116,9 +125,11 @@ fn is_stepped() -> bool {
 
 #[cold]
 #[inline(never)]
-fn charge(step: Step) {
+fn charge(step: Step, parts: u64) {
     if let Some(machine) = machine() {
-        machine.charge(step);
+        machine.pass(machine.varied(machine.costs.ps(step) / parts));
+        // Whoever is behind now finds taken what is held meanwhile.
+        machine.point();
     }
 }
 
@@ -221,6 +232,7 @@ impl Machine {
         self.charge(Step::Lock);
         if before != 0 && before != me {
             self.charge(Step::Transfer);
+            self.charge(Step::Guarded);
         }
     }
 
