@@ -90,6 +90,7 @@ impl Virtual {
             hooks: watch,
             stacks: config.stacks,
             reused: config.reused.clone(),
+            farthest: config.conductor.as_ref().map(|conductor| conductor.farthest()),
             ..executor::Options::default()
         };
         match (config.executor, config.guide) {
@@ -97,13 +98,23 @@ impl Virtual {
                 executor::Executor::chosen(Box::new(guide), options)
             }
             (Executor::Simulated { seed }, None) => {
-                let seeded = executor::Seeded::varied(seed).preemptions(config.preemptions);
-                executor::Executor::chosen(Box::new(seeded), options)
+                executor::Executor::chosen(self.dice(seed), options)
             }
             (Executor::Modelled { seed }, _) => {
                 executor::Executor::modelled(config.costs, seed, options)
             }
             (Executor::Parallel, _) => executor::Executor::parallel(config.processors, options),
+        }
+    }
+
+    /// What chooses by chance.
+    fn dice(&self, seed: u64) -> Box<dyn executor::Chooser> {
+        match self.config.conductor.clone() {
+            Some(conductor) => Box::new(executor::Rerolled::new(move || conductor.dice())),
+            None => {
+                let seeded = executor::Seeded::varied(seed);
+                Box::new(seeded.preemptions(self.config.preemptions))
+            }
         }
     }
 

@@ -185,3 +185,358 @@ thread other
 ",
     );
 }
+
+/// A thread stopped its own process by a signal that another one took, who stood at its gate. On
+/// the virtual Unix it took it when everybody was at rest, and so the first one had told of its
+/// call and come to its next gate. On Linux whoever is woken may go on at once, and stops the first
+/// one within its call.
+#[test]
+fn who_stops_its_own_process_may_be_stopped_within_the_call() {
+    is_the_same(
+        "\
+process main
+  child = fork other
+  thread stopper
+  fork other
+
+process other
+
+thread stopper
+  kill self STOP
+",
+    );
+}
+
+/// A child killed its whole group, its parent with it, which waited. On the virtual Unix the child
+/// saw to its own end before anybody else could go on, so that the parent found it in its last look
+/// and `init` never heard of it. On Linux whoever a call has woken may go on before the caller's
+/// own signals are seen to.
+#[test]
+fn who_is_woken_may_go_on_before_the_caller_ends() {
+    is_the_same(
+        "\
+process main
+  child = fork member
+  waitid child exited
+
+process member
+  kill own-group TERM
+",
+    );
+}
+
+/// Several steps in a row can each go in two ways. Schedules of the virtual Unix were all rolled
+/// anew until one went in each of them as Linux did: after 64 of them the two parted.
+#[test]
+fn each_step_may_go_its_own_way() {
+    is_the_same(
+        "\
+process main
+  on CHLD
+    note \"told: {code}\"
+  one = fork quiet
+  kill one STOP
+  kill one CONT
+  kill one KILL
+  two = fork quiet
+  kill two STOP
+  kill two CONT
+  kill two KILL
+
+process quiet
+  pause
+",
+    );
+}
+
+/// A tracer that wants nothing to be left of its children had waited for none of them. Its tracee
+/// is left all the same, for the tracer to wait for; but not when that ends: `init` adopted a child
+/// of which Linux leaves nothing.
+#[test]
+fn a_tracee_of_who_wants_no_zombies_goes_with_its_tracer() {
+    is_the_same(
+        "\
+process main
+  fork tracer
+  wait
+
+process tracer
+  on CHLD nocldwait
+    note \"told\"
+  child = fork tracee
+  wait child nohang
+
+process tracee
+  ptrace traceme
+",
+    );
+}
+
+/// The conductor of real processes took who stood at a gate for one that sleeps in the call of its
+/// handler: with SA_RESTART the kernel went on with the gate's sleep by itself, and what the gate
+/// says of itself was what the handler's own gate had said last.
+#[test]
+fn a_handler_with_restart_leaves_its_thread_at_the_gate() {
+    is_the_same(
+        "\
+process main
+  on USR1 restart
+    block {USR2}
+  child = fork other
+  getpid
+  getpid
+  getpid
+
+process other
+  kill parent USR1
+",
+    );
+}
+
+/// Everybody slept, and the next timer was an alarm of a hundred seconds: it went off at once on
+/// the virtual clock, and on Linux the run was given up before.
+#[test]
+fn a_far_alarm_is_waited_for_by_nobody() {
+    is_the_same(
+        "\
+process main
+  alarm 100
+  pause
+",
+    );
+}
+
+/// The Linux backend looked for the process first, which was gone, and answered ESRCH. The kernel
+/// looks at the numbers first.
+#[test]
+fn a_number_that_can_be_none_is_refused_before_the_process_is_looked_for() {
+    is_the_same(
+        "\
+process main
+  child = fork quick
+  wait child
+  setpgid child -1 -> EINVAL
+  tgkill child 0 HUP -> EINVAL
+
+process quick
+",
+    );
+}
+
+/// Where there is something to read before, the kernel's worker carries a key to the terminal by
+/// itself: whoever typed had told of its call when it was ended by the key.
+#[test]
+fn a_key_comes_before_its_call_returns_also_behind_other_input() {
+    is_the_same(
+        "\
+process main
+  openpty user terminal
+  controlling terminal
+  type user \"line\\n\"
+  fork other
+  type user \"\\x03\"
+
+process other
+  pause
+",
+    );
+}
+
+/// A thread ended, and the virtual Unix had all others look for signals that it left behind. That
+/// started the read of another one anew, which looked its descriptor up once more: it was another
+/// file's meanwhile.
+#[test]
+fn a_read_goes_on_with_its_file_though_the_descriptor_is_anothers() {
+    is_the_same(
+        "\
+process main
+  pipe reads writes
+  thread closes
+  thread reads
+  sleep 1ms
+
+thread reads
+  read reads 4
+
+thread closes
+  dup2 writes reads
+",
+    );
+}
+
+/// Linux tells who sleeps in a read when the terminal's user leaves EIO, and who reads later the
+/// end. The virtual Unix said the end to both.
+#[test]
+fn who_reads_when_the_user_leaves_is_told_otherwise_than_who_comes_later() {
+    is_the_same(
+        "\
+process main
+  openpty user terminal
+  child = fork reader
+  yield
+  close user
+  wait child
+
+process reader
+  close user
+  read terminal 8 -> anything
+  read terminal 8 -> anything
+",
+    );
+}
+
+/// A stop does not stop who is in an orphaned group. It wakes the thread all the same, and on Linux
+/// `sigtimedwait` ends with EINTR whenever it is woken for nothing that it waits for.
+#[test]
+fn a_stop_that_stops_nobody_ends_sigwaitinfo() {
+    is_the_same(
+        "\
+process main
+  child = fork waiter
+  yield
+  yield
+  kill child TSTP
+
+process waiter
+  sigwaitinfo {} -> anything
+",
+    );
+}
+
+/// A tracer let its tracee go on with SIGSTOP in the place of another signal. On the virtual Unix a
+/// stop counted only if the process itself had taken it from what was pending.
+#[test]
+fn a_tracer_may_have_its_tracee_go_on_with_a_stop() {
+    is_the_same(
+        "\
+process main
+  child = fork tracee
+  wait child -> anything
+  ptrace continue child STOP -> anything
+  wait child nohang stopped -> anything
+
+process tracee
+  ptrace traceme
+  raise WINCH
+",
+    );
+}
+
+/// A thread slept in `sigsuspend`, whose mask blocked what was pending for its process, and another
+/// signal woke it for which there was no handler. Linux begins the call anew then, with the mask of
+/// before for a moment: that let the first one in, and the process ended.
+#[test]
+fn what_wakes_sigsuspend_for_nothing_shows_the_mask_of_before() {
+    is_the_same(
+        "\
+process main
+  thread sleeper
+  block HUP
+  kill self HUP
+  block CHLD
+  child = fork quick
+  wait child
+
+process quick
+
+thread sleeper
+  sigsuspend HUP
+",
+    );
+}
+
+/// Who was ended by a signal while it waited found its child in a last look, so that nobody else
+/// heard of it. On Linux a waiter that has been ended does not go on.
+#[test]
+fn who_was_ended_waits_for_nobody() {
+    is_the_same(
+        "\
+process main
+  openpty user terminal
+  controlling terminal
+  thread writer
+  fork leaver
+  block TSTP
+  type user \"\\x1a\"
+  wait -> anything
+
+process leaver
+  fork stays
+  setpgid 0 0
+  ignore TTOU
+
+process stays
+  yield
+
+thread writer
+  write terminal \"x\\n\" -> anything
+  sigtimedwait {} 0s -> anything
+",
+    );
+}
+
+/// A process ended whose child had ended before, unwaited for, in another group. That group was
+/// orphaned already, and had a stopped member. Linux looks at the groups of all children that it
+/// gives away, also of those that have ended.
+#[test]
+fn a_zombie_that_is_given_away_has_its_orphaned_group_hung_up() {
+    is_the_same(
+        "\
+process main
+  one = fork first
+  setpgid one 0
+
+process first
+  fork second
+  yield
+  yield
+  yield
+  yield
+
+process second
+  fork third
+  yield
+
+process third
+  raise STOP
+",
+    );
+}
+
+/// A process took orphans in, and then no more. The Linux backend waited for those that it knew
+/// alone, and said that there was none.
+#[test]
+fn orphans_that_came_are_waited_for_though_no_more_come() {
+    is_the_same(
+        "\
+process main
+  subreaper 1
+  child = fork leaves
+  wait child
+  subreaper 0
+  wait -> anything
+
+process leaves
+  fork stays
+
+process stays
+",
+    );
+}
+
+/// The Linux backend signalled group 0 with its table locked, which blocks all signals. What the
+/// caller ignores is pending then for a moment, and wakes a thread in `sigwaitinfo`.
+#[test]
+fn group_0_is_the_callers_own() {
+    is_the_same(
+        "\
+process main
+  thread waiter
+  kill group 0 URG
+  getpid
+
+thread waiter
+  sigwaitinfo {} -> anything
+",
+    );
+}

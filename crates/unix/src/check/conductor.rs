@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use super::choice::Choice;
+use super::fibers::FARTHEST;
 use super::gates::{futex_wake, now_ns};
 use super::region::{LOG, SEATS, STEPS, SeatWords, Shared, Timer, place};
 use super::tasks::{State, Task};
@@ -20,6 +21,8 @@ use super::typing;
 const LATE_NS: u64 = 50_000_000;
 /// A timer that ends so soon may end before the step that is about to begin.
 const MARGIN_NS: u64 = 300_000;
+/// A timer that is farther off is not waited for.
+const FARTHEST_NS: u64 = FARTHEST.as_nanos() as u64;
 /// The longest nap while time passes.
 const NAP_NS: u64 = 1_000_000;
 /// So long a thread that was asked for is waited for if who asked has ended.
@@ -32,7 +35,7 @@ const BETWEEN_LOOKS_NS: u64 = 40_000;
 /// How often the processor is yielded at most to who was let through before the first look.
 const YIELDS: u32 = 4;
 /// Fruitless looks before it is asked whether somebody has ended who seems to run.
-const QUICK_LOOKS: u32 = 1;
+const QUICK_LOOKS: u32 = 6;
 /// Fruitless looks after which it naps between them: whoever runs may be on another processor.
 const EAGER_LOOKS: u32 = 200;
 
@@ -90,6 +93,9 @@ pub(super) fn conduct(shared: &Shared) -> Result<RawEnding, Lost> {
     let mut choice = Choice::new(shared.order.seed.load(SeqCst));
     loop {
         conductor.await_rest()?;
+        if shared.late.load(SeqCst) != 0 {
+            return Err(Lost::Late);
+        }
         if conductor.found.first() == Some(&Found::Ended) {
             return Ok(RawEnding::Finished);
         }
@@ -275,8 +281,7 @@ impl Conductor<'_> {
     fn is_late(&self) -> bool {
         let soon = now_ns() + MARGIN_NS;
         let mut timers = self.timers();
-        self.shared.late.load(SeqCst) != 0
-            || timers.any(|(real, _)| self.passed_ns < real && real < soon)
+        timers.any(|(real, _)| self.passed_ns < real && real < soon)
     }
 
     /// Naps if somebody will be woken by the clock; whether it did.
@@ -284,6 +289,9 @@ impl Conductor<'_> {
         let now = now_ns();
         let to_come = self.timers().filter(|(real, _)| now < real.saturating_add(LATE_NS));
         let Some((real, due)) = to_come.min() else { return false };
+        if due.saturating_sub(self.shared.clock_ns.load(SeqCst)) > FARTHEST_NS {
+            return false;
+        }
         if now < real {
             nap((real - now).min(NAP_NS));
         } else {

@@ -7,13 +7,18 @@
 
 #![allow(unsafe_code, reason = "a parked fiber is known by its context")]
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use super::choice::Choice;
+use super::rolls::Rolls;
 use super::trace::{Raw, RawEnding, SeatFacts, Trace};
-use crate::executor::{self, Fiber};
-use crate::kernel::is_wanted;
+use crate::executor::{self, Fiber, Reused, SignalStack};
+use crate::kernel::{is_wanted, stands};
 use crate::machine::{BuildError, Builder, Conductor, Ending};
 use crate::scenario::conduct::{Conduct, Due, Kind, Seat};
 use crate::scenario::{BlockKind, Event, Log, Record, Scenario, conducted, conducted_program};
@@ -22,10 +27,17 @@ use crate::sys::Sys;
 
 /// The number of the first process, far from those that scenarios write.
 pub(super) const FIRST_NUMBER: i32 = 10_001;
+/// A timer that is farther off is not waited for: everybody waits for ever.
+pub(super) const FARTHEST: Duration = Duration::from_secs(10);
 /// Points after which a run is given up that makes no call.
-const MOST_POINTS: u64 = 50_000_000;
+const MOST_POINTS: u64 = 5_000_000;
 /// Events that are kept.
 const MOST_RECORDS: usize = 100_000;
+
+thread_local! {
+    /// The stacks of one run after another.
+    static REUSED: RefCell<Reused> = RefCell::new(Reused::new());
+}
 
 /// Runs a scenario on the virtual Unix.
 pub(super) fn run(
@@ -33,6 +45,7 @@ pub(super) fn run(
     builder: Builder,
     seed: u64,
     most_steps: u32,
+    rolls: Rolls,
 ) -> Result<Trace, BuildError> {
     let stopper = Stopper::new();
     let house = Arc::new(House {
@@ -45,6 +58,8 @@ pub(super) fn run(
         }),
         stopper: stopper.clone(),
         most_steps,
+        dice: AtomicU64::new(rolls.of(0)),
+        rolls,
     });
     let conduct: Arc<dyn Conduct> = Arc::<House>::clone(&house);
     let conductor: Arc<dyn Conductor> = Arc::<House>::clone(&house);
@@ -53,12 +68,19 @@ pub(super) fn run(
         let conduct = Arc::clone(&conduct);
         builder.program(&block.name, conducted_program(scenario, &block.name, conduct))
     });
-    let builder = builder
-        .stopper(&stopper)
-        .stop_at(MOST_POINTS)
-        .pids(32_768)
-        .conducted(conductor, FIRST_NUMBER);
-    let report = builder.build()?.run(conducted(scenario, conduct));
+    let builder = builder.stopper(&stopper).stop_at(MOST_POINTS).pids(32_768).conducted(
+        conductor,
+        FIRST_NUMBER,
+        REUSED.with_borrow(Reused::clone),
+    );
+    let unix = builder.build()?;
+    let report = {
+        let _signal_stack = SignalStack::new();
+        unix.run(conducted(scenario, conduct))
+    };
+    if report.abandoned > 0 {
+        REUSED.set(Reused::new());
+    }
     let mut inner = house.inner();
     let ending = match report.ending {
         Ending::Finished => RawEnding::Finished,
@@ -87,6 +109,9 @@ struct House {
     inner: Mutex<Inner>,
     stopper: Stopper,
     most_steps: u32,
+    /// What the dice of the step under way begin with.
+    dice: AtomicU64,
+    rolls: Rolls,
 }
 
 struct Inner {
@@ -122,6 +147,12 @@ impl Inner {
     }
 }
 
+/// Whether the calling thread has something to see to.
+fn is_wanted_here() -> bool {
+    // SAFETY: its fiber runs.
+    unsafe { is_wanted(executor::context()) }
+}
+
 /// Takes a thread from its gate, also where it is unwound there.
 struct Leaving<'h>(&'h House, usize);
 
@@ -148,8 +179,14 @@ impl Conduct for House {
                 sitting.line = due.line;
                 sitting.call.clone_from(&call);
             }
+            // A signal wakes it at once, and what it does about that comes before or behind what
+            // who sent it does next.
             executor::enter_kernel();
-            executor::park();
+            stands(true);
+            if !is_wanted_here() {
+                executor::park();
+            }
+            stands(false);
             executor::leave_kernel();
             let is_called = {
                 let mut inner = self.inner();
@@ -238,6 +275,7 @@ impl Conductor for House {
         }
         let chosen = waiting[inner.choice.among(waiting.len())];
         inner.step += 1;
+        self.dice.store(self.rolls.of(inner.step), Relaxed);
         let sitting = &mut inner.sitting[chosen];
         sitting.may_go = true;
         let line = sitting.line;
@@ -246,5 +284,13 @@ impl Conductor for House {
         }
         inner.raw.steps.push((u32::try_from(chosen).unwrap_or(u32::MAX), line));
         true
+    }
+
+    fn farthest(&self) -> Duration {
+        FARTHEST
+    }
+
+    fn dice(&self) -> u64 {
+        self.dice.load(Relaxed)
     }
 }

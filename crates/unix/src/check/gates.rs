@@ -23,6 +23,12 @@ thread_local! {
     static SEAT: Cell<u32> = const { Cell::new(0) };
 }
 
+/// No run lasts so long.
+const LONG_S: i64 = 1 << 20;
+
+/// So many spacings a timer ends behind an alarm at least.
+const BEHIND_ALARM: u64 = 16;
+
 /// See the module.
 #[derive(Debug, Clone)]
 pub(super) struct Gates(pub(super) Arc<Region>);
@@ -47,10 +53,11 @@ impl Gates {
         let mut next = u64::MAX;
         let seats = (self.0.seats_taken.load(SeqCst) as usize).min(SEATS);
         for seat in &self.0.seats[..seats] {
-            for timer in [&seat.ends, &seat.alarm] {
+            // An alarm ends late by as much as its process waits for the processor.
+            for (timer, room) in [(&seat.ends, 1), (&seat.alarm, BEHIND_ALARM)] {
                 match (timer.real_ns.load(SeqCst), timer.due_ns.load(SeqCst)) {
                     (0, _) => {}
-                    (other, before) if before <= due => real = real.max(other + spacing),
+                    (other, before) if before <= due => real = real.max(other + room * spacing),
                     (other, _) => next = next.min(other),
                 }
             }
@@ -93,12 +100,14 @@ fn without_alternate_stack() {
     unsafe { libc::sigaltstack(&raw const none, std::ptr::null_mut()) };
 }
 
-/// Sleeps while the word is 0; may return for nothing.
+/// Sleeps while the word is 0; may return for nothing, and does so whenever a handler has run: a
+/// wait without an end would go on by itself behind one that has `SA_RESTART`, and that may have
+/// stood at gates of its own.
 fn futex_wait(word: &AtomicU32) {
-    // SAFETY: the word lives across the call.
+    let long = libc::timespec { tv_sec: LONG_S, tv_nsec: 0 };
+    // SAFETY: the word and the time live across the call.
     unsafe {
-        let none = std::ptr::null::<libc::timespec>();
-        libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, 0, none);
+        libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, 0, &raw const long);
     }
 }
 
@@ -148,7 +157,13 @@ impl Conduct for Gates {
     }
 
     fn passed(&self, due: &Due<'_>) {
-        clear(&self.words(SEAT.get()).ends);
+        let ends = &self.words(SEAT.get()).ends;
+        let (real, turn) = (ends.real_ns.load(SeqCst), ends.due_ns.load(SeqCst));
+        if real != 0 && real <= now_ns() && self.0.clock_ns.load(SeqCst) < turn {
+            // It ended within a step, before time was let pass.
+            self.0.late.store(1, SeqCst);
+        }
+        clear(ends);
         self.0.arrivals.fetch_add(1, SeqCst);
         if let Some(descriptor) = due.writes {
             super::typing::settle(&self.0, descriptor);

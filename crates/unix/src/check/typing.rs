@@ -4,8 +4,11 @@
 
 use std::sync::atomic::Ordering::SeqCst;
 
+use super::gates::now_ns;
 use super::region::Shared;
 
+/// So long the kernel's worker may take.
+const WORKER_NS: u64 = 2_000_000;
 /// What was written is on its way, and nobody but a reader can notice.
 pub(super) const TO_READERS: u32 = 1;
 /// What was written is on its way, and may make signals.
@@ -31,8 +34,17 @@ pub(super) fn settle(shared: &Shared, descriptor: i32) {
         if other < 0 {
             shared.typed.fetch_max(TO_READERS, SeqCst);
         } else {
-            let left = if is_readable(other) { TO_ANYBODY } else { TO_READERS };
-            shared.typed.fetch_max(left, SeqCst);
+            if is_readable(other) {
+                // The worker has to come by itself. Whoever typed may be whom it signals, and is to
+                // be in its call still.
+                let until = now_ns() + WORKER_NS;
+                while now_ns() < until {
+                    libc::sched_yield();
+                }
+                shared.typed.fetch_max(TO_ANYBODY, SeqCst);
+            } else {
+                shared.typed.fetch_max(TO_READERS, SeqCst);
+            }
             libc::close(other);
         }
         is_readable(descriptor);

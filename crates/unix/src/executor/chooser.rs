@@ -152,3 +152,68 @@ impl Chooser for Seeded {
         self.below(Self::TICKS) == 0
     }
 }
+
+/// Chooses by dice that begin anew whenever they are told to begin with another number. Mostly it
+/// does as one processor does on which nobody is interrupted in the kernel: somebody else goes on
+/// where a call returns, or where its thread sleeps. Else it does as [`Seeded::varied`].
+pub(crate) struct Rerolled<F> {
+    begin: F,
+    began: u64,
+    dice: Seeded,
+    /// Whether others go on anywhere.
+    anywhere: bool,
+    /// Whether others may go on here.
+    here: bool,
+}
+
+impl<F: Fn() -> u64> Rerolled<F> {
+    /// One in so many throws of the dice has others go on anywhere.
+    const ANYWHERE: u32 = 4;
+
+    pub(crate) fn new(begin: F) -> Self {
+        let began = begin();
+        let mut rerolled =
+            Self { begin, began, dice: Seeded::new(began), anywhere: false, here: true };
+        rerolled.roll();
+        rerolled
+    }
+
+    fn roll(&mut self) {
+        self.dice = Seeded::varied(self.began);
+        self.anywhere = self.dice.below(Self::ANYWHERE) == 0;
+    }
+
+    fn look(&mut self) {
+        let begin = (self.begin)();
+        if begin != self.began {
+            self.began = begin;
+            self.roll();
+        }
+    }
+}
+
+impl<F: Fn() -> u64 + Send> Chooser for Rerolled<F> {
+    fn stretch(&mut self) -> u32 {
+        self.look();
+        if self.anywhere { self.dice.stretch() } else { 1 }
+    }
+
+    fn choose(&mut self, runnable: &[u32], running: Option<usize>) -> usize {
+        self.look();
+        match running {
+            Some(running) if !self.anywhere && !self.here => running,
+            // Whoever was woken comes first as often as not.
+            Some(running) if !self.anywhere && self.dice.below(2) == 0 => running,
+            _ => self.dice.choose(runnable, running),
+        }
+    }
+
+    fn decides_in_place(&self) -> bool {
+        true
+    }
+
+    fn left(&mut self, left: &Left) {
+        let within = matches!(left.at, At::Call | At::Lock(..) | At::Unlock(..));
+        self.here = left.leave != Leave::Point || !within;
+    }
+}

@@ -43,7 +43,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-pub(crate) use chooser::{Chooser, Left, Seeded};
+pub(crate) use chooser::{Chooser, Left, Rerolled, Seeded};
 pub(crate) use fiber::{
     Fiber, abandon, aside, context, current, current_id, forget_context, park, point, preempt,
     processor, rest, serves_nobody, spin, take_turns, turn, yield_now,
@@ -51,7 +51,7 @@ pub(crate) use fiber::{
 use here::HERE;
 pub(crate) use modelled::{STRETCH, compute, spend, spend_half, touch};
 pub(crate) use options::{Hooks, Options, Outcome, Reused, Start};
-pub(crate) use overflow::{back_in_kernel, enter_kernel, in_kernel, leave_kernel};
+pub(crate) use overflow::{back_in_kernel, enter_kernel, in_kernel, leave_kernel, stack_left};
 pub(crate) use signals::SignalStack;
 use stack::{Stack, StackPool};
 pub(crate) use stack::{StackCounts, StackError};

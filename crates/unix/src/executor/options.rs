@@ -76,6 +76,8 @@ pub(crate) struct Options {
     pub(crate) processors: usize,
     /// Simulated: the run ends as [`Outcome::Stopped`] after exactly so many points.
     pub(crate) stop_at: Option<u64>,
+    /// Simulated: a timer that is farther off when nobody can go on is not waited for.
+    pub(crate) farthest: Option<Duration>,
     /// Where stacks come from; of the run's own pool, if nothing is said.
     pub(crate) reused: Option<Reused>,
     /// Whom to tell.
@@ -90,6 +92,7 @@ impl Default for Options {
             busy_limit: Duration::from_secs(2),
             processors: 1,
             stop_at: None,
+            farthest: None,
             reused: None,
             hooks: Arc::new(NoHooks),
         }

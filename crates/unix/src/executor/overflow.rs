@@ -51,6 +51,12 @@ pub(crate) fn in_kernel() -> bool {
     running().is_some_and(|task| task.kernel_depth.load(Ordering::Relaxed) > 0)
 }
 
+/// How many bytes the running fiber's stack has left; as many as one likes outside of fibers.
+pub(crate) fn stack_left() -> usize {
+    let here = 0_u8;
+    running().map_or(usize::MAX, |task| (&raw const here).addr() - task.guard().end)
+}
+
 /// The fiber is in kernel mode, entered once, however often it was: its program's stack was
 /// unwound.
 pub(crate) fn back_in_kernel() {

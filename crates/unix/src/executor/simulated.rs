@@ -551,7 +551,11 @@ impl Run<'_> {
     /// Nobody can go on: lets time pass, or waits for what is outside. False if nothing will come.
     fn wait(&self) -> bool {
         let next_ns = self.executor.timers.first_ns();
-        if next_ns != u64::MAX {
+        let farthest = self.executor.options.farthest.map_or(u64::MAX, |farthest| {
+            let farthest_ns = u64::try_from(farthest.as_nanos()).unwrap_or(u64::MAX);
+            self.simulation.now_ns().saturating_add(farthest_ns)
+        });
+        if next_ns != u64::MAX && next_ns <= farthest {
             let clock_ns = &self.simulation.clock_ns;
             clock_ns.store(next_ns.max(self.simulation.now_ns()), Ordering::Relaxed);
             return true;

@@ -352,7 +352,7 @@ impl<'k> Call<'k> {
     }
 
     /// Whether something is to be seen to before the thread goes on.
-    fn is_wanted(&self) -> bool {
+    pub(super) fn is_wanted(&self) -> bool {
         !self.thread.attention().difference(Attention::TICK).is_empty()
     }
 

@@ -21,6 +21,10 @@ use crate::rule::Rule;
 use crate::signal::{DefaultAction, SigSet, Signal};
 use crate::wait::Status;
 
+/// Bytes of stack without which no handler begins: it would run out of them in a call, where that
+/// is nobody's fault but the system's. As on Linux that ends the process by SIGSEGV.
+const HANDLER_ROOM: usize = if cfg!(debug_assertions) { 64 << 10 } else { 16 << 10 };
+
 /// A handler that is set up: it runs before the program, or the frame below it, goes on.
 #[derive(Debug)]
 pub(super) struct Frame {
@@ -60,11 +64,10 @@ impl Call<'_> {
     }
 
     fn see_to_attention(&self) -> Delivered {
+        // Whoever the call woke may go on first, and what he does may be for this thread to see to.
+        executor::preempt();
         if self.thread.attention().is_empty() {
-            executor::preempt();
-            if self.thread.attention().is_empty() {
-                return Delivered::Nothing;
-            }
+            return Delivered::Nothing;
         }
         let mut delivered = Delivered::Nothing;
         let mut frames = self.frames.take();
@@ -85,6 +88,10 @@ impl Call<'_> {
                 self.leave_now();
             }
             let Some(frame) = frames.pop() else { break };
+            if executor::stack_left() < HANDLER_ROOM {
+                self.kernel.on_master(|| self.end_with(Status::Signaled(Signal::SEGV, true)));
+                self.leave_now();
+            }
             executor::leave_kernel();
             frame.handler.call(self, &frame.info);
             executor::enter_kernel();
@@ -156,6 +163,8 @@ impl Call<'_> {
                 let waiting = waiting.or_else(sig_wait_lock)?;
                 let (waiting, info) = self.stop_for_tracer(waiting, info);
                 state = self.state();
+                // The tracer may have chosen a stop.
+                state.stopping |= info.is_some_and(|info| SigSet::STOPS.contains(info.signal));
                 (Some(waiting), info.map_or(Act::Nothing, |info| self.psig(&mut state, info)))
             }
             Some(info) => (waiting, self.psig(&mut state, info)),
@@ -284,7 +293,11 @@ impl Call<'_> {
                 DefaultAction::Stop if self.is_stopped_by(state, info.signal) => {
                     Act::Stop(info.signal)
                 }
-                DefaultAction::Stop => Act::Nothing,
+                DefaultAction::Stop => {
+                    // On Linux it has woken the thread, which `sigtimedwait` tells.
+                    self.stops.set(self.stops.get().wrapping_add(1));
+                    Act::Nothing
+                }
             },
         }
     }

@@ -204,7 +204,7 @@ impl Kernel {
     }
 
     /// Whether a process wants nothing to be left of its children.
-    fn children_vanish(&self, state: &ProcState) -> bool {
+    pub(super) fn children_vanish(&self, state: &ProcState) -> bool {
         let flags = state.actions.of(Signal::CHLD).flags;
         match Self::ignores(state, Signal::CHLD) {
             true => self.follows(Rule::IgnoredChildren),
@@ -261,6 +261,13 @@ impl Kernel {
                     (ended.then(|| Notice::of(child, &state)), state.tracer, owned)
                 };
                 let Some(notice) = notice else { continue };
+                // On Linux the group of a child that has ended is looked at as well, though others
+                // have orphaned it before.
+                let cared = |group: &Pgrp| {
+                    let (own, its) = (proc.standing(), group.standing());
+                    own.is_some_and(|own| own.group != its.group && own.session == its.session)
+                };
+                orphaned.extend(group.filter(|group| cared(group) && group.is_orphaned()));
                 if tracer == Some(reaper.tenant()) {
                     // It was told as its tracer, and finds it among its children now.
                     self.set_changed(reaper, child, true);

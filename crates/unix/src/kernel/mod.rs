@@ -61,7 +61,7 @@ use slab::Slab;
 pub use state::{Awaits, ProcessState, State, ThreadState};
 use thread::Thread;
 use threads::First;
-pub(crate) use threads::{is_wanted, named_by};
+pub(crate) use threads::{is_wanted, named_by, stands};
 use users::{Credentials, User, Users};
 
 use crate::action::SignalInfo;

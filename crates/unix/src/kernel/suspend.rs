@@ -4,13 +4,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::call::{After, Call};
+use super::call::{After, Call, Stop};
 use super::generate::To;
 use super::proc::ProcState;
 use crate::action::{ActionFlags, Code, Disposition, How, SigAction, SignalInfo};
 use crate::costs::Step;
 use crate::errno::{Errno, Result};
 use crate::executor;
+use crate::machine::Masks;
 use crate::mutation::Mutation;
 use crate::process::{FAULTS, SigStack, SigVec};
 use crate::rule::Rule;
@@ -72,6 +73,16 @@ impl Call<'_> {
         let slept: Result<()> = self.interruptible(After::Interrupt, || {
             self.sig_lock_or_return()?.unlock();
             executor::spend(Step::Suspend);
+            if self.kernel.config.masks == Masks::PerThread
+                && let Some(saved) = self.saved_mask.take()
+            {
+                // Something woke it for which no handler ran. Linux begins the call anew with the
+                // mask of before, which may let in what the call's own blocks.
+                self.change_mask(saved);
+                if self.is_wanted() {
+                    return Err(Stop::Again);
+                }
+            }
             if self.saved_mask.get().is_none() {
                 self.saved_mask.set(Some(self.thread.mask()));
             }

@@ -125,6 +125,21 @@ pub(crate) unsafe fn is_wanted(context: usize) -> bool {
     !thread.attention().difference(Attention::TICK).is_empty()
 }
 
+/// Says that the calling thread stands somewhere in user mode and wants to be woken for what it has
+/// to see to, or that it does so no longer.
+pub(crate) fn stands(it: bool) {
+    // SAFETY: the context of the fiber that runs is its thread, which it keeps.
+    let thread = unsafe { &*(executor::context() as *const Thread) };
+    let kernel = thread.kernel.get();
+    let mut state = kernel.slab.get(thread.slot).lock(&kernel.locks);
+    if let Some(member) = state.member(thread.tid()) {
+        if it {
+            member.fiber = Some(executor::current());
+        }
+        member.thread.set_sleeping(it);
+    }
+}
+
 impl Call<'_> {
     /// Says on which fiber the thread runs.
     fn begins(&self) {
@@ -240,9 +255,12 @@ impl Call<'_> {
             Some(joiner) => joiner.unpark(),
             None => drop(state.ended.insert(self.thread.tid())),
         }
-        // A signal that was this thread's to deliver is another one's now.
-        let unhalted = self.kernel.mutates(Mutation::MadeUnhalted);
-        for other in state.threads.iter().filter(|_| !unhalted) {
+        // A signal that was this thread's to deliver is another one's now. Where there is nothing
+        // to see to nobody is woken: a call that starts again looks its descriptor up again.
+        let concerned =
+            state.end.is_some() || state.doomed.is_some() || !state.pending.set().is_empty();
+        let woken = concerned && !self.kernel.mutates(Mutation::MadeUnhalted);
+        for other in state.threads.iter().filter(|_| woken) {
             other.thread.demand(Attention::SIGNAL);
             other.wake();
         }

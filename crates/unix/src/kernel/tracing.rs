@@ -293,8 +293,14 @@ impl Kernel {
             (state.phase == Phase::Zombie).then(|| Notice::of(tracee, &state))
         };
         let is_child = parent.is_some_and(|parent| parent.slot == tracer.slot);
-        if let Some(notice) = ended.filter(|_| !is_child) {
-            self.end_for(writing, parent, tracee, notice, None);
+        // A parent that traced its child was told of its end. What it does about its children says
+        // whether anything is left for whoever adopts the child.
+        let told = parent.filter(|_| is_child).map(|parent| {
+            let state = parent.lock(&self.locks);
+            self.children_vanish(&state)
+        });
+        if let Some(notice) = ended.filter(|_| told != Some(false)) {
+            self.end_for(writing, parent, tracee, notice, told);
         }
     }
 }

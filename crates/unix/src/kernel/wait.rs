@@ -105,6 +105,10 @@ impl Call<'_> {
                 self.set_waiting(true);
             }
             let changed = self.sleep(None, |state| {
+                // Who has been ended while it slept waits for nobody any more.
+                if state.doomed.is_some() || state.end.is_some() {
+                    return None;
+                }
                 // What comes from now on is not seen by the look that follows.
                 std::mem::take(&mut self.member(state).changed).then_some(())
             });

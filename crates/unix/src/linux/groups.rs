@@ -17,6 +17,10 @@ pub(super) fn group(process: Pid) -> Result<Pid> {
 
 /// `setpgid`.
 pub(super) fn set_group(process: Pid, group: Pid) -> Result<()> {
+    // Of a process that is gone nothing is asked of the kernel, which looks at the numbers first.
+    if group.number() < 0 {
+        return Err(Errno::EINVAL);
+    }
     let table = table::read();
     let process = table.number(process)?;
     // As in `terminal::set_foreground`: the kernel looks at the process first, and last of all for

@@ -94,5 +94,9 @@ pub(super) fn set_subreaper(on: bool) -> Result<()> {
     // SAFETY: it takes integers.
     let set =
         unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, libc::c_ulong::from(on), 0, 0, 0) };
-    check(set).map(drop)
+    check(set)?;
+    if on {
+        table::write().has_adopted = true;
+    }
+    Ok(())
 }

@@ -57,10 +57,10 @@ use crate::wait::{Children, Usage, WaitOptions, Waited};
 ///   yet, as it does until it is waited for; only where SIGCHLD is ignored may it vanish, and the
 ///   number be another's, in between.
 /// - [`Children::Any`] and groups find **children that were made here** only; those of
-///   [`std::process::Command`] stay `Command`'s, unless [`Sys::set_subreaper`] is on or the process
-///   is number 1: then whoever comes is reaped. By bare number any child can be waited for. If
-///   another thread takes the last child while one waits for any, and the program has children of
-///   others, then the waiter learns of it when one of those changes.
+///   [`std::process::Command`] stay `Command`'s, unless [`Sys::set_subreaper`] is or was on, or the
+///   process is number 1: then whoever comes is reaped. By bare number any child can be waited for.
+///   If another thread takes the last child while one waits for any, and the program has children
+///   of others, then the waiter learns of it when one of those changes.
 /// - [`Sys::fork_boxed`] really forks: the child has the calling thread alone, the parent's memory
 ///   as it was, and other threads' locks as they were; in a program of many threads it should do
 ///   little. It ends with `_exit`, without flushing what is buffered; by SIGABRT if it panics.

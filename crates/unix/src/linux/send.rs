@@ -31,6 +31,8 @@ pub(super) fn kill(target: Target, signal: Option<Signal>) -> Result<()> {
         // To kill(2), 0 and less would not be a process.
         Target::Process(pid) if pid.number() <= 0 => Err(Errno::ESRCH),
         Target::Process(pid) => by_number(pid.number(), signal),
+        // Not under the table's lock: that blocks signals, and what is blocked is not ignored.
+        Target::Group(group) if group.number() == 0 => by_number(0, signal),
         Target::Group(group) => kill_group(group, signal),
         Target::OwnGroup => by_number(0, signal),
         Target::Everyone => by_number(-1, signal),
@@ -40,10 +42,9 @@ pub(super) fn kill(target: Target, signal: Option<Signal>) -> Result<()> {
 fn kill_group(group: Pid, signal: i32) -> Result<()> {
     let table = table::read();
     match table.group(group)? {
-        Group::Number(0) => by_number(0, signal),
         // What kill(2) says where there is no number to make positive.
         Group::Number(i32::MIN) => Err(Errno::ESRCH),
-        Group::Number(..0) => Err(Errno::EINVAL),
+        Group::Number(..=0) => Err(Errno::EINVAL),
         // To kill(2), -1 is everyone.
         Group::Number(1) => {
             let init = rustix::process::Pid::INIT;
@@ -63,6 +64,10 @@ fn kill_group(group: Pid, signal: i32) -> Result<()> {
 
 /// `tgkill`.
 pub(super) fn tgkill(process: Pid, thread: Tid, signal: Option<Signal>) -> Result<()> {
+    // Of a process that is gone nothing is asked of the kernel, which looks at the numbers first.
+    if process.number() <= 0 || thread.0 <= 0 {
+        return Err(Errno::EINVAL);
+    }
     with_number(process, |process| {
         // SAFETY: the call takes three integers.
         let sent = unsafe { libc::syscall(libc::SYS_tgkill, process, thread.0, number(signal)) };

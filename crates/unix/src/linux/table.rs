@@ -71,6 +71,8 @@ pub(super) struct Table {
     sweep_groups_at: usize,
     /// The threads that were made here.
     pub(super) threads: Threads,
+    /// Whether it asked for orphans once. Those that came stay its children.
+    pub(super) has_adopted: bool,
     /// Where they run, and the children.
     pub(super) placement: Placement,
     /// Handlers that others installed.
@@ -94,6 +96,7 @@ impl Table {
             sweep_at: FIRST_SWEEP,
             sweep_groups_at: FIRST_SWEEP_OF_GROUPS,
             threads: Threads::new(),
+            has_adopted: false,
             placement: Placement::new(),
             foreign: Foreign::new(),
         }
@@ -204,6 +207,7 @@ impl Table {
         self.sweep_at = FIRST_SWEEP;
         self.sweep_groups_at = FIRST_SWEEP_OF_GROUPS;
         self.threads.forget();
+        self.has_adopted = false;
     }
 }
 

@@ -228,8 +228,9 @@ pub(super) fn take_all() {
     ALL_ARE_OURS.store(true, Relaxed);
 }
 
-/// Whether children that were not made here are to be found: orphans come to this process, for it
-/// asked for them or is the first of its system, or all are ours.
+/// Whether children that were not made here are to be found: orphans come to this process, or may
+/// have come, for it asked for them, a program before it did, or it is the first of its system; or
+/// all are ours.
 fn adopts() -> bool {
     if ALL_ARE_OURS.load(Relaxed) {
         return true;
@@ -237,7 +238,8 @@ fn adopts() -> bool {
     let mut on: libc::c_int = 0;
     // SAFETY: the call writes one int, which lives across it.
     let asked = unsafe { libc::prctl(libc::PR_GET_CHILD_SUBREAPER, &raw mut on) };
-    rustix::process::getpid().is_init() || (check(asked).is_ok() && on != 0)
+    let asks = check(asked).is_ok() && on != 0;
+    asks || rustix::process::getpid().is_init() || table::read().has_adopted
 }
 
 /// waitid(2), with the resources used.

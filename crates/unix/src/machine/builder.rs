@@ -151,9 +151,15 @@ impl Builder {
     }
 
     /// Lets `conductor` say who goes on when nobody can, from the process with the number `second`
-    /// on.
-    pub(crate) fn conducted(mut self, conductor: Arc<dyn Conductor>, second: i32) -> Self {
+    /// on. What is `reused` this thread also has a signal stack for.
+    pub(crate) fn conducted(
+        mut self,
+        conductor: Arc<dyn Conductor>,
+        second: i32,
+        reused: Reused,
+    ) -> Self {
         (self.0.conductor, self.0.second) = (Some(conductor), second);
+        self.0.reused = Some(reused);
         self
     }
 

@@ -67,6 +67,10 @@ pub enum Executor {
 pub(crate) trait Conductor: Send + Sync {
     /// Nobody can go on until time passes. Whether somebody can now.
     fn at_rest(&self) -> bool;
+    /// A timer that is farther off when everybody sleeps is waited for by nobody.
+    fn farthest(&self) -> Duration;
+    /// What the dice begin with that choose who goes on now; others begin where it is another.
+    fn dice(&self) -> u64;
 }
 
 /// What a system is built from.

@@ -9,8 +9,6 @@ use crate::scenario::Scenario;
 
 /// Steps after which both runs are cut.
 const STEPS: u32 = 400;
-/// Schedules of the virtual Unix within the steps, where the first ones are not what Linux did.
-const SCHEDULES: u32 = 64;
 /// How often a difference has to show.
 const CONFIRMED: u32 = 3;
 /// Tries to make a scenario smaller.
@@ -108,11 +106,6 @@ impl Campaign {
         let builder = Virtual::builder().mode(mode).count_rules(&self.hits);
         let options = Self::options(seed, builder);
         let real = self.checker.on_linux(scenario, &options)?;
-        if let Comparison::Same(_) = against(scenario, &options, &real)? {
-            return Ok(None);
-        }
-        // The schedules of before once more, and others: most differences end here.
-        let options = Options { schedules: SCHEDULES, ..options };
         Ok(match against(scenario, &options, &real)? {
             Comparison::Same(_) => None,
             Comparison::Differs(difference) => Some(*difference),

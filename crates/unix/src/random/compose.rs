@@ -37,7 +37,8 @@ pub(super) fn text(seed: u64) -> String {
         _ => features,
     };
     let signals = signals(&mut chance, &features);
-    let mut composer = Composer { chance, features, signals, blocks: Vec::new(), threads: 0 };
+    let mut composer =
+        Composer { chance, features, signals, blocks: Vec::new(), threads: 0, phrases: 0 };
     composer.compose();
     composer.to_string()
 }
@@ -78,6 +79,8 @@ struct Composer {
     /// Processes first; the threads follow when everything else stands.
     blocks: Vec<Block>,
     threads: usize,
+    /// How many there are.
+    phrases: usize,
 }
 
 /// What the words of one phrase stand for.
@@ -89,6 +92,8 @@ struct Words {
     new: usize,
     program: usize,
     thread: usize,
+    /// Which phrase it is.
+    nth: usize,
 }
 
 impl Composer {
@@ -192,7 +197,8 @@ impl Composer {
         };
         let new = one_more(makes, false);
         let program = one_more(executes, true);
-        let words = Words { of, a, b, new, program, thread };
+        self.phrases += 1;
+        let words = Words { of, a, b, new, program, thread, nth: self.phrases };
         if program != 0 {
             let inner = Words { of: program, ..words.clone() };
             let unit = self.statements(&inner, &phrase.program, depth + 1);
@@ -242,11 +248,16 @@ impl Composer {
             "quiet" => chance.of(QUIET),
             "stop" => chance.of(STOPS),
             "soft" => chance.of(SOFT),
+            "calm-sig" => match chance.of(&self.signals) {
+                "CHLD" => "USR1",
+                other => other,
+            },
             "last" => chance.of(&["KILL", "STOP"]),
             "set" => return self.set(),
             "who" => return self.who(words.of),
             "kid" => return self.kid(words.of),
             "n" => return (1 + chance.below(9)).to_string(),
+            "mine" => return format!("m{}", words.nth),
             "new" => return format!("p{}", words.new),
             "program" => return format!("p{}", words.program),
             "new-pid" => return format!("k{}", words.new),

@@ -187,3 +187,18 @@ fn of_several_that_queued_the_lowest_is_chosen_first() {
     })
     .and_on_linux();
 }
+
+/// The stack ran out in the call in which the handler signalled itself: that was taken for a
+/// mistake of the system's own, and aborted the host.
+#[test]
+fn a_handler_that_comes_in_itself_without_end_is_a_segmentation_fault() {
+    everywhere(|sys| {
+        let end = end_as(sys, |sys| {
+            let again = SigAction::handler(|sys, _| sys.raise(Signal::USR1).unwrap());
+            act(sys, Signal::USR1, again.with_flags(ActionFlags::NODEFER));
+            sys.raise(Signal::USR1).unwrap();
+            0
+        });
+        assert_eq!(end, Status::Signaled(Signal::SEGV, true));
+    });
+}

@@ -143,6 +143,7 @@ impl Call<'_> {
         {
             return Err(Stop::Interrupted);
         }
+        let mut slept = false;
         loop {
             {
                 let mut state = terminal.state.lock(&self.kernel.locks);
@@ -151,11 +152,15 @@ impl Call<'_> {
                         state.sleepers.wake();
                         return Ok(n);
                     }
+                    // Who slept in it when the user left is told so, as Linux has it; who comes
+                    // later finds the end.
+                    Read::End if slept && state.line.is_hung_up() => return Err(Errno::EIO.into()),
                     Read::End => return Ok(0),
                     Read::Nothing => state.sleepers.add(executor::current()),
                 }
             }
             self.nap()?;
+            slept = true;
         }
     }
 
