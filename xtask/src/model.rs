@@ -2,11 +2,11 @@
 //! are.
 //!
 //! So many times: what each step costs here is measured, or read from a file; then each figure is
-//! measured and modelled, right after one another, in fresh processes. A hypervisor moves processors
-//! nearer to each other and apart, and with them what a step costs; so each round has its own costs.
-//! The table has the median of the ratios and its interval. A figure *holds* where the whole interval
-//! lies within the promised distance. The table belongs into docs/model.md when nobody else uses the
-//! machine.
+//! measured and modelled, right after one another, in fresh processes. A hypervisor moves
+//! processors nearer to each other and apart, and with them what a step costs; so each round has
+//! its own costs. The table has the median of the ratios and its interval. A figure *holds* where
+//! the whole interval lies within the promised distance. The table belongs into docs/model.md when
+//! nobody else uses the machine.
 
 use std::fs;
 use std::io::{self, Write};
@@ -62,8 +62,8 @@ const fn forks(
     Figure { what, experiment: "fork-throughput", variant: "", params, processors }
 }
 
-/// Compares model and machine in so many rounds, and prints the table; `costs` is where they are, or
-/// nothing if they are to be measured.
+/// Compares model and machine in so many rounds, and prints the table; `costs` is where they are,
+/// or nothing if they are to be measured.
 ///
 /// # Errors
 /// Where a cell gives no figure; the text says why.
