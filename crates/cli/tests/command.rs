@@ -222,7 +222,8 @@ fn a_plan_says_how_often_to_repeat_and_measures_nothing() {
         let arguments = ["measure", "--plan", "round-trip/pipe"].iter().chain(more);
         tontine().args(arguments).current_dir(folder.path()).output().expect("tontine runs")
     };
-    let [wide, narrow] = ["5", "0.5"].map(|percent| {
+    // A hundred times as narrow: whoever else uses the machine changes what a pilot finds by less.
+    let [wide, narrow] = ["50", "0.5"].map(|percent| {
         let output = planned(&["--format", "json", "--precision", percent]);
         assert!(output.status.success(), "{}", text(&output.stderr));
         let advice: Value = serde_json::from_slice(&output.stdout).expect("valid JSON");
@@ -230,7 +231,7 @@ fn a_plan_says_how_often_to_repeat_and_measures_nothing() {
         // None where more than any run would make.
         advice[0]["invocations"].as_u64().unwrap_or(u64::MAX)
     });
-    assert!(narrow > wide, "±0.5 % takes {narrow} invocations, ±5 % takes {wide}");
+    assert!(narrow > wide, "±0.5 % takes {narrow} invocations, ±50 % takes {wide}");
     assert!(text(&planned(&[]).stdout).contains("operations × invocations"));
     assert_eq!(planned(&["--precision", "0"]).status.code(), Some(2));
     assert!(fs::read_dir(folder.path()).expect("a folder").next().is_none(), "nothing is written");

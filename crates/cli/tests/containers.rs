@@ -137,7 +137,7 @@ fn what_a_killed_run_leaves_in_the_engine_the_next_one_removes() {
     await_that(there, "the server's container");
     kill_process(Pid::from_child(&run), Signal::KILL).expect("it still runs");
     run.wait().expect("reaped");
-    await_that(|| left_behind(folder.path()).is_empty(), "the end of all processes");
+    assert_eq!(left_behind(folder.path()), Vec::<String>::new());
     assert!(there(), "containers outlive those who asked for them");
     assert_eq!(marks(pid).len(), 1);
 
@@ -291,7 +291,7 @@ fn namespaces_vanish_with_a_run_that_is_killed() {
         kill_process(Pid::from_child(&run), Signal::KILL).expect("it still runs");
         run.wait().expect("reaped");
         // Namespaces without a process are gone, where no file holds them.
-        await_that(|| left_behind(folder.path()).is_empty(), "the end of all processes");
+        assert_eq!(left_behind(folder.path()), Vec::<String>::new());
         assert_eq!(devices(), before);
     }
     let mounts = fs::read_to_string("/proc/self/mountinfo").expect("/proc");
