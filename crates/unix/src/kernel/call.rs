@@ -42,8 +42,8 @@ pub(super) struct Call<'k> {
     pub(super) profile: Cell<Option<super::clock::Profile>>,
     /// The alternate stack, as `sigstack` keeps it.
     pub(super) alternate: Cell<crate::process::SigStack>,
-    /// How often the thread was stopped with its process.
-    pub(super) stops: Cell<u32>,
+    /// How often the thread took a signal, or was stopped with its process.
+    pub(super) wakings: Cell<u32>,
 }
 
 /// Why a thread leaves its program.
@@ -114,7 +114,7 @@ impl<'k> Call<'k> {
             at: Cell::default(),
             profile: Cell::default(),
             alternate,
-            stops: Cell::default(),
+            wakings: Cell::default(),
         }
     }
 

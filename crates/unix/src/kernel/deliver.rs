@@ -201,6 +201,8 @@ impl Call<'_> {
         let taken = self.take_first(state, wanted, shared);
         self.look_again(state);
         let (info, queued) = taken?;
+        // On Linux it has woken the thread, whatever comes of it, which `sigtimedwait` tells.
+        self.wakings.set(self.wakings.get().wrapping_add(1));
         state.credentials.user.signals.give_back(queued.into());
         state.stopping |= SigSet::STOPS.contains(info.signal);
         Some(info)
@@ -293,11 +295,7 @@ impl Call<'_> {
                 DefaultAction::Stop if self.is_stopped_by(state, info.signal) => {
                     Act::Stop(info.signal)
                 }
-                DefaultAction::Stop => {
-                    // On Linux it has woken the thread, which `sigtimedwait` tells.
-                    self.stops.set(self.stops.get().wrapping_add(1));
-                    Act::Nothing
-                }
+                DefaultAction::Stop => Act::Nothing,
             },
         }
     }
@@ -382,7 +380,7 @@ impl Call<'_> {
             (traced, by_another)
         };
         if traced {
-            kernel.tell_of_trap(self.proc, signal);
+            kernel.tell_of_trap(self.proc, Code::Stopped, signal);
         }
         if !traced || by_another {
             kernel.tell_parent(self.proc, Code::Stopped, signal.number());
@@ -392,7 +390,7 @@ impl Call<'_> {
     /// Sleeps until the process is continued, by its tracer too if it has one, killed, or another
     /// thread ends it.
     fn stay_stopped(&self) {
-        self.stops.set(self.stops.get().wrapping_add(1));
+        self.wakings.set(self.wakings.get().wrapping_add(1));
         loop {
             {
                 let mut state = self.state();

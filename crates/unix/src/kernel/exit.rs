@@ -82,8 +82,9 @@ impl Call<'_> {
     /// Everything that ends with the process. Its last thread does it, its program's stack unwound.
     pub(super) fn exit_process(&self) {
         let Left { files, tracees, status } = self.await_alone(ProcState::begin_exit);
-        drop(files);
         self.kernel.leave_session(self.proc);
+        // On Linux files are let go of behind this: a terminal that this hangs up is nobody's.
+        drop(files);
         self.kernel.await_unreferenced(self.proc);
         let coarse = self.kernel.coarse();
         executor::spend(Step::Exit);

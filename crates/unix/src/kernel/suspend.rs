@@ -109,11 +109,12 @@ impl Call<'_> {
     pub(super) fn accept(&self, set: SigSet, timeout: Option<Duration>) -> Result<SignalInfo> {
         let set = set.difference(SigSet::UNBLOCKABLE);
         let deadline = timeout.map(|timeout| self.kernel.executor.now().saturating_add(timeout));
-        let stops = self.stops.get();
+        let wakings = self.wakings.get();
         let taken = self.interruptible(After::Interrupt, || {
             self.sig_lock_or_return()?.unlock();
-            if self.stops.get() != stops && self.kernel.follows(Rule::StopEndsSigwait) {
-                // On Linux a stop ends this call, and no other one that sleeps.
+            if self.wakings.get() != wakings && self.kernel.follows(Rule::StopEndsSigwait) {
+                // On Linux a stop, or a signal of which nothing comes, ends this call, and no other
+                // one that sleeps.
                 return Err(Errno::EINTR.into());
             }
             let taken = self.sleep(deadline, |state| {

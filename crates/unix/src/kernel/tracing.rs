@@ -93,7 +93,7 @@ impl Call<'_> {
         kernel.psignal_found(&target, stop);
         drop(coarse);
         if let Some(signal) = stopped {
-            kernel.tell_of_trap(&target, signal);
+            kernel.tell_of_trap(&target, Code::Stopped, signal);
         }
         Ok(())
     }
@@ -157,7 +157,7 @@ impl Call<'_> {
             state.resumed = None;
             (state.trapped, state.untold) = (Some(info.signal), Some(info.signal));
         }
-        self.kernel.tell_of_trap(self.proc, info.signal);
+        self.kernel.tell_of_trap(self.proc, Code::Trapped, info.signal);
         let resumed = loop {
             {
                 let mut state = self.state();
@@ -214,14 +214,15 @@ impl Kernel {
         state.tracer.filter(|tracer| parent != Some(tracer.slot))
     }
 
-    /// Tells the tracer of a process that has stopped for it: SIGCHLD, and those that wait.
-    pub(super) fn tell_of_trap(&self, proc: &Proc, signal: Signal) {
+    /// Tells the tracer of a process that has stopped for it, before a signal or because of one:
+    /// SIGCHLD, and those that wait.
+    pub(super) fn tell_of_trap(&self, proc: &Proc, code: Code, signal: Signal) {
         let (uid, tracer) = {
             let state = proc.lock(&self.locks);
             (state.credentials.real, state.tracer)
         };
         let Some(tracer) = tracer else { return };
-        let (code, status) = (Code::Trapped, signal.number());
+        let status = signal.number();
         if self.parent_hint(proc).is_some_and(|parent| parent.slot == tracer.slot) {
             return self.tell_parent(proc, code, status);
         }
@@ -236,7 +237,8 @@ impl Kernel {
             return;
         }
         let flags = state.actions.of(Signal::CHLD).flags;
-        if info.code != Code::Trapped || !flags.contains(ActionFlags::NOCLDSTOP) {
+        let is_stop = matches!(info.code, Code::Trapped | Code::Stopped);
+        if !is_stop || !flags.contains(ActionFlags::NOCLDSTOP) {
             self.post_own(&mut state, info, To::Process);
         }
         wake_waiters(&mut state);
