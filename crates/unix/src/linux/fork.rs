@@ -51,7 +51,7 @@ impl Image {
 }
 
 /// Descriptors from this number on hold children.
-const LOWEST_PIDFD: i32 = 512;
+pub(super) const LOWEST_PIDFD: i32 = 512;
 
 /// `fork`.
 pub(super) fn fork(child: Program) -> Result<Pid> {

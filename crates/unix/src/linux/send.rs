@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr;
 
 use super::convert::{bare, check, check_long, number};
+use super::fork::LOWEST_PIDFD;
 use super::info::Sent;
 use super::table::{self, Group};
 use super::{handlers, masks};
@@ -24,9 +25,7 @@ pub(super) fn kill(target: Target, signal: Option<Signal>) -> Result<()> {
     let signal = number(signal);
     match target {
         Target::Process(pid) if pid.birth().is_some() => {
-            let table = table::read();
-            let child = table.child(pid).ok_or(Errno::ESRCH)?;
-            through(child.as_fd(), signal)
+            to_child(pid, |child| through(child, signal))
         }
         // To kill(2), 0 and less would not be a process.
         Target::Process(pid) if pid.number() <= 0 => Err(Errno::ESRCH),
@@ -80,9 +79,7 @@ pub(super) fn queue(process: Pid, signal: Option<Signal>, value: i32) -> Result<
     let signal = number(signal);
     let sent = Sent::queued(signal, value);
     if process.birth().is_some() {
-        let table = table::read();
-        let child = table.child(process).ok_or(Errno::ESRCH)?;
-        return pidfd_send(child.as_fd(), signal, &raw const sent, 0);
+        return to_child(process, |child| pidfd_send(child, signal, &raw const sent, 0));
     }
     // SAFETY: `sent` has the layout of a siginfo_t and lives across the call.
     let sent = unsafe {
@@ -112,6 +109,21 @@ pub(super) fn fault(signal: Signal) -> Result<()> {
         libc::syscall(libc::SYS_rt_tgsigqueueinfo, process, thread, signal.number(), fault)
     };
     check_long(sent).map(drop)
+}
+
+/// Sends by a descriptor of its own, with the table unlocked: the lock blocks signals, and what is
+/// blocked is not ignored. A child that this ends tells its parent meanwhile. Where no descriptor is
+/// left it is sent under the lock.
+fn to_child(child: Pid, send: impl Fn(BorrowedFd<'_>) -> Result<()>) -> Result<()> {
+    let own = {
+        let table = table::read();
+        let child = table.child(child).ok_or(Errno::ESRCH)?;
+        match rustix::io::fcntl_dupfd_cloexec(child.as_fd(), LOWEST_PIDFD) {
+            Ok(own) => own,
+            Err(_) => return send(child.as_fd()),
+        }
+    };
+    send(own.as_fd())
 }
 
 /// kill(2).
