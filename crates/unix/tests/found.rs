@@ -620,3 +620,52 @@ process stays
 ",
     );
 }
+
+/// Two threads let a signal in, the first one does not, and two are sent, one after the other. On
+/// Linux the second is had by who comes next in turn, not by the first thread again, which has one to
+/// see to.
+#[test]
+fn threads_take_signals_in_turn() {
+    is_the_same(
+        "\
+process main
+  on USR1
+    note \"one\"
+  on USR2
+    note \"two\"
+  block USR1
+  thread waits
+  unblock USR1
+  thread waits
+  block {USR1 USR2}
+  kill self USR1
+  kill self USR2
+
+thread waits
+  pause -> anything
+  pause -> anything
+  pause -> anything
+",
+    );
+}
+
+/// A thread forked a child that ended. Both threads let SIGCHLD in: on Linux who forked is asked
+/// first, be it not the first thread.
+#[test]
+fn a_childs_end_is_told_to_the_thread_that_made_it() {
+    is_the_same(
+        "\
+process main
+  on CHLD
+    note \"told\"
+  thread forks
+  pause -> anything
+
+thread forks
+  fork quick
+  pause -> anything
+
+process quick
+",
+    );
+}

@@ -16,8 +16,8 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// How long those may take to end whom a killed process leaves behind: they learn of it by the end of
-/// a pipe.
+/// How long those may take to end whom a killed process leaves behind: they learn of it by the end
+/// of a pipe.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// Processes that carry the test's own mark, `TONTINE_TEST`, in their environment, and stay: none

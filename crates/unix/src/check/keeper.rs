@@ -287,7 +287,10 @@ fn own_numbers() -> io::Result<File> {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         let (none, root) = (std::ptr::null(), c"/".as_ptr());
         let flags = libc::MS_REC | libc::MS_PRIVATE;
-        libc::mount(c"none".as_ptr(), root, none, flags, std::ptr::null());
+        // Else what is mounted next would be seen outside.
+        if libc::mount(c"none".as_ptr(), root, none, flags, std::ptr::null()) != 0 {
+            return Err(io::Error::last_os_error());
+        }
         let proc = c"proc".as_ptr();
         if libc::mount(proc, c"/proc".as_ptr(), proc, 0, std::ptr::null()) != 0 {
             return Err(io::Error::last_os_error());

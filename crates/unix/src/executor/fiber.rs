@@ -173,10 +173,14 @@ pub(crate) fn processor() -> usize {
 /// Sleeps until somebody calls [`Fiber::unpark`]; it may have been called before, and may return
 /// for nothing.
 pub(crate) fn park() {
-    if let Some(task) = running() {
-        reach_fiber(task.shown());
+    assert_may_park();
+    match running() {
+        Some(task) => {
+            reach_fiber(task.shown());
+            if task.take_token() { point(At::Awake) } else { task.suspend(Leave::Park) }
+        }
+        None => thread::park(),
     }
-    rest();
 }
 
 /// As [`park`], by who has handed over what it does, or has nothing to do: when it sleeps and wakes
@@ -184,7 +188,8 @@ pub(crate) fn park() {
 pub(crate) fn rest() {
     assert_may_park();
     match running() {
-        Some(task) if task.take_token() => point(At::Awake),
+        // Nobody is let in between: who was woken for nothing looks again.
+        Some(task) if task.take_token() => {}
         Some(task) => task.suspend(Leave::Park),
         None => thread::park(),
     }

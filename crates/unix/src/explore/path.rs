@@ -149,7 +149,8 @@ impl Path {
             let is_all = node.now == node.first
                 && self.reduces
                 && !node.reached.conflicts(node.after.by_others(fiber));
-            let next = (node.now + 1..node.ready.len()).find(|at| node.asleep >> at & 1 == 0);
+            let most = node.ready.len().min(MOST_READY);
+            let next = (node.now + 1..most).find(|at| node.asleep >> at & 1 == 0);
             if let (Some(next), false) = (next, is_all) {
                 node.now = next;
                 return true;

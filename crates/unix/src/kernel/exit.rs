@@ -197,7 +197,7 @@ impl Kernel {
         let vanishes = unwanted || failed;
         let heard = !failed && !Self::ignores(&state, Signal::CHLD);
         if heard && self.follows(Rule::EndTold) {
-            self.post_own(&mut state, info, To::Process);
+            self.post_own(&mut state, info, To::Near(child.maker()));
         }
         self.set_changed(parent, child, true);
         wake_waiters(&mut state);
@@ -224,7 +224,8 @@ impl Kernel {
         let quiet = flags.contains(ActionFlags::NOCLDSTOP) && self.follows(Rule::NoChildStop);
         let rule = if code == Code::Continued { Rule::ContinueTold } else { Rule::StopTold };
         if !quiet && !Self::ignores(&state, Signal::CHLD) && self.follows(rule) {
-            self.post_own(&mut state, SignalInfo::child(pid, uid, code, status), To::Process);
+            let info = SignalInfo::child(pid, uid, code, status);
+            self.post_own(&mut state, info, To::Near(proc.maker()));
         }
         self.set_changed(parent, proc, true);
         wake_waiters(&mut state);

@@ -248,6 +248,7 @@ impl Kernel {
             self.detach(parent, child);
         }
         self.link(reaper, child);
+        child.is_made_by(0);
     }
 
     /// Takes `child` from among its siblings.

@@ -103,6 +103,7 @@ impl Call<'_> {
         child.siglock.reset(&kernel.locks);
         executor::changes(Object::System);
         child.move_in(number, kernel.births.fetch_add(1, Ordering::Relaxed).max(1));
+        child.is_made_by(self.thread.tid());
         let inherits = self.proc.subreaper.load(Ordering::Relaxed);
         if inherits && !kernel.follows(Rule::SubreaperIsOnesOwn) {
             child.subreaper.store(true, Ordering::Relaxed);

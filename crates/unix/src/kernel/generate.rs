@@ -25,7 +25,7 @@ use super::pending::Pending;
 use super::pgrp::Pgrp;
 use super::proc::{Member, News, Phase, Proc, ProcState};
 use super::references::ProcRef;
-use super::thread::Attention;
+use super::thread::{Attention, Thread};
 use crate::action::{Code, Disposition, SignalInfo};
 use crate::errno::{Errno, Result};
 use crate::limit::Resource;
@@ -40,6 +40,8 @@ use crate::signal::{DefaultAction, SigSet, Signal};
 pub(super) enum To {
     /// Whichever thread [`Delivery`] says.
     Process,
+    /// The same, but this thread is asked first: whoever made the child of which SIGCHLD tells.
+    Near(i32),
     /// This one.
     Thread(i32),
 }
@@ -138,7 +140,7 @@ impl Kernel {
             return Ok(());
         }
         let pending = match to {
-            To::Process => &mut state.pending,
+            To::Process | To::Near(_) => &mut state.pending,
             To::Thread(tid) => match state.threads.iter_mut().find(|m| m.thread.tid() == tid) {
                 Some(member) => &mut member.pending,
                 None => return Ok(()),
@@ -157,7 +159,7 @@ impl Kernel {
         } else {
             pending.add_without_info(info.signal);
         }
-        self.wake_for(state, info.signal, to);
+        self.wake_one(state, info.signal, to);
         self.doom(state, info.signal, to);
         Ok(())
     }
@@ -181,7 +183,7 @@ impl Kernel {
         };
         let lets_in = |member: &Member| !member.thread.mask().contains(signal);
         let taken = match to {
-            To::Process => state.threads.iter().any(lets_in),
+            To::Process | To::Near(_) => state.threads.iter().any(lets_in),
             To::Thread(tid) => state.member(tid).is_some_and(|member| lets_in(member)),
         };
         if !taken || (signal != Signal::KILL && !self.follows(Rule::DefaultEnds)) {
@@ -190,7 +192,7 @@ impl Kernel {
         if !core {
             state.doomed = state.doomed.or(Some((signal, core)));
         }
-        let shared = to == To::Process;
+        let shared = !matches!(to, To::Thread(_));
         for member in state.threads.iter().filter(|member| !core || (shared && lets_in(member))) {
             member.thread.demand(Attention::SIGNAL);
             member.wake();
@@ -252,6 +254,10 @@ impl Kernel {
         }
         let who = match to {
             To::Thread(tid) => state.threads.iter().find(|member| member.thread.tid() == tid),
+            To::Near(tid) => {
+                let near = state.threads.iter().find(|member| member.thread.tid() == tid);
+                near.or(state.threads.first())
+            }
             To::Process => state.threads.first(),
         };
         if who.is_some_and(|member| member.thread.mask().contains(signal)) {
@@ -286,17 +292,51 @@ impl Kernel {
         state.credentials.user.signals.give_back(discarded);
     }
 
-    /// Chooses the thread that will deliver a signal, and wakes it.
+    /// Chooses the thread that will deliver a signal that has just been sent, and wakes it. Of several
+    /// that let it in, as Linux has it: the one that is asked first, else the next in turn that has
+    /// nothing to see to yet.
+    fn wake_one(&self, state: &mut ProcState, signal: Signal, to: To) {
+        let shared = !matches!(to, To::Thread(_)) && signal != Signal::KILL;
+        let several = shared && state.threads.len() > 1;
+        if !several || self.config.delivery == Delivery::Oldest {
+            return self.wake_for(state, signal, to);
+        }
+        const BUSY: Attention = Attention::SIGNAL.union(Attention::STOP).union(Attention::HALT);
+        let threads = &state.threads;
+        let place = |tid: i32| threads.iter().position(|member| member.thread.tid() == tid);
+        let free = |nth: &usize| {
+            let thread = &threads[*nth].thread;
+            !thread.attention().intersects(BUSY) && takes(thread, signal)
+        };
+        let asked = match to {
+            To::Near(tid) => place(tid).unwrap_or(0),
+            To::Process | To::Thread(_) => 0,
+        };
+        let first = Some(asked).filter(free);
+        let from = place(state.turn).unwrap_or(0);
+        let in_turn = || (from..threads.len()).chain(0..from).find(free);
+        let Some(chosen) = first.or_else(in_turn) else {
+            // Whoever lets it in sees to something already, and to this then.
+            return self.wake_for(state, signal, to);
+        };
+        if chosen != 0 && !self.follows(Rule::AnyThreadTakes) {
+            return;
+        }
+        let tid = threads[chosen].thread.tid();
+        wake(state, &threads[chosen], signal);
+        if first.is_none() {
+            state.turn = tid;
+        }
+    }
+
+    /// Chooses a thread that will deliver a signal, and wakes it.
     pub(super) fn wake_for(&self, state: &ProcState, signal: Signal, to: To) {
-        let takes =
-            |mask: SigSet, awaited: SigSet| !mask.contains(signal) || awaited.contains(signal);
-        let ready =
-            |member: &&super::proc::Member| takes(member.thread.mask(), member.thread.awaited());
+        let ready = |member: &&Member| takes(&member.thread, signal);
         let chosen = match to {
             To::Thread(tid) => {
                 state.threads.iter().find(|member| member.thread.tid() == tid).filter(ready)
             }
-            To::Process => match self.config.delivery {
+            To::Process | To::Near(_) => match self.config.delivery {
                 _ if state.threads.len() == 1 => state.threads.first().filter(ready),
                 _ if signal == Signal::KILL => state.threads.first(),
                 Delivery::Oldest => state
@@ -312,21 +352,30 @@ impl Kernel {
                 }
             },
         };
-        let Some(member) = chosen else { return };
-        member.thread.demand(Attention::SIGNAL);
-        if state.stopped.is_some() {
-            // A stopped thread sleeps on until it is continued; only SIGKILL gets through.
-            if signal == Signal::KILL {
-                member.unpark();
-            }
-        } else {
-            member.wake();
+        if let Some(member) = chosen {
+            wake(state, member, signal);
         }
     }
 
     /// Whether a process that does this about `signal` would not notice it.
     pub(super) fn ignores(state: &ProcState, signal: Signal) -> bool {
         state.actions.of(signal).disposition == Disposition::Ignore
+    }
+}
+
+/// Whether a thread lets a signal in, or waits for it.
+fn takes(thread: &Thread, signal: Signal) -> bool {
+    !thread.mask().contains(signal) || thread.awaited().contains(signal)
+}
+
+/// Has a thread see to a signal.
+fn wake(state: &ProcState, member: &Member, signal: Signal) {
+    member.thread.demand(Attention::SIGNAL);
+    if state.stopped.is_none() {
+        member.wake();
+    } else if signal == Signal::KILL {
+        // A stopped thread sleeps on until it is continued; only this gets through.
+        member.unpark();
     }
 }
 

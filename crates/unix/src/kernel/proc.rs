@@ -60,6 +60,8 @@ pub(super) struct Proc {
     real: AtomicU32,
     effective: AtomicU32,
     session: AtomicI32,
+    /// The thread that made it, while its process is the parent; else 0.
+    maker: AtomicI32,
     /// What it runs, by [`Kernel::program_name`]; for the watchdog, who takes no lock.
     pub(super) program: AtomicU32,
     pub(super) siglock: SigLock,
@@ -100,6 +102,8 @@ pub(super) struct ProcState {
     pub(super) ended: BTreeSet<i32>,
     pub(super) actions: Arc<Actions>,
     pub(super) pending: Pending,
+    /// Who took a signal in turn last.
+    pub(super) turn: i32,
     /// The mask, where it is the process's.
     pub(super) mask: SigSet,
     pub(super) credentials: Credentials,
@@ -207,6 +211,7 @@ impl Proc {
             real: AtomicU32::new(0),
             effective: AtomicU32::new(0),
             session: AtomicI32::new(0),
+            maker: AtomicI32::new(0),
             program: AtomicU32::new(Kernel::INIT),
             siglock: SigLock::new(slot),
             state: SimpleLock::new(slot, state),
@@ -282,12 +287,23 @@ impl Proc {
         self.standing.store(0, Ordering::Relaxed);
     }
 
+    /// The thread of its parent that made it, or 0.
+    pub(super) fn maker(&self) -> i32 {
+        self.maker.load(Ordering::Relaxed)
+    }
+
+    /// A thread of its parent has made it; 0: somebody else's.
+    pub(super) fn is_made_by(&self, tid: i32) {
+        self.maker.store(tid, Ordering::Relaxed);
+    }
+
     /// Lets a new process in. Nobody finds it before its number is published.
     pub(super) fn move_in(&self, number: i32, birth: u32) {
         executor::changes(Object::Process(self.slot));
         self.number.store(number, Ordering::Relaxed);
         self.birth.store(birth, Ordering::Relaxed);
         self.owner.store(0, Ordering::Relaxed);
+        self.maker.store(0, Ordering::Relaxed);
         self.subreaper.store(false, Ordering::Relaxed);
         // SYNC tenant: pairs with `Proc::count`.
         self.refs.fetch_and(!ENDING, Ordering::Release);
@@ -392,6 +408,7 @@ impl ProcState {
             ended: BTreeSet::new(),
             actions,
             pending: Pending::default(),
+            turn: 0,
             mask: SigSet::EMPTY,
             credentials,
             limits,
@@ -446,6 +463,7 @@ impl ProcState {
         let Self {
             ended,
             pending,
+            turn,
             p_forkcnt,
             ender,
             stopped,
@@ -480,7 +498,7 @@ impl ProcState {
         ended.clear();
         tracees.clear();
         pending.discard(SigSet::ALL);
-        (*p_forkcnt, *ender, *image, *alarm) = (0, None, None, None);
+        (*turn, *p_forkcnt, *ender, *image, *alarm) = (0, 0, None, None, None);
         (*stopped, *stopping, *dying, *executed) = (None, false, false, false);
         (*news, *end, *tracer, *doomed) = (None, None, None, None);
         (*trapped, *untold, *resumed, *failure) = (None, None, None, None);

@@ -27,7 +27,8 @@ pub(crate) type Registered = Arc<dyn Fn(&dyn Sys, &[String]) -> i32 + Send + Syn
 pub enum Delivery {
     /// The oldest thread, as OSF/1 has it (§3.1).
     Oldest,
-    /// Any thread that does not block it, as POSIX and Linux have it.
+    /// A thread that does not block it, as POSIX has it; which one, as Linux has it: the first, of
+    /// SIGCHLD the one that forked, else the next in turn, and nobody who has one to see to.
     #[default]
     AnyUnblocked,
 }

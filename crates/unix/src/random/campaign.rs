@@ -66,31 +66,32 @@ impl Campaign {
     /// The keeper of real processes is gone, and there is no other.
     pub fn run(&mut self, seed: u64, mode: Mode) -> Result<Finding, Unavailable> {
         let made = scenario(seed);
-        match self.parts(&made, seed, mode) {
+        let first = match self.parts(&made, seed, mode) {
             Ok(None) => return Ok(Finding::Same),
             Ok(Some(difference)) if !self.parts_always(&made, seed, mode) => {
                 return Ok(Finding::Unsteady(Box::new(difference)));
             }
-            Ok(Some(_)) => {}
+            Ok(Some(difference)) => difference,
             Err(error) => {
                 if let CheckError::Keeper(_) = error {
                     self.checker = Checker::new()?;
                 }
                 return Ok(Finding::Lost(error));
             }
-        }
+        };
         let small = shrink(&made, TRIES, |candidate| self.parts_always(candidate, seed, mode));
-        loop {
+        // It has parted several times in a row, and mostly will once more.
+        for _ in 0..TRIES {
             match self.parts(&small, seed, mode) {
                 Ok(Some(difference)) => {
                     let parting = Parting { seed, scenario: small, difference };
                     return Ok(Finding::Parts(Box::new(parting)));
                 }
-                // It has parted several times in a row, and will once more.
                 Ok(None) => {}
                 Err(error) => return Ok(Finding::Lost(error)),
             }
         }
+        Ok(Finding::Unsteady(Box::new(first)))
     }
 
     fn parts_always(&mut self, scenario: &Scenario, seed: u64, mode: Mode) -> bool {

@@ -210,16 +210,23 @@ fn without_its_lock_a_walk_of_a_group_reaches_a_stranger() {
     GROUP_AGAINST_EXIT.fails_with(Mutation::WalkUnlocked);
 }
 
-/// Two threads wait for one signal, and two come before the first of them runs.
+/// One thread waits for two signals, another one for the second of them, which comes first. The first
+/// thread is chosen for both, and takes the lower one.
 const TWO_SIGNALS_AGAINST_TWO_WAITERS: Race = Race {
     scene: || {
         Arc::new(|sys| {
-            let queued = SigSet::of(&[Signal::RTMIN]);
-            sys.sigprocmask(Some((How::Block, queued))).expect("it is allowed");
+            let higher = Signal::realtime(1).expect("there are thirty");
+            let (both, one) = (SigSet::of(&[Signal::RTMIN, higher]), SigSet::of(&[higher]));
+            sys.sigprocmask(Some((How::Block, both))).expect("it is allowed");
             let taken = Arc::new(AtomicI32::new(0));
-            let threads = [taken.clone(), taken].map(|taken| {
+            let threads = [both, one].map(|awaited| {
+                let taken = Arc::clone(&taken);
                 let waits = move |sys: &dyn Sys| {
-                    sys.sigtimedwait(queued, None).expect("it comes");
+                    let had = sys.sigtimedwait(awaited, None).expect("it comes").signal;
+                    if had == higher && awaited == both {
+                        // It came alone; the other thread still waits for one.
+                        sys.kill(sys.getpid().into(), Some(had)).expect("I am there");
+                    }
                     taken.fetch_add(1, Ordering::Relaxed);
                     // A thread that ends tells the others what it leaves.
                     while taken.load(Ordering::Relaxed) < 2 {
@@ -229,8 +236,8 @@ const TWO_SIGNALS_AGAINST_TWO_WAITERS: Race = Race {
                 sys.thread(waits).expect("there is room")
             });
             (0..3).for_each(|_| sys.sched_yield());
-            for value in 0..2 {
-                sys.sigqueue(sys.getpid(), Some(Signal::RTMIN), value).expect("I am there");
+            for signal in [higher, Signal::RTMIN] {
+                sys.kill(sys.getpid().into(), Some(signal)).expect("I am there");
             }
             threads.into_iter().for_each(|thread| sys.join(thread).expect("it is mine"));
             0
