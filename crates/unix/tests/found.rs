@@ -669,3 +669,21 @@ process quick
 ",
     );
 }
+
+/// A thread ended while a signal was pending that it blocked. All others were woken to see to that,
+/// also who blocked it in `sigpause`: the mask of before held for a moment, let it in, and the
+/// process ended.
+#[test]
+fn a_thread_that_ends_wakes_nobody_for_what_all_block() {
+    is_the_same(
+        "\
+process main
+  thread t1
+  sigpause TERM -> anything
+
+thread t1
+  block TERM
+  kill self TERM
+",
+    );
+}

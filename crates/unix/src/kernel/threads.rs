@@ -255,12 +255,17 @@ impl Call<'_> {
             Some(joiner) => joiner.unpark(),
             None => drop(state.ended.insert(self.thread.tid())),
         }
-        // A signal that was this thread's to deliver is another one's now. Where there is nothing
-        // to see to nobody is woken: a call that starts again looks its descriptor up again.
-        let concerned =
-            state.end.is_some() || state.doomed.is_some() || !state.pending.set().is_empty();
-        let woken = concerned && !self.kernel.mutates(Mutation::MadeUnhalted);
-        for other in state.threads.iter().filter(|_| woken) {
+        // A signal that was this thread's to deliver is another one's now. Who has nothing to see to
+        // is not woken: a call that starts again looks its descriptor up again, and sigsuspend lets
+        // the mask of before hold for a moment.
+        let ends = state.end.is_some() || state.doomed.is_some();
+        let left = state.pending.set();
+        let wakes = !self.kernel.mutates(Mutation::MadeUnhalted);
+        let concerned = |thread: &Thread| {
+            let wanted = SigSet::ALL.difference(thread.mask()).union(thread.awaited());
+            wakes && (ends || !left.intersection(wanted).is_empty())
+        };
+        for other in state.threads.iter().filter(|other| concerned(&other.thread)) {
             other.thread.demand(Attention::SIGNAL);
             other.wake();
         }
