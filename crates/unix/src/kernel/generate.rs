@@ -292,9 +292,9 @@ impl Kernel {
         state.credentials.user.signals.give_back(discarded);
     }
 
-    /// Chooses the thread that will deliver a signal that has just been sent, and wakes it. Of several
-    /// that let it in, as Linux has it: the one that is asked first, else the next in turn that has
-    /// nothing to see to yet.
+    /// Chooses the thread that will deliver a signal that has just been sent, and wakes it. Of
+    /// several that let it in, as Linux has it: the one that is asked first, else the next in turn
+    /// that has nothing to see to yet.
     fn wake_one(&self, state: &mut ProcState, signal: Signal, to: To) {
         let shared = !matches!(to, To::Thread(_)) && signal != Signal::KILL;
         let several = shared && state.threads.len() > 1;

@@ -255,9 +255,9 @@ impl Call<'_> {
             Some(joiner) => joiner.unpark(),
             None => drop(state.ended.insert(self.thread.tid())),
         }
-        // A signal that was this thread's to deliver is another one's now. Who has nothing to see to
-        // is not woken: a call that starts again looks its descriptor up again, and sigsuspend lets
-        // the mask of before hold for a moment.
+        // A signal that was this thread's to deliver is another one's now. Who has nothing to see
+        // to is not woken: a call that starts again looks its descriptor up again, and sigsuspend
+        // lets the mask of before hold for a moment.
         let ends = state.end.is_some() || state.doomed.is_some();
         let left = state.pending.set();
         let wakes = !self.kernel.mutates(Mutation::MadeUnhalted);

@@ -112,8 +112,8 @@ pub(super) fn fault(signal: Signal) -> Result<()> {
 }
 
 /// Sends by a descriptor of its own, with the table unlocked: the lock blocks signals, and what is
-/// blocked is not ignored. A child that this ends tells its parent meanwhile. Where no descriptor is
-/// left it is sent under the lock.
+/// blocked is not ignored. A child that this ends tells its parent meanwhile. Where no descriptor
+/// is left it is sent under the lock.
 fn to_child(child: Pid, send: impl Fn(BorrowedFd<'_>) -> Result<()>) -> Result<()> {
     let own = {
         let table = table::read();

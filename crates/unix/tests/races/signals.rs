@@ -210,8 +210,8 @@ fn without_its_lock_a_walk_of_a_group_reaches_a_stranger() {
     GROUP_AGAINST_EXIT.fails_with(Mutation::WalkUnlocked);
 }
 
-/// One thread waits for two signals, another one for the second of them, which comes first. The first
-/// thread is chosen for both, and takes the lower one.
+/// One thread waits for two signals, another one for the second of them, which comes first. The
+/// first thread is chosen for both, and takes the lower one.
 const TWO_SIGNALS_AGAINST_TWO_WAITERS: Race = Race {
     scene: || {
         Arc::new(|sys| {

@@ -1,0 +1,309 @@
+//! Children, tracees, groups, sessions and terminals.
+
+use super::is_the_same;
+
+/// The Linux backend looked for the group first, and answered EPERM for a process that is gone: the
+/// group was the one that this process would lead.
+#[test]
+fn setpgid_of_who_is_gone_is_esrch_whatever_the_group() {
+    is_the_same(
+        "\
+process main
+  child = fork quick
+  wait child
+  setpgid child child -> anything
+  setpgid child 0 -> anything
+
+process quick
+",
+    );
+}
+
+/// Linux lets a terminal have any process's number of its session in the foreground, though no
+/// group has it, and the group is in the foreground when it is made. POSIX has EPERM.
+#[test]
+fn a_group_may_come_to_the_foreground_before_it_is_made() {
+    is_the_same(
+        "\
+process main
+  openpty user terminal
+  controlling terminal
+  ignore TTOU
+  child = fork job
+  tcsetpgrp terminal child -> anything
+  tcgetpgrp terminal -> anything
+  setpgid child 0
+  type user \"line\\n\"
+  wait child stopped
+
+process job
+  read terminal 8 -> anything
+",
+    );
+}
+
+/// A group was left by its only member and made again: the virtual terminal had the first one in
+/// the foreground, and stopped the second for reading.
+#[test]
+fn a_group_that_is_made_again_is_in_the_foreground_still() {
+    is_the_same(
+        "\
+process main
+  openpty user terminal
+  controlling terminal
+  ignore TTOU
+  child = fork job
+  setpgid child 0
+  tcsetpgrp terminal child
+  setpgid child self
+  setpgid child 0
+  type user \"line\\n\"
+  wait child stopped
+
+process job
+  read terminal 8 -> anything
+",
+    );
+}
+
+/// A descriptor was closed and a child forked, which the Linux backend holds by a descriptor: the
+/// number of the closed one. To read from it was EINVAL.
+#[test]
+fn a_closed_descriptor_stays_closed_whoever_is_forked() {
+    is_the_same(
+        "\
+process main
+  pipe reads writes
+  close reads
+  child = fork quick
+  read reads 4 -> anything
+  write reads \"x\" -> anything
+  wait child
+
+process quick
+",
+    );
+}
+
+/// A tracer that wants nothing to be left of its children had waited for none of them. Its tracee
+/// is left all the same, for the tracer to wait for; but not when that ends: `init` adopted a child
+/// of which Linux leaves nothing.
+#[test]
+fn a_tracee_of_who_wants_no_zombies_goes_with_its_tracer() {
+    is_the_same(
+        "\
+process main
+  fork tracer
+  wait
+
+process tracer
+  on CHLD nocldwait
+    note \"told\"
+  child = fork tracee
+  wait child nohang
+
+process tracee
+  ptrace traceme
+",
+    );
+}
+
+/// The Linux backend looked for the process first, which was gone, and answered ESRCH. The kernel
+/// looks at the numbers first.
+#[test]
+fn a_number_that_can_be_none_is_refused_before_the_process_is_looked_for() {
+    is_the_same(
+        "\
+process main
+  child = fork quick
+  wait child
+  setpgid child -1 -> EINVAL
+  tgkill child 0 HUP -> EINVAL
+
+process quick
+",
+    );
+}
+
+/// Where there is something to read before, the kernel's worker carries a key to the terminal by
+/// itself: whoever typed had told of its call when it was ended by the key.
+#[test]
+fn a_key_comes_before_its_call_returns_also_behind_other_input() {
+    is_the_same(
+        "\
+process main
+  openpty user terminal
+  controlling terminal
+  type user \"line\\n\"
+  fork other
+  type user \"\\x03\"
+
+process other
+  pause
+",
+    );
+}
+
+/// Linux tells who sleeps in a read when the terminal's user leaves EIO, and who reads later the
+/// end. The virtual Unix said the end to both.
+#[test]
+fn who_reads_when_the_user_leaves_is_told_otherwise_than_who_comes_later() {
+    is_the_same(
+        "\
+process main
+  openpty user terminal
+  child = fork reader
+  yield
+  close user
+  wait child
+
+process reader
+  close user
+  read terminal 8 -> anything
+  read terminal 8 -> anything
+",
+    );
+}
+
+/// A tracer let its tracee go on with SIGSTOP in the place of another signal. On the virtual Unix a
+/// stop counted only if the process itself had taken it from what was pending.
+#[test]
+fn a_tracer_may_have_its_tracee_go_on_with_a_stop() {
+    is_the_same(
+        "\
+process main
+  child = fork tracee
+  wait child -> anything
+  ptrace continue child STOP -> anything
+  wait child nohang stopped -> anything
+
+process tracee
+  ptrace traceme
+  raise WINCH
+",
+    );
+}
+
+/// Who was ended by a signal while it waited found its child in a last look, so that nobody else
+/// heard of it. On Linux a waiter that has been ended does not go on.
+#[test]
+fn who_was_ended_waits_for_nobody() {
+    is_the_same(
+        "\
+process main
+  openpty user terminal
+  controlling terminal
+  thread writer
+  fork leaver
+  block TSTP
+  type user \"\\x1a\"
+  wait -> anything
+
+process leaver
+  fork stays
+  setpgid 0 0
+  ignore TTOU
+
+process stays
+  yield
+
+thread writer
+  write terminal \"x\\n\" -> anything
+  sigtimedwait {} 0s -> anything
+",
+    );
+}
+
+/// A process ended whose child had ended before, unwaited for, in another group. That group was
+/// orphaned already, and had a stopped member. Linux looks at the groups of all children that it
+/// gives away, also of those that have ended.
+#[test]
+fn a_zombie_that_is_given_away_has_its_orphaned_group_hung_up() {
+    is_the_same(
+        "\
+process main
+  one = fork first
+  setpgid one 0
+
+process first
+  fork second
+  yield
+  yield
+  yield
+  yield
+
+process second
+  fork third
+  yield
+
+process third
+  raise STOP
+",
+    );
+}
+
+/// A process took orphans in, and then no more. The Linux backend waited for those that it knew
+/// alone, and said that there was none.
+#[test]
+fn orphans_that_came_are_waited_for_though_no_more_come() {
+    is_the_same(
+        "\
+process main
+  subreaper 1
+  child = fork leaves
+  wait child
+  subreaper 0
+  wait -> anything
+
+process leaves
+  fork stays
+
+process stays
+",
+    );
+}
+
+/// A tracer let its tracee go on with SIGSTOP, and the tracee stopped. SIGCHLD said that it was
+/// trapped, as it says before each signal; this was a stop.
+#[test]
+fn a_tracee_that_was_told_to_stop_has_stopped() {
+    is_the_same(
+        "\
+process main
+  on CHLD restart
+    note \"told: {code}\"
+  child = fork tracee
+  wait child -> anything
+  ptrace continue child STOP -> anything
+  wait child -> anything
+
+process tracee
+  ptrace traceme
+  raise WINCH
+",
+    );
+}
+
+/// A session's leader ended, the last that had the terminal's other end open too. It let go of that
+/// first, and its group was sent SIGHUP and SIGCONT by the terminal that hung up. On Linux the end
+/// of the leader comes first, which sends SIGHUP alone, and what is hung up then is nobody's.
+#[test]
+fn a_leader_ends_before_its_terminal_does() {
+    is_the_same(
+        "\
+process main
+  openpty user terminal
+  controlling terminal
+  pipe reads writes
+  fork stays
+  read reads 1 -> anything
+
+process stays
+  block {HUP CONT}
+  close user
+  write writes \"x\"
+  sigwaitinfo HUP -> anything
+  sigpending -> anything
+",
+    );
+}
