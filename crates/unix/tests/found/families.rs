@@ -307,3 +307,27 @@ process stays
 ",
     );
 }
+
+/// A second thread read in the background, and SIGTTIN was the first one's to deliver. Until that
+/// had a turn the read began anew, and sent the next one. On Linux the reader looks itself.
+#[test]
+fn who_reads_in_the_background_may_take_the_signal_itself() {
+    is_the_same(
+        "\
+process main
+  openpty user terminal
+  controlling terminal
+  fork reads
+  wait -> anything
+
+process reads
+  setpgid 0 0
+  on TTIN
+  thread reader
+  pause -> anything
+
+thread reader
+  read terminal 8 -> anything
+",
+    );
+}

@@ -12,6 +12,7 @@ use crate::kernel::Kernel;
 use crate::kernel::call::{Call, Stop};
 use crate::kernel::files::End;
 use crate::kernel::pgrp::{Pgrp, Session};
+use crate::kernel::thread::Attention;
 use crate::mutation::Mutation;
 use crate::process::Pid;
 use crate::rule::Rule;
@@ -279,6 +280,9 @@ impl Call<'_> {
                     kernel.pgsignal_self(&group, self.proc, SignalInfo::kernel(signal));
                 }
                 kernel.await_generated();
+                // Whoever was chosen, the caller looks itself, as on Linux: else it could call
+                // again for ever before another thread has had the signal.
+                self.thread.demand(Attention::SIGNAL);
                 Ok(Background::Signalled)
             }
         }
