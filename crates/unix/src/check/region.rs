@@ -16,7 +16,8 @@ use std::io;
 use std::ops::Deref;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::{NonNull, null_mut};
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64};
 
 use rustix::fs::{MemfdFlags, fstat, ftruncate, memfd_create};
 use rustix::io::fcntl_dupfd_cloexec;
@@ -84,42 +85,37 @@ pub(super) struct Timer {
     pub(super) due_ns: AtomicU64,
 }
 
-/// The text of a call: written by its thread, read while that is at rest.
+/// The text of a call: written by its thread, mostly read while that is at rest. A handler of that
+/// thread may write in the middle of it; a torn text is a text of other bytes. What the gate stores
+/// behind it (`gates.rs`) publishes it to who finds the thread at rest.
 #[repr(C)]
-pub(super) struct CallText(UnsafeCell<[u8; CALL]>);
-
-// SAFETY: written and read by turns; a torn text is a text of other bytes.
-unsafe impl Sync for CallText {}
+pub(super) struct CallText([AtomicU8; CALL]);
 
 impl CallText {
     /// Puts a text down. Allocates nothing.
     pub(super) fn put(&self, what: &dyn fmt::Display) {
-        // SAFETY: its thread alone writes, and the keeper reads while that sleeps.
-        let bytes = unsafe { &mut *self.0.get() };
-        let mut short = Short { bytes, length: 0 };
+        let mut short = Short { bytes: &self.0, length: 0 };
         let _ = write!(short, "{what}");
-        let length = short.length;
-        bytes[length..].fill(0);
+        self.0[short.length..].iter().for_each(|byte| byte.store(0, Relaxed));
     }
 
     pub(super) fn get(&self) -> String {
-        // SAFETY: as in `put`.
-        let bytes = unsafe { &*self.0.get() };
-        let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
-        String::from_utf8_lossy(text).into_owned()
+        let bytes = self.0.iter().map(|byte| byte.load(Relaxed)).take_while(|byte| *byte != 0);
+        String::from_utf8_lossy(&bytes.collect::<Vec<u8>>()).into_owned()
     }
 }
 
 /// A text that is cut where there is no room for more.
 struct Short<'b> {
-    bytes: &'b mut [u8; CALL],
+    bytes: &'b [AtomicU8; CALL],
     length: usize,
 }
 
 impl fmt::Write for Short<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let fits = text.floor_char_boundary(CALL - self.length);
-        self.bytes[self.length..self.length + fits].copy_from_slice(&text.as_bytes()[..fits]);
+        let places = &self.bytes[self.length..self.length + fits];
+        places.iter().zip(text.bytes()).for_each(|(place, byte)| place.store(byte, Relaxed));
         self.length += fits;
         if fits == text.len() { Ok(()) } else { Err(fmt::Error) }
     }

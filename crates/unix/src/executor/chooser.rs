@@ -13,7 +13,7 @@ pub(crate) struct Left {
     pub(crate) fiber: u32,
     /// The word that it was started with.
     pub(crate) context: usize,
-    /// What the watchdog calls it, or 0.
+    /// What the watchdog calls it or whom it serves, or 0.
     pub(crate) name: usize,
     /// Why it left.
     pub(crate) leave: Leave,

@@ -28,7 +28,7 @@ pub(crate) enum Object {
     System,
     /// What users have, counted.
     Users,
-    /// Calls that wait for processor 0, in mode `Master`.
+    /// How many threads and service fibers there are, in mode `Master`.
     Desk,
     /// What is to happen at a time.
     Timers,

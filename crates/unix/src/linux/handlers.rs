@@ -166,9 +166,10 @@ extern "C" fn trampoline(
     info: *mut libc::siginfo_t,
     _context: *mut libc::c_void,
 ) {
-    // SAFETY: the C library gives a thread's errno a place that lives as long as the thread.
-    let errno = unsafe { &mut *libc::__errno_location() };
-    let before = *errno;
+    // SAFETY: the call has no conditions.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: a thread's errno has a place that lives as long as the thread.
+    let before = unsafe { *errno };
     // SAFETY: with SA_SIGINFO the kernel hands over a siginfo_t that is filled in.
     let info = info::decode(unsafe { &*info });
     let signal = Signal::new(signal);
@@ -178,7 +179,8 @@ extern "C" fn trampoline(
         }
         installed.handler.call(&Linux(()), &info);
     }
-    *errno = before;
+    // SAFETY: as above; the handler's own calls wrote it in between, and nobody borrows it.
+    unsafe { *errno = before };
 }
 
 const FLAGS: [(ActionFlags, libc::c_int); 7] = [
