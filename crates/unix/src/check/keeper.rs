@@ -59,6 +59,8 @@ pub(super) struct Keeper {
     line: UnixStream,
     process: Pid,
     place: Place,
+    /// It did not answer once: what it says from now on may be of the run before.
+    silent: bool,
 }
 
 /// Where real processes are kept.
@@ -83,7 +85,7 @@ impl Keeper {
             let kept = keep(other, memory);
             i32::from(kept.and_then(|line| begin(sys, shared, line, place)).is_err())
         });
-        let keeper = Self { region, line, process: process.map_err(to_io)?, place };
+        let keeper = Self { region, line, process: process.map_err(to_io)?, place, silent: false };
         keeper.await_word(GRACE)?;
         Ok(keeper)
     }
@@ -101,20 +103,27 @@ impl Keeper {
         most_steps: u32,
         patience: Duration,
     ) -> io::Result<Result<Trace, Lost>> {
+        if self.silent {
+            return Err(io::Error::other("the keeper hung in a run before: make another checker"));
+        }
         if !text::put(&self.region, scenario) {
             return Ok(Err(Lost::Words("the scenario is too long".into())));
         }
+        let region = Arc::clone(&self.region);
         let Order {
             seed: seed_word, most_steps: steps, processor, spacing_ns, patience_ms, ..
-        } = &self.region.order;
+        } = &region.order;
         processor.store(u32::try_from(rustix::thread::sched_getcpu()).unwrap_or(0), SeqCst);
         seed_word.store(seed, SeqCst);
         steps.store(most_steps, SeqCst);
         patience_ms.store(u32::try_from(patience.as_millis()).unwrap_or(u32::MAX), SeqCst);
         for spacing in SPACINGS {
             spacing_ns.store(u64::try_from(spacing.as_nanos()).unwrap_or(0), SeqCst);
+            // Until it has answered.
+            self.silent = true;
             (&self.line).write_all(&[1])?;
             self.await_word(patience + GRACE)?;
+            self.silent = false;
             match self.trace() {
                 Err(Lost::Late) => {}
                 other => return Ok(other),

@@ -72,12 +72,7 @@ impl Campaign {
                 return Ok(Finding::Unsteady(Box::new(difference)));
             }
             Ok(Some(difference)) => difference,
-            Err(error) => {
-                if let CheckError::Keeper(_) = error {
-                    self.checker = Checker::new()?;
-                }
-                return Ok(Finding::Lost(error));
-            }
+            Err(error) => return self.lost(error),
         };
         let small = shrink(&made, TRIES, |candidate| self.parts_always(candidate, seed, mode));
         // It has parted several times in a row, and mostly will once more.
@@ -88,10 +83,18 @@ impl Campaign {
                     return Ok(Finding::Parts(Box::new(parting)));
                 }
                 Ok(None) => {}
-                Err(error) => return Ok(Finding::Lost(error)),
+                Err(error) => return self.lost(error),
             }
         }
         Ok(Finding::Unsteady(Box::new(first)))
+    }
+
+    /// Nothing to compare; a keeper that has gone or hangs is replaced.
+    fn lost(&mut self, error: CheckError) -> Result<Finding, Unavailable> {
+        if let CheckError::Keeper(_) = error {
+            self.checker = Checker::new()?;
+        }
+        Ok(Finding::Lost(error))
     }
 
     fn parts_always(&mut self, scenario: &Scenario, seed: u64, mode: Mode) -> bool {
