@@ -52,6 +52,7 @@ mod rule;
 pub mod scenario;
 pub mod shell;
 mod signal;
+mod split_mix;
 mod stopper;
 mod sys;
 mod system_v;

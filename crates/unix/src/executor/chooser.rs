@@ -5,6 +5,7 @@
 
 use super::task::Leave;
 use super::touch::{At, Touched};
+use crate::split_mix::next_random;
 
 /// One stretch of a fiber.
 #[derive(Debug, Clone, Copy)]
@@ -68,16 +69,6 @@ pub(crate) trait Chooser: Send {
     fn tick(&mut self) -> bool {
         false
     }
-}
-
-/// The next number of a generator: SplitMix64 (Steele, Lea, Flood 2014), the same numbers on every
-/// machine.
-pub(super) fn next_random(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut mixed = *state;
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
 }
 
 /// Chooses at random: at each point with a probability of 1 in [`Seeded::ODDS`] any runnable fiber,

@@ -1,4 +1,6 @@
-//! Dice for sampled schedules: SplitMix64 (Steele, Lea, Flood 2014), the same on every machine.
+//! Dice for sampled schedules, the same on every machine.
+
+use crate::split_mix::next_random;
 
 /// Throws dice.
 #[derive(Debug, Clone)]
@@ -43,11 +45,7 @@ impl Dice {
     }
 
     fn random(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.state;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        next_random(&mut self.state)
     }
 
     /// A number below `bound`.

@@ -1,6 +1,8 @@
 //! Where random scenarios come from: [`Chance`].
 
-/// A seeded choice: SplitMix64 (Steele, Lea, Flood 2014), the same numbers on every machine.
+use crate::split_mix::next_random;
+
+/// A seeded choice.
 #[derive(Debug, Clone)]
 pub(super) struct Chance(u64);
 
@@ -10,11 +12,7 @@ impl Chance {
     }
 
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        next_random(&mut self.0)
     }
 
     /// A number below `count`, by the high half of a product.

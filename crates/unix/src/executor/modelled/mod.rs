@@ -18,13 +18,13 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use super::chooser::next_random;
 use super::fiber::running;
 use super::here::HERE;
 use super::task::{Leave, Task};
 use super::tick::tick_at_point;
 use super::{Executor, Outcome};
 use crate::costs::{Costs, PS_A_NS, Step};
+use crate::split_mix::next_random;
 use processor::{Arrival, LOOK_PS, Processor};
 
 /// No time.
