@@ -375,6 +375,8 @@ impl Call<'_> {
             for member in &state.threads {
                 if all || member.thread.tid() == self.thread.tid() {
                     member.thread.demand(Attention::STOP);
+                    // Who sleeps stops outside of its call: that has no file any more.
+                    member.wake();
                 }
             }
             (traced, by_another)

@@ -248,10 +248,6 @@ impl Composer {
             "quiet" => chance.of(QUIET),
             "stop" => chance.of(STOPS),
             "soft" => chance.of(SOFT),
-            "calm-sig" => match chance.of(&self.signals) {
-                "CHLD" => "USR1",
-                other => other,
-            },
             "last" => chance.of(&["KILL", "STOP"]),
             "set" => return self.set(),
             "who" => return self.who(words.of),

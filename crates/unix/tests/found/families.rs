@@ -331,3 +331,118 @@ thread reader
 ",
     );
 }
+
+/// The Linux backend waits in two calls, a look and a take, and the handler of SIGCHLD came
+/// between: it killed its process, and left a zombie behind. One call that takes has taken before
+/// it sees to signals.
+#[test]
+fn a_handler_of_sigchld_ends_who_has_waited_already() {
+    is_the_same(
+        "\
+process main
+  fork quick
+  on CHLD
+    kill self TERM
+  wait
+
+process quick
+",
+    );
+}
+
+/// The same, and the handler waited: it had the child that its thread waited for, and the thread
+/// slept on or had none.
+#[test]
+fn a_handler_of_sigchld_finds_the_child_taken() {
+    is_the_same(
+        "\
+process main
+  on CHLD
+    wait any nohang -> anything
+  fork quick
+  wait
+
+process quick
+",
+    );
+}
+
+/// A process traced, whichever of its threads had asked. On Linux a thread traces: another one
+/// executed, and what the first had traced was let go with it.
+#[test]
+fn what_a_thread_traced_goes_on_when_another_executes() {
+    is_the_same(
+        "\
+process main
+  child = fork tracer
+  wait child
+
+process tracer
+  thread executes
+  child = fork tracee
+  ptrace attach child
+  wait child
+  pause
+
+process tracee
+  note \"goes on\"
+  getpid
+
+process program
+  pause
+
+thread executes
+  yield
+  yield
+  yield
+  exec program
+",
+    );
+}
+
+/// The same of a thread that ended alone: its process was the tracer still.
+#[test]
+fn a_thread_that_ends_lets_go_whom_it_traced() {
+    is_the_same(
+        "\
+process main
+  child = fork tracee
+  t = thread tracer
+  join t
+  ptrace continue child -> anything
+  wait child -> anything
+
+process tracee
+  pause
+
+thread tracer
+  ptrace attach child
+  wait child
+",
+    );
+}
+
+/// Another thread than the one that traced let the tracee go on. On Linux it has no such tracee,
+/// though it may wait for it.
+#[test]
+fn a_tracee_goes_on_as_its_own_tracing_thread_says() {
+    is_the_same(
+        "\
+process main
+  child = fork tracee
+  ptrace attach child
+  wait child
+  t = thread other
+  join t
+  ptrace continue child -> anything
+
+process tracee
+  pause
+
+thread other
+  ptrace continue child -> anything
+  ptrace kill child -> anything
+  wait child nohang -> anything
+",
+    );
+}
