@@ -5,8 +5,8 @@
 //! others go on looking or learn that there is none.
 //!
 //! One waitid(2) that takes has taken when it sees to signals. So here too: a handler that runs
-//! behind a look, which SIGCHLD's mostly does, takes first what the look has found ([`take_first`]).
-//! It may end its process or wait itself.
+//! behind a look, which SIGCHLD's mostly does, takes first what the look has found
+//! ([`take_first`]). It may end its process or wait itself.
 //!
 //! [`Children::Any`] and the groups mean children that were made here. Those that somebody else in
 //! the program made, with `std::process::Command` or posix_spawn(3), stay theirs to wait for,

@@ -66,6 +66,8 @@ fn signals(chance: &mut Chance, features: &[Feature]) -> Vec<&'static str> {
 struct Block {
     is_thread: bool,
     is_program: bool,
+    /// Whether somebody may trace it, which makes no threads then: on Linux one thread is traced.
+    is_traced: bool,
     /// Units of statements, in their order.
     units: Vec<String>,
     /// Processes that it forks.
@@ -143,6 +145,23 @@ impl Composer {
             self.blocks[of].units.insert(at, format!("h{thread} = thread t{thread}\n"));
         }
         self.begin_and_end(processes);
+        self.keep_threads_from_waiting();
+    }
+
+    /// Where SIGCHLD is handled, threads wait for nobody. On Linux the signal is the forking
+    /// thread's. The backend changes the mask of who has waited, and that one may take it.
+    fn keep_threads_from_waiting(&mut self) {
+        let units = || self.blocks.iter().flat_map(|block| &block.units);
+        let handles = |unit: &String| unit.contains("on CHLD") || unit.contains("sigvec CHLD");
+        if !units().any(handles) {
+            return;
+        }
+        for unit in
+            self.blocks.iter_mut().filter(|block| block.is_thread).flat_map(|b| &mut b.units)
+        {
+            let stays = |line: &&str| !line.trim_start().starts_with("wait");
+            *unit = unit.lines().filter(stays).map(|line| format!("{line}\n")).collect();
+        }
     }
 
     /// What must come first in the first process, and how processes end.
@@ -185,13 +204,17 @@ impl Composer {
         let makes = phrase.here.iter().any(|line| line.contains("$new"));
         let executes = !phrase.program.is_empty();
         let programs = self.blocks.iter().filter(|block| block.is_program).count();
+        let is_traced = self.blocks[of].is_traced;
+        let traces = phrase.feature == Feature::Tracing;
         if makes && (self.processes().count() >= MOST_PROCESSES || depth >= DEPTH)
             || executes && programs >= MOST_PROGRAMS
+            || is_traced && phrase.here.iter().any(|line| line.contains("= thread"))
         {
             return String::new();
         }
         let mut one_more = |is_wanted: bool, is_program: bool| {
-            let block = Block { is_program, ..Block::default() };
+            let is_traced = traces || is_traced && is_program;
+            let block = Block { is_program, is_traced, ..Block::default() };
             self.blocks.extend(is_wanted.then_some(block));
             if is_wanted { self.blocks.len() - 1 } else { 0 }
         };

@@ -446,3 +446,67 @@ thread other
 ",
     );
 }
+
+/// A stopped child was attached, and its parent was told of the stop twice: as its tracer, and as
+/// its parent. Linux tells a parent that traces of nothing but what it has trapped.
+#[test]
+fn a_parent_that_traces_is_told_of_a_stop_once() {
+    is_the_same(
+        "\
+process main
+  child = fork stopped
+  waitid child stopped nowait
+  ptrace attach child
+  wait child
+  wait stopped nohang -> anything
+  ptrace detach child
+  wait stopped nohang -> anything
+
+process stopped
+  raise STOP
+",
+    );
+}
+
+/// A tracee stopped for its tracer with a stop, which SIGCONT took back before the tracer ended. On
+/// Linux nothing comes of that stop any more; here it counted as one that the tracer had chosen.
+#[test]
+fn a_stop_that_is_taken_back_in_the_tracers_hand_stops_nobody() {
+    is_the_same(
+        "\
+process main
+  child = fork tracer
+  wait child
+
+process tracer
+  child = fork tracee
+  ptrace attach child
+  kill child USR1
+  kill child CONT
+  exit 0
+
+process tracee
+  pause
+",
+    );
+}
+
+/// The same, and the tracer let the tracee go on with that stop.
+#[test]
+fn a_stop_that_was_taken_back_is_none_for_the_tracer_to_go_on_with() {
+    is_the_same(
+        "\
+process main
+  child = fork tracee
+  wait child
+  kill child CONT
+  ptrace continue child STOP
+  wait child nohang
+
+process tracee
+  ptrace traceme
+  raise STOP
+  pause
+",
+    );
+}

@@ -409,3 +409,28 @@ thread sleeper
 ",
     );
 }
+
+/// SIGCONT, which is handled, continued a process of two threads, and the first one had it. On
+/// Linux each looks for signals when it goes on: whoever does so first has it.
+#[test]
+fn who_goes_on_first_has_what_continued_it() {
+    is_the_same(
+        "\
+process main
+  on CONT
+    note \"taken\"
+  child = fork stopped
+  yield
+  yield
+  yield
+  yield
+  kill child CONT
+
+process stopped
+  thread other
+  raise STOP
+
+thread other
+",
+    );
+}
