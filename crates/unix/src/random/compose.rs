@@ -145,22 +145,29 @@ impl Composer {
             self.blocks[of].units.insert(at, format!("h{thread} = thread t{thread}\n"));
         }
         self.begin_and_end(processes);
-        self.keep_threads_from_waiting();
+        self.leave_out();
     }
 
-    /// Where SIGCHLD is handled, threads wait for nobody. On Linux the signal is the forking
-    /// thread's. The backend changes the mask of who has waited, and that one may take it.
-    fn keep_threads_from_waiting(&mut self) {
-        let units = || self.blocks.iter().flat_map(|block| &block.units);
+    /// Takes out what the two systems are known to do otherwise: docs/check.md says why.
+    fn leave_out(&mut self) {
         let handles = |unit: &String| unit.contains("on CHLD") || unit.contains("sigvec CHLD");
-        if !units().any(handles) {
-            return;
-        }
-        for unit in
-            self.blocks.iter_mut().filter(|block| block.is_thread).flat_map(|b| &mut b.units)
-        {
-            let stays = |line: &&str| !line.trim_start().starts_with("wait");
-            *unit = unit.lines().filter(stays).map(|line| format!("{line}\n")).collect();
+        let handles = self.blocks.iter().flat_map(|block| &block.units).any(handles);
+        let has_terminal = self.features.contains(&Feature::Terminals);
+        for block in &mut self.blocks {
+            let stays = |line: &&str| {
+                let line = line.trim_start();
+                let waits = line.starts_with("wait") && handles;
+                let takes = line.starts_with("sigwait") && !line.ends_with("{}");
+                let vanishing = has_terminal && line == "ignore CHLD";
+                !(block.is_thread && (waits || takes) || vanishing)
+            };
+            for unit in &mut block.units {
+                let lines = unit.lines().filter(stays).map(|line| match has_terminal {
+                    true => format!("{}\n", line.replace(" nocldwait", "")),
+                    false => format!("{line}\n"),
+                });
+                *unit = lines.collect();
+            }
         }
     }
 
