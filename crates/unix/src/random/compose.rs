@@ -163,7 +163,7 @@ impl Composer {
             };
             for unit in &mut block.units {
                 let lines = unit.lines().filter(stays).map(|line| match has_terminal {
-                    true => format!("{}\n", line.replace(" nocldwait", "")),
+                    true => format!("{}\n", calmed(line)),
                     false => format!("{line}\n"),
                 });
                 *unit = lines.collect();
@@ -384,6 +384,13 @@ impl Composer {
             _ => "own-group nohang".to_owned(),
         }
     }
+}
+
+/// A line of a scenario with terminals: children do not vanish, and nobody reads for ever in the
+/// background.
+fn calmed(line: &str) -> String {
+    let line = line.replace(" nocldwait", "").replace("sigvec TT", "on TT");
+    if line.contains("on TT") { line.replace(" restart", "") } else { line }
 }
 
 /// Some of the words, mostly one.

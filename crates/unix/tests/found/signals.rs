@@ -434,3 +434,23 @@ thread other
 ",
     );
 }
+
+/// A handler signals itself, and another thread that lets the signal in ends that when it comes
+/// first. The virtual Unix was not asked again after one run without an end.
+#[test]
+fn what_goes_on_for_ever_under_one_schedule_may_end_under_another() {
+    is_the_same(
+        "\
+process main
+  thread other
+  on CHLD
+    kill self CHLD
+  kill self CHLD
+
+thread other
+  getpid
+  getpid
+  getpid
+",
+    );
+}
