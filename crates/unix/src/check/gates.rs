@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use super::image;
 use super::region::{LOG, Region, SEATS, SeatWords, Timer, place};
+use crate::linux::forget_stack;
 use crate::scenario::conduct::{Clock, Conduct, Due, Image, Kind, Seat};
 use crate::scenario::wire::with_line;
 use crate::scenario::{Event, Log};
@@ -91,13 +92,6 @@ fn nanoseconds(duration: Duration) -> u64 {
 fn clear(timer: &Timer) {
     timer.real_ns.store(0, SeqCst);
     timer.due_ns.store(0, SeqCst);
-}
-
-fn without_alternate_stack() {
-    let none =
-        libc::stack_t { ss_sp: std::ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
-    // SAFETY: the structure lives across the call; no handler of this thread runs.
-    unsafe { libc::sigaltstack(&raw const none, std::ptr::null_mut()) };
 }
 
 /// Sleeps while the word is 0; may return for nothing, and does so whenever a handler has run: a
@@ -220,7 +214,7 @@ impl Conduct for Gates {
         words.tid.store(sys.gettid().0, SeqCst);
         if seat == Seat::INIT.0 || words.is_thread.load(SeqCst) != 0 {
             // The standard library gives each thread an alternate stack of its own.
-            without_alternate_stack();
+            forget_stack();
         }
         words.place.store(place::THROUGH, SeqCst);
         words.executes.store(0, SeqCst);
