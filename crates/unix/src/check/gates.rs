@@ -11,8 +11,8 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Duration;
 
-use super::image;
-use super::region::{LOG, Region, SEATS, SeatWords, Timer, place};
+use super::region::{Region, SEATS, SeatWords, Timer, place};
+use super::{image, log};
 use crate::linux::forget_stack;
 use crate::scenario::conduct::{Clock, Conduct, Due, Image, Kind, Seat};
 use crate::scenario::wire::with_line;
@@ -224,24 +224,6 @@ impl Conduct for Gates {
 
 impl Log for Gates {
     fn record(&self, event: &Event<'_>) {
-        with_line(event, |line| {
-            let mut head = [0; HEAD];
-            put(&mut head[..4], self.0.step.load(SeqCst));
-            put(&mut head[4..8], SEAT.get());
-            put(&mut head[8..], u32::try_from(line.len()).unwrap_or(0));
-            let whole = u32::try_from(HEAD + line.len()).unwrap_or(0);
-            let at = self.0.log_length.fetch_add(whole, SeqCst) as usize;
-            if at + whole as usize <= LOG {
-                self.0.write_log(at, &head);
-                self.0.write_log(at + HEAD, line);
-            }
-        });
+        with_line(event, |line| log::write(&self.0, self.0.step.load(SeqCst), SEAT.get(), line));
     }
-}
-
-/// Bytes before each line of the log: step, seat and the line's length.
-pub(super) const HEAD: usize = 12;
-
-fn put(to: &mut [u8], number: u32) {
-    to.copy_from_slice(&number.to_le_bytes());
 }

@@ -21,6 +21,7 @@ use rustix::io::fcntl_dupfd_cloexec;
 use super::conductor::{Lost, conduct};
 use super::fibers::FIRST_NUMBER;
 use super::gates::Gates;
+use super::log::{self, Part};
 use super::region::{Order, REGION, Region, SEATS, SeatWords, pass_on};
 use super::text;
 use super::trace::{Raw, RawEnding, SeatFacts, Trace};
@@ -167,17 +168,10 @@ impl Keeper {
             let step = step.load(SeqCst);
             raw.steps.push(((step >> 32) as u32, step as u32));
         }
-        let mut log = region.log(region.log_length.load(SeqCst) as usize);
-        while let Some((head, rest)) = log.split_at_checked(super::gates::HEAD) {
-            let number = |at: usize| {
-                u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]])
-            };
-            let Some((line, rest)) = rest.split_at_checked(number(8) as usize) else { break };
-            log = rest;
-            let text = String::from_utf8_lossy(line);
-            // A part that was reserved by somebody who was killed then is empty.
+        for Part { step, seat, line } in log::parts(region) {
+            let text = String::from_utf8_lossy(&line);
             if let Some(record) = decode(text.trim_end_matches('\n')) {
-                raw.records.push((number(0), number(4), record));
+                raw.records.push((step, seat, record));
             }
         }
         if ending == RawEnding::Stuck {
@@ -338,7 +332,8 @@ fn play(sys: &dyn Sys, region: &Arc<Region>) -> Result<RawEnding, Lost> {
             timer.due_ns.store(0, SeqCst);
         }
     }
-    for word in [&region.step, &region.arrivals, &region.log_length, &region.typed, &region.late] {
+    log::clear(region);
+    for word in [&region.step, &region.arrivals, &region.typed, &region.late] {
         word.store(0, SeqCst);
     }
     region.clock_ns.store(0, SeqCst);

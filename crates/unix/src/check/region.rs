@@ -160,30 +160,16 @@ pub(super) struct Shared {
     pub(super) steps: [AtomicU64; STEPS],
     text: UnsafeCell<[u8; TEXT]>,
     pub(super) lines: [AtomicU32; LINES],
-    log: UnsafeCell<[u8; LOG]>,
+    /// See `log.rs`.
+    pub(super) log: [AtomicU32; LOG / size_of::<AtomicU32>()],
     /// Who waits for ever, or what went wrong.
     words: UnsafeCell<[u8; 1 << 16]>,
 }
 
-// SAFETY: the texts are written and read by turns, the log's parts by one thread each.
+// SAFETY: the texts are written and read by turns.
 unsafe impl Sync for Shared {}
 
 impl Shared {
-    /// The part of the log from `at` on, to be written by whoever reserved it.
-    pub(super) fn write_log(&self, at: usize, bytes: &[u8]) {
-        // SAFETY: the caller reserved these bytes by adding to `log_length`, and they are within.
-        unsafe {
-            let to = self.log.get().cast::<u8>().add(at);
-            std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
-        }
-    }
-
-    /// The first bytes of the log, once nobody writes any more.
-    pub(super) fn log(&self, length: usize) -> &[u8] {
-        // SAFETY: all who wrote have ended.
-        unsafe { &(&*self.log.get())[..length.min(LOG)] }
-    }
-
     /// Puts the scenario's text down.
     pub(super) fn put_text(&self, text: &str) {
         // SAFETY: the keeper reads when it is told to, which comes later.
