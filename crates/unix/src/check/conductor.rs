@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::choice::Choice;
 use super::fibers::FARTHEST;
 use super::gates::{futex_wake, now_ns};
-use super::region::{LOG, SEATS, STEPS, SeatWords, Shared, Timer, place};
+use super::region::{LOG, SEATS, STEPS, SeatWords, Shared, Timer, go, place};
 use super::tasks::{State, Task};
 use super::trace::RawEnding;
 use super::typing;
@@ -125,7 +125,7 @@ pub(super) fn conduct(shared: &Shared) -> Result<RawEnding, Lost> {
         conductor.last = chosen;
         // It is not at its gate any more, though it has not gone yet.
         words.place.store(place::THROUGH, SeqCst);
-        words.go.store(1, SeqCst);
+        words.go.store(go::OPEN, SeqCst);
         futex_wake(&words.go);
         // Most calls return at once: then nobody has to be asked before.
         for _ in 0..YIELDS {

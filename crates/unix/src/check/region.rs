@@ -51,12 +51,22 @@ pub(super) mod place {
     pub(in super::super) const AT_GATE: u32 = 4;
 }
 
+/// Whether a thread may leave its gate.
+pub(super) mod go {
+    /// It may not. It sleeps as long as that is so.
+    pub(in super::super) const CLOSED: u32 = 0;
+    /// It may.
+    pub(in super::super) const OPEN: u32 = 1;
+    /// It has: what it says of itself may be of another gate than the one it sleeps at next.
+    pub(in super::super) const PASSED: u32 = 2;
+}
+
 /// A thread.
 #[repr(C)]
 pub(super) struct SeatWords {
     /// One of [`place`].
     pub(super) place: AtomicU32,
-    /// 1: it may go on. It waits here.
+    /// One of [`go`]. It waits here.
     pub(super) go: AtomicU32,
     /// The seat that asked for it.
     pub(super) maker: AtomicU32,
