@@ -105,6 +105,7 @@ pub(super) fn conduct(shared: &Shared) -> Result<RawEnding, Lost> {
             (0..conductor.found.len()).filter(|at| conductor.found[*at] == Found::AtGate).collect();
         if waiting.is_empty() {
             if conductor.let_time_pass() {
+                conductor.in_time()?;
                 continue;
             }
             conductor.say_who_waits();
@@ -155,6 +156,7 @@ impl Conductor<'_> {
                     return Ok(());
                 }
             }
+            self.in_time()?;
             (is_first, mark) = (!is_at_rest, now);
             std::mem::swap(&mut self.found, &mut self.before);
             if is_at_rest {
@@ -169,10 +171,12 @@ impl Conductor<'_> {
             } else {
                 nap(BETWEEN_LOOKS_NS);
             }
-            if looks % 64 == 0 && now_ns() > self.deadline_ns {
-                return Err(Lost::Words(self.who_runs()));
-            }
         }
+    }
+
+    /// Gives the run up once it has taken too long: in a step, over many, or while time passes.
+    fn in_time(&self) -> Result<(), Lost> {
+        if now_ns() <= self.deadline_ns { Ok(()) } else { Err(Lost::Words(self.who_runs())) }
     }
 
     /// Whether something that was written to a terminal may reach somebody yet.
@@ -292,15 +296,16 @@ impl Conductor<'_> {
         if due.saturating_sub(self.shared.clock_ns.load(SeqCst)) > FARTHEST_NS {
             return false;
         }
+        // Before the nap: whom the timer wakes looks at once whether it was its turn.
+        self.passed_ns = self.passed_ns.max(real);
+        self.shared.clock_ns.fetch_max(due, SeqCst);
         if now < real {
             nap((real - now).min(NAP_NS));
         } else {
             // It has rung, and whoever it is for is about to wake; or sleeps on, for it is blocked.
             nap(BETWEEN_LOOKS_NS);
         }
-        self.passed_ns = self.passed_ns.max(real);
-        self.shared.clock_ns.fetch_max(due, SeqCst);
-        now < self.deadline_ns
+        true
     }
 
     /// Who waits for ever, a line each.
@@ -321,7 +326,7 @@ impl Conductor<'_> {
 
     /// Why there is no end.
     fn who_runs(&self) -> String {
-        let mut words = "expected everybody to come to rest in time, found".to_owned();
+        let mut words = "expected an end within the time that a run has, found".to_owned();
         for (seat, known) in self.known.iter().enumerate().filter(|(_, known)| !known.has_ended) {
             let one = &self.shared.seats[seat];
             let state = known.task.as_ref().and_then(|task| task.state(true).ok());
@@ -337,7 +342,7 @@ impl Conductor<'_> {
 }
 
 fn proc_fails(error: std::io::Error) -> Lost {
-    Lost::Words(format!("/proc: {error}"))
+    Lost::Words(error.to_string())
 }
 
 fn nap(ns: u64) {

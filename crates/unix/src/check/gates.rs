@@ -119,7 +119,13 @@ fn futex_wait(word: &AtomicU32) {
     let long = libc::timespec { tv_sec: LONG_S, tv_nsec: 0 };
     // SAFETY: the word and the time live across the call.
     unsafe {
-        libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, go::CLOSED, &raw const long);
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            libc::FUTEX_WAIT,
+            go::CLOSED,
+            &raw const long,
+        );
     }
 }
 
