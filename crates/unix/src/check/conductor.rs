@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use super::choice::Choice;
 use super::fibers::FARTHEST;
-use super::gates::{futex_wake, now_ns};
+use super::gates::{futex_wake, nap, now_ns};
 use super::region::{LOG, SEATS, STEPS, SeatWords, Shared, Timer, go, place};
 use super::tasks::{State, Task};
 use super::trace::RawEnding;
+use super::turns::take_from;
 use super::typing;
 
 /// So long a timer that is due is waited for.
@@ -75,10 +76,12 @@ struct Conductor<'s> {
     deadline_ns: u64,
     /// Timers until then have ended in their turn.
     passed_ns: u64,
+    /// Whoever can go on has the processor before the conductor has.
+    they_precede: bool,
 }
 
-/// Conducts a run whose first process has been made.
-pub(super) fn conduct(shared: &Shared) -> Result<RawEnding, Lost> {
+/// Conducts a run whose first process has been made; `they_precede` whoever conducts, or do not.
+pub(super) fn conduct(shared: &Shared, they_precede: bool) -> Result<RawEnding, Lost> {
     let patience = Duration::from_millis(u64::from(shared.order.patience_ms.load(SeqCst)));
     let mut conductor = Conductor {
         shared,
@@ -88,6 +91,7 @@ pub(super) fn conduct(shared: &Shared) -> Result<RawEnding, Lost> {
         last: 0,
         deadline_ns: now_ns() + u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX / 2),
         passed_ns: 0,
+        they_precede,
     };
     let most_steps = shared.order.most_steps.load(SeqCst).min(STEPS as u32);
     let mut choice = Choice::new(shared.order.seed.load(SeqCst));
@@ -128,17 +132,34 @@ pub(super) fn conduct(shared: &Shared) -> Result<RawEnding, Lost> {
         words.place.store(place::THROUGH, SeqCst);
         words.go.store(go::OPEN, SeqCst);
         futex_wake(&words.go);
-        // Most calls return at once: then nobody has to be asked before.
-        for _ in 0..YIELDS {
+        conductor.make_way(words);
+    }
+}
+
+impl Conductor<'_> {
+    /// Lets whoever was let through have the processor, if it has not had it already: most calls
+    /// return at once, and then nobody has to be asked before.
+    fn make_way(&self, words: &SeatWords) {
+        let yields = if self.they_precede { 0 } else { YIELDS };
+        for _ in 0..yields {
             rustix::thread::sched_yield();
             if words.place.load(SeqCst) == place::AT_GATE {
                 break;
             }
         }
     }
-}
 
-impl Conductor<'_> {
+    /// Takes the precedence from everybody: somebody goes on and on, or waits for a worker of the
+    /// kernel, which comes after them too.
+    fn end_precedence(&mut self) {
+        self.they_precede = false;
+        let words = self.shared.seats.iter().take(self.known.len());
+        for tid in words.map(|words| words.tid.load(SeqCst)).filter(|tid| *tid > 0) {
+            // It may have ended.
+            let _ = take_from(tid);
+        }
+    }
+
     /// Looks until everybody is at rest.
     fn await_rest(&mut self) -> Result<(), Lost> {
         let mut is_first = true;
@@ -146,7 +167,8 @@ impl Conductor<'_> {
         let mut not_before = 0;
         let mut mark = self.mark();
         loop {
-            let is_at_rest = self.look(looks > QUICK_LOOKS)?;
+            // Who precedes and seems to run has ended, mostly.
+            let is_at_rest = self.look(self.they_precede || looks > QUICK_LOOKS)?;
             let now = self.mark();
             if is_at_rest && !is_first && now == mark && self.found == self.before {
                 if self.is_typing() {
@@ -165,7 +187,14 @@ impl Conductor<'_> {
                 }
                 continue;
             }
+            if self.shared.seats[self.last].place.load(SeqCst) == place::SETTLES {
+                nap(NAP_NS);
+                continue;
+            }
             looks += 1;
+            if looks == EAGER_LOOKS && self.they_precede {
+                self.end_precedence();
+            }
             if looks < EAGER_LOOKS {
                 rustix::thread::sched_yield();
             } else {
@@ -343,9 +372,4 @@ impl Conductor<'_> {
 
 fn proc_fails(error: std::io::Error) -> Lost {
     Lost::Words(error.to_string())
-}
-
-fn nap(ns: u64) {
-    let duration = rustix::time::Timespec { tv_sec: 0, tv_nsec: ns as i64 };
-    let _ = rustix::thread::nanosleep(&duration);
 }

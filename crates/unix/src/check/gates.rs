@@ -96,6 +96,12 @@ pub(super) fn now_ns() -> u64 {
     now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
 }
 
+/// Sleeps so long, or until a handler has run.
+pub(super) fn nap(ns: u64) {
+    let duration = rustix::time::Timespec { tv_sec: 0, tv_nsec: ns as i64 };
+    let _ = rustix::thread::nanosleep(&duration);
+}
+
 fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX / 4)
 }
@@ -178,7 +184,7 @@ impl Conduct for Gates {
         clear(ends);
         self.0.arrivals.fetch_add(1, SeqCst);
         if let Some(descriptor) = due.writes {
-            super::typing::settle(&self.0, descriptor);
+            super::typing::settle(&self.0, self.words(SEAT.get()), descriptor);
         }
     }
 

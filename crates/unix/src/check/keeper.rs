@@ -25,6 +25,7 @@ use super::log::{self, Part};
 use super::region::{Order, REGION, Region, SEATS, SeatWords, pass_on};
 use super::text;
 use super::trace::{Raw, RawEnding, SeatFacts, Trace};
+use super::turns::{Precedence, stay_on};
 use crate::action::{How, SigAction};
 use crate::linux::Linux;
 use crate::process::{Pid, Target};
@@ -337,13 +338,15 @@ fn play(sys: &dyn Sys, region: &Arc<Region>) -> Result<RawEnding, Lost> {
         word.store(0, SeqCst);
     }
     region.clock_ns.store(0, SeqCst);
-    run_on(region.order.processor.load(SeqCst));
+    stay_on(region.order.processor.load(SeqCst));
     let scenario = text::get(region)
         .map_err(|error| Lost::Words(format!("its own text is refused: {error}")))?;
     let gates = Arc::new(Gates(Arc::clone(region)));
     let seat = gates.expect(sys, Kind::Process);
     assert_eq!(seat, Seat::INIT, "the first seat is free");
     let program = conducted(&scenario, Arc::<Gates>::clone(&gates));
+    let precedence = Precedence::take();
+    let they_precede = precedence.is_ok();
     let first = sys.fork_boxed(Box::new(move |sys| {
         // A virtual process begins without descriptors.
         close(0, REGION - 1);
@@ -351,16 +354,9 @@ fn play(sys: &dyn Sys, region: &Arc<Region>) -> Result<RawEnding, Lost> {
         program(sys)
     }));
     gates.made(seat, first.ok().map(Pid::number));
+    drop(precedence);
     first.map_err(|errno| Lost::Words(format!("fork: {errno}")))?;
-    conduct(region)
-}
-
-/// Lets this process and its children run on one processor: whoever is let through runs as soon as
-/// the conductor yields, and nobody is woken across processors.
-fn run_on(processor: u32) {
-    let mut set = rustix::thread::CpuSet::new();
-    set.set(processor as usize);
-    let _ = rustix::thread::sched_setaffinity(None, &set);
+    conduct(region, they_precede)
 }
 
 /// Kills and reaps whoever is left in the namespace.

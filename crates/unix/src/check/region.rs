@@ -49,6 +49,8 @@ pub(super) mod place {
     pub(in super::super) const THROUGH: u32 = 3;
     /// It stands at a gate.
     pub(in super::super) const AT_GATE: u32 = 4;
+    /// Behind its call it waits for a worker of the kernel: that is no rest, though it sleeps.
+    pub(in super::super) const SETTLES: u32 = 5;
 }
 
 /// Whether a thread may leave its gate.
