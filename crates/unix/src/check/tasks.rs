@@ -26,15 +26,9 @@ pub(super) struct Task {
     pid: i32,
     tid: i32,
     wchan: File,
-    /// What is asked where `wchan` says too little.
-    closer: OnceCell<Closer>,
-}
-
-/// See [`Task`].
-#[derive(Debug)]
-struct Closer {
-    stat: File,
-    syscall: File,
+    /// What is asked where `wchan` says too little, and then where `stat` does.
+    stat: OnceCell<File>,
+    syscall: OnceCell<File>,
 }
 
 /// Its files.
@@ -67,7 +61,13 @@ impl Task {
     /// The thread with these numbers; `None` if it is gone.
     pub(super) fn open(pid: i32, tid: i32) -> io::Result<Option<Self>> {
         let wchan = open(pid, tid, WCHAN)?;
-        Ok(wchan.map(|wchan| Self { pid, tid, wchan, closer: OnceCell::new() }))
+        Ok(wchan.map(|wchan| Self {
+            pid,
+            tid,
+            wchan,
+            stat: OnceCell::new(),
+            syscall: OnceCell::new(),
+        }))
     }
 
     /// How it is at this moment. `wchan` names the function in which it sleeps once it has left its
@@ -95,24 +95,14 @@ impl Task {
     /// so before it leaves the processor, and a wait looks at its children in between. `syscall`
     /// makes the kernel wait until it has left.
     fn state_closer(&self) -> io::Result<State> {
-        let closer = match self.closer.get() {
-            Some(closer) => closer,
-            None => {
-                let open = |name| open(self.pid, self.tid, name);
-                let (Some(stat), Some(syscall)) = (open(STAT)?, open(SYSCALL)?) else {
-                    return Ok(State::Gone);
-                };
-                self.closer.get_or_init(|| Closer { stat, syscall })
-            }
-        };
         let mut head = [0; HEAD];
-        let Some(length) = self.read(&closer.stat, STAT, &mut head)? else {
+        let Some(length) = self.ask(&self.stat, STAT, &mut head)? else {
             return Ok(State::Gone);
         };
         let head = &head[..length];
         let behind = head.iter().rposition(|byte| *byte == b')').map(|at| &head[at..]);
         Ok(match behind.and_then(|behind| behind.get(2)) {
-            Some(b'S') => self.state_off_processor(&closer.syscall)?,
+            Some(b'S') => self.state_off_processor()?,
             Some(b'T' | b't') => State::Stopped,
             Some(b'Z') => State::Zombie,
             Some(b'X') => State::Gone,
@@ -120,13 +110,27 @@ impl Task {
         })
     }
 
-    fn state_off_processor(&self, syscall: &File) -> io::Result<State> {
+    fn state_off_processor(&self) -> io::Result<State> {
         let mut head = [0; HEAD];
-        Ok(match self.read(syscall, SYSCALL, &mut head)? {
+        Ok(match self.ask(&self.syscall, SYSCALL, &mut head)? {
             Some(_) if head.starts_with(b"running") => State::Runs,
             Some(_) => State::Sleeps,
             None => State::Gone,
         })
+    }
+
+    /// Reads the beginning of one of its files, which is opened the first time; `None` if it is gone.
+    fn ask(
+        &self,
+        file: &OnceCell<File>,
+        name: &str,
+        head: &mut [u8; HEAD],
+    ) -> io::Result<Option<usize>> {
+        if file.get().is_none() {
+            let Some(opened) = open(self.pid, self.tid, name)? else { return Ok(None) };
+            let _ = file.set(opened);
+        }
+        file.get().map_or(Ok(None), |file| self.read(file, name, head))
     }
 
     /// Reads the beginning of one of its files; `None` if it is gone.
@@ -200,7 +204,8 @@ mod tests {
     fn what_cannot_be_read_is_no_end() {
         let (pid, tid) = own();
         let refuses = File::open("/").expect("a directory, which nobody reads so");
-        let task = Task { pid, tid, wchan: refuses, closer: OnceCell::new() };
+        let task =
+            Task { pid, tid, wchan: refuses, stat: OnceCell::new(), syscall: OnceCell::new() };
         let error = task.state(true).expect_err("it is there, and nothing is known of it");
         let words = error.to_string();
         for part in ["expected to read /proc/", "/wchan, found: ", "run it again"] {
