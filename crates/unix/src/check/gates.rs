@@ -118,8 +118,8 @@ fn goes_through(words: &SeatWords) -> bool {
     words.go.swap(go::PASSED, SeqCst) == go::OPEN
 }
 
-/// Sleeps while the gate is closed; may return for nothing, and does so whenever a handler has run: a
-/// wait without an end would go on by itself behind one that has `SA_RESTART`, and that may have
+/// Sleeps while the gate is closed; may return for nothing, and does so whenever a handler has run:
+/// a wait without an end would go on by itself behind one that has `SA_RESTART`, and that may have
 /// stood at gates of its own.
 fn futex_wait(word: &AtomicU32) {
     let long = libc::timespec { tv_sec: LONG_S, tv_nsec: 0 };

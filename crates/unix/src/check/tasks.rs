@@ -119,7 +119,7 @@ impl Task {
         })
     }
 
-    /// Reads the beginning of one of its files, which is opened the first time; `None` if it is gone.
+    /// Reads the beginning of one of its files, opened the first time; `None` if it is gone.
     fn ask(
         &self,
         file: &OnceCell<File>,
