@@ -33,9 +33,11 @@ pub(super) const TEXT: usize = 1 << 20;
 pub(super) const LINES: usize = 1 << 16;
 /// Bytes of a log.
 pub(super) const LOG: usize = 1 << 24;
-/// The number by which every process of a scenario has the memory open: below those that hold
-/// children, and above any that a scenario counts on.
-pub(super) const REGION: i32 = 511;
+/// The number by which every process of a scenario has the memory open: above any that a scenario
+/// counts on, and above the first of those that hold children. A process begins with a table of
+/// descriptors that has room for its highest one; were that below them, the first child would make
+/// the table grow, for which one that has threads waits for all processors, ten milliseconds long.
+pub(super) const REGION: i32 = 767;
 /// Bytes of a call's text that are kept for who waits in it.
 const CALL: usize = 120;
 
