@@ -32,9 +32,11 @@ pub(super) fn run(model: &Model, executor: &Executor) -> Outcome {
         random: Cell::new(model.seed),
         steps: Cell::new(0),
         lines: RefCell::default(),
+        words: RefCell::default(),
     };
     HERE.with(|here| {
         here.machine.set(&raw const machine);
+        here.notes.set(true);
         here.tick.set(executor.ticks.get().map(|ticks| ticks.call));
         here.worker.set(worker);
         here.local.set(&raw const local);
@@ -44,6 +46,7 @@ pub(super) fn run(model: &Model, executor: &Executor) -> Outcome {
     run.end();
     HERE.with(|here| {
         here.machine.set(ptr::null());
+        here.notes.set(false);
         here.tick.set(None);
         here.local.set(ptr::null());
         here.worker.set(ptr::null());
