@@ -160,6 +160,23 @@ fn who_computes_without_a_call_is_given_up_and_named() {
     assert!(found.difference().is_none(), "{found:?}");
 }
 
+/// The limit was looked at within long steps only, not over many; and where it passed while
+/// somebody slept, that one was said to wait for ever.
+#[test]
+fn the_limit_holds_over_many_steps_and_while_time_passes() {
+    let mut checker = checker();
+    for (text, patience) in [
+        ("process main\n  while 1 == 1: getpid\n", Duration::from_millis(2)),
+        ("process main\n  sleep 9s\n", Duration::from_millis(20)),
+    ] {
+        let options = Options { patience, ..Options::new() };
+        match checker.on_linux(&scenario(text), &options) {
+            Err(CheckError::Lost(why)) => assert!(why.contains("an end within"), "{why}"),
+            other => panic!("{text}{other:?}"),
+        }
+    }
+}
+
 #[test]
 fn one_that_ignores_everything_does_not_outlive_its_run() {
     let text = "process main\n  fork deaf\n  exit 0\n\nprocess deaf\n  ignore TERM\n  \

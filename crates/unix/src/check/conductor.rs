@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use super::choice::Choice;
 use super::fibers::FARTHEST;
-use super::gates::{futex_wake, now_ns};
-use super::region::{LOG, SEATS, STEPS, SeatWords, Shared, Timer, place};
+use super::gates::{futex_wake, nap, now_ns};
+use super::region::{LOG, SEATS, STEPS, SeatWords, Shared, Timer, go, place};
 use super::tasks::{State, Task};
 use super::trace::RawEnding;
+use super::turns::take_from;
 use super::typing;
 
 /// So long a timer that is due is waited for.
@@ -75,10 +76,12 @@ struct Conductor<'s> {
     deadline_ns: u64,
     /// Timers until then have ended in their turn.
     passed_ns: u64,
+    /// Whoever can go on has the processor before the conductor has.
+    they_precede: bool,
 }
 
-/// Conducts a run whose first process has been made.
-pub(super) fn conduct(shared: &Shared) -> Result<RawEnding, Lost> {
+/// Conducts a run whose first process has been made; `they_precede` whoever conducts, or do not.
+pub(super) fn conduct(shared: &Shared, they_precede: bool) -> Result<RawEnding, Lost> {
     let patience = Duration::from_millis(u64::from(shared.order.patience_ms.load(SeqCst)));
     let mut conductor = Conductor {
         shared,
@@ -88,6 +91,7 @@ pub(super) fn conduct(shared: &Shared) -> Result<RawEnding, Lost> {
         last: 0,
         deadline_ns: now_ns() + u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX / 2),
         passed_ns: 0,
+        they_precede,
     };
     let most_steps = shared.order.most_steps.load(SeqCst).min(STEPS as u32);
     let mut choice = Choice::new(shared.order.seed.load(SeqCst));
@@ -105,6 +109,7 @@ pub(super) fn conduct(shared: &Shared) -> Result<RawEnding, Lost> {
             (0..conductor.found.len()).filter(|at| conductor.found[*at] == Found::AtGate).collect();
         if waiting.is_empty() {
             if conductor.let_time_pass() {
+                conductor.in_time()?;
                 continue;
             }
             conductor.say_who_waits();
@@ -125,19 +130,36 @@ pub(super) fn conduct(shared: &Shared) -> Result<RawEnding, Lost> {
         conductor.last = chosen;
         // It is not at its gate any more, though it has not gone yet.
         words.place.store(place::THROUGH, SeqCst);
-        words.go.store(1, SeqCst);
+        words.go.store(go::OPEN, SeqCst);
         futex_wake(&words.go);
-        // Most calls return at once: then nobody has to be asked before.
-        for _ in 0..YIELDS {
+        conductor.make_way(words);
+    }
+}
+
+impl Conductor<'_> {
+    /// Lets whoever was let through have the processor, if it has not had it already: most calls
+    /// return at once, and then nobody has to be asked before.
+    fn make_way(&self, words: &SeatWords) {
+        let yields = if self.they_precede { 0 } else { YIELDS };
+        for _ in 0..yields {
             rustix::thread::sched_yield();
             if words.place.load(SeqCst) == place::AT_GATE {
                 break;
             }
         }
     }
-}
 
-impl Conductor<'_> {
+    /// Takes the precedence from everybody: somebody goes on and on, or waits for a worker of the
+    /// kernel, which comes after them too.
+    fn end_precedence(&mut self) {
+        self.they_precede = false;
+        let words = self.shared.seats.iter().take(self.known.len());
+        for tid in words.map(|words| words.tid.load(SeqCst)).filter(|tid| *tid > 0) {
+            // It may have ended.
+            let _ = take_from(tid);
+        }
+    }
+
     /// Looks until everybody is at rest.
     fn await_rest(&mut self) -> Result<(), Lost> {
         let mut is_first = true;
@@ -145,7 +167,8 @@ impl Conductor<'_> {
         let mut not_before = 0;
         let mut mark = self.mark();
         loop {
-            let is_at_rest = self.look(looks > QUICK_LOOKS)?;
+            // Who precedes and seems to run has ended, mostly.
+            let is_at_rest = self.look(self.they_precede || looks > QUICK_LOOKS)?;
             let now = self.mark();
             if is_at_rest && !is_first && now == mark && self.found == self.before {
                 if self.is_typing() {
@@ -155,6 +178,7 @@ impl Conductor<'_> {
                     return Ok(());
                 }
             }
+            self.in_time()?;
             (is_first, mark) = (!is_at_rest, now);
             std::mem::swap(&mut self.found, &mut self.before);
             if is_at_rest {
@@ -163,16 +187,25 @@ impl Conductor<'_> {
                 }
                 continue;
             }
+            if self.shared.seats[self.last].place.load(SeqCst) == place::SETTLES {
+                nap(NAP_NS);
+                continue;
+            }
             looks += 1;
+            if looks == EAGER_LOOKS && self.they_precede {
+                self.end_precedence();
+            }
             if looks < EAGER_LOOKS {
                 rustix::thread::sched_yield();
             } else {
                 nap(BETWEEN_LOOKS_NS);
             }
-            if looks % 64 == 0 && now_ns() > self.deadline_ns {
-                return Err(Lost::Words(self.who_runs()));
-            }
         }
+    }
+
+    /// Gives the run up once it has taken too long: in a step, over many, or while time passes.
+    fn in_time(&self) -> Result<(), Lost> {
+        if now_ns() <= self.deadline_ns { Ok(()) } else { Err(Lost::Words(self.who_runs())) }
     }
 
     /// Whether something that was written to a terminal may reach somebody yet.
@@ -292,15 +325,16 @@ impl Conductor<'_> {
         if due.saturating_sub(self.shared.clock_ns.load(SeqCst)) > FARTHEST_NS {
             return false;
         }
+        // Before the nap: whom the timer wakes looks at once whether it was its turn.
+        self.passed_ns = self.passed_ns.max(real);
+        self.shared.clock_ns.fetch_max(due, SeqCst);
         if now < real {
             nap((real - now).min(NAP_NS));
         } else {
             // It has rung, and whoever it is for is about to wake; or sleeps on, for it is blocked.
             nap(BETWEEN_LOOKS_NS);
         }
-        self.passed_ns = self.passed_ns.max(real);
-        self.shared.clock_ns.fetch_max(due, SeqCst);
-        now < self.deadline_ns
+        true
     }
 
     /// Who waits for ever, a line each.
@@ -321,7 +355,7 @@ impl Conductor<'_> {
 
     /// Why there is no end.
     fn who_runs(&self) -> String {
-        let mut words = "expected everybody to come to rest in time, found".to_owned();
+        let mut words = "expected an end within the time that a run has, found".to_owned();
         for (seat, known) in self.known.iter().enumerate().filter(|(_, known)| !known.has_ended) {
             let one = &self.shared.seats[seat];
             let state = known.task.as_ref().and_then(|task| task.state(true).ok());
@@ -337,10 +371,5 @@ impl Conductor<'_> {
 }
 
 fn proc_fails(error: std::io::Error) -> Lost {
-    Lost::Words(format!("/proc: {error}"))
-}
-
-fn nap(ns: u64) {
-    let duration = rustix::time::Timespec { tv_sec: 0, tv_nsec: ns as i64 };
-    let _ = rustix::thread::nanosleep(&duration);
+    Lost::Words(error.to_string())
 }

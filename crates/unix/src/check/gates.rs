@@ -1,7 +1,8 @@
 //! The gates of real threads: [`Gates`], words that everybody shares.
 //!
 //! A thread that comes to its gate says so and sleeps on a futex in user mode: its handlers run, it
-//! is stopped and killed as anywhere. Nothing here allocates or locks, for handlers come here too.
+//! is stopped and killed as anywhere. Nothing that handlers come to allocates or locks: the gate
+//! itself, what is behind it, and the log.
 
 #![allow(unsafe_code, reason = "futexes")]
 
@@ -11,8 +12,9 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Duration;
 
-use super::image;
-use super::region::{LOG, Region, SEATS, SeatWords, Timer, place};
+use super::region::{Region, SEATS, SeatWords, Timer, go, place};
+use super::{image, log};
+use crate::linux::forget_stack;
 use crate::scenario::conduct::{Clock, Conduct, Due, Image, Kind, Seat};
 use crate::scenario::wire::with_line;
 use crate::scenario::{Event, Log};
@@ -69,6 +71,16 @@ impl Gates {
         ends.real_ns.store(real, SeqCst);
     }
 
+    /// Says that the caller stands at its gate. A gate that one of its handlers passes from here on
+    /// leaves its mark, before the caller sleeps too: this one is told anew then.
+    fn come(&self, words: &SeatWords, due: &Due<'_>) {
+        let _ = words.go.compare_exchange(go::PASSED, go::CLOSED, SeqCst, SeqCst);
+        words.line.store(due.line, Relaxed);
+        words.call.put(due.what);
+        words.place.store(place::AT_GATE, SeqCst);
+        self.0.arrivals.fetch_add(1, SeqCst);
+    }
+
     /// The seat of the first thread of a thread's process.
     fn process_of(&self, mut seat: u32) -> u32 {
         while self.words(seat).is_thread.load(Relaxed) != 0 {
@@ -84,6 +96,12 @@ pub(super) fn now_ns() -> u64 {
     now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
 }
 
+/// Sleeps so long, or until a handler has run.
+pub(super) fn nap(ns: u64) {
+    let duration = rustix::time::Timespec { tv_sec: 0, tv_nsec: ns as i64 };
+    let _ = rustix::thread::nanosleep(&duration);
+}
+
 fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX / 4)
 }
@@ -93,21 +111,27 @@ fn clear(timer: &Timer) {
     timer.due_ns.store(0, SeqCst);
 }
 
-fn without_alternate_stack() {
-    let none =
-        libc::stack_t { ss_sp: std::ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
-    // SAFETY: the structure lives across the call; no handler of this thread runs.
-    unsafe { libc::sigaltstack(&raw const none, std::ptr::null_mut()) };
+/// Sleeps until the gate is open, and goes through; false if it is to be told anew where the caller
+/// is.
+fn goes_through(words: &SeatWords) -> bool {
+    futex_wait(&words.go);
+    words.go.swap(go::PASSED, SeqCst) == go::OPEN
 }
 
-/// Sleeps while the word is 0; may return for nothing, and does so whenever a handler has run: a
-/// wait without an end would go on by itself behind one that has `SA_RESTART`, and that may have
+/// Sleeps while the gate is closed; may return for nothing, and does so whenever a handler has run:
+/// a wait without an end would go on by itself behind one that has `SA_RESTART`, and that may have
 /// stood at gates of its own.
 fn futex_wait(word: &AtomicU32) {
     let long = libc::timespec { tv_sec: LONG_S, tv_nsec: 0 };
     // SAFETY: the word and the time live across the call.
     unsafe {
-        libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, 0, &raw const long);
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            libc::FUTEX_WAIT,
+            go::CLOSED,
+            &raw const long,
+        );
     }
 }
 
@@ -122,15 +146,9 @@ pub(super) fn futex_wake(word: &AtomicU32) {
 impl Conduct for Gates {
     fn gate(&self, _: &dyn Sys, due: &Due<'_>) {
         let words = self.words(SEAT.get());
-        loop {
-            words.line.store(due.line, Relaxed);
-            words.call.put(due.what);
-            words.place.store(place::AT_GATE, SeqCst);
-            self.0.arrivals.fetch_add(1, SeqCst);
-            if words.go.swap(0, SeqCst) == 1 {
-                break;
-            }
-            futex_wait(&words.go);
+        self.come(words, due);
+        while !goes_through(words) {
+            self.come(words, due);
         }
         clear(&words.ends);
         match due.clock {
@@ -166,7 +184,7 @@ impl Conduct for Gates {
         clear(ends);
         self.0.arrivals.fetch_add(1, SeqCst);
         if let Some(descriptor) = due.writes {
-            super::typing::settle(&self.0, descriptor);
+            super::typing::settle(&self.0, self.words(SEAT.get()), descriptor);
         }
     }
 
@@ -220,7 +238,7 @@ impl Conduct for Gates {
         words.tid.store(sys.gettid().0, SeqCst);
         if seat == Seat::INIT.0 || words.is_thread.load(SeqCst) != 0 {
             // The standard library gives each thread an alternate stack of its own.
-            without_alternate_stack();
+            forget_stack();
         }
         words.place.store(place::THROUGH, SeqCst);
         words.executes.store(0, SeqCst);
@@ -230,24 +248,50 @@ impl Conduct for Gates {
 
 impl Log for Gates {
     fn record(&self, event: &Event<'_>) {
-        with_line(event, |line| {
-            let mut head = [0; HEAD];
-            put(&mut head[..4], self.0.step.load(SeqCst));
-            put(&mut head[4..8], SEAT.get());
-            put(&mut head[8..], u32::try_from(line.len()).unwrap_or(0));
-            let whole = u32::try_from(HEAD + line.len()).unwrap_or(0);
-            let at = self.0.log_length.fetch_add(whole, SeqCst) as usize;
-            if at + whole as usize <= LOG {
-                self.0.write_log(at, &head);
-                self.0.write_log(at + HEAD, line);
-            }
-        });
+        with_line(event, |line| log::write(&self.0, self.0.step.load(SeqCst), SEAT.get(), line));
     }
 }
 
-/// Bytes before each line of the log: step, seat and the line's length.
-pub(super) const HEAD: usize = 12;
+#[cfg(test)]
+mod tests {
+    use std::thread;
 
-fn put(to: &mut [u8], number: u32) {
-    to.copy_from_slice(&number.to_le_bytes());
+    use super::*;
+    use crate::linux::Linux;
+
+    fn due(line: u32) -> Due<'static> {
+        Due { line, what: &"pause", clock: Clock::None, writes: None }
+    }
+
+    /// A signal came between the word that its thread is at its gate and the sleep there; its
+    /// handler passed a gate. Then the thread slept at a gate of which nobody knew: it looked like
+    /// a sleep within a call, and the run was stuck.
+    #[test]
+    fn who_had_a_signal_before_it_slept_at_its_gate_tells_of_it_again() {
+        let (region, _memory) = Region::new().expect("memory");
+        let gates = Gates(Arc::new(region));
+        SEAT.set(1);
+        let linux = Linux::new().expect("pidfds");
+        let words = gates.words(1);
+        gates.come(words, &due(7));
+        words.go.store(go::OPEN, SeqCst);
+        gates.gate(&linux, &due(8));
+        assert_eq!(words.place.load(SeqCst), place::THROUGH);
+        let opener = Gates(Arc::clone(&gates.0));
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                let until = now_ns() + 2_000_000_000;
+                let words = opener.words(1);
+                while words.place.load(SeqCst) != place::AT_GATE && now_ns() < until {
+                    thread::yield_now();
+                }
+                words.go.store(go::OPEN, SeqCst);
+                futex_wake(&words.go);
+            });
+            assert!(!goes_through(words), "it slept where nobody looks for it");
+            gates.come(words, &due(7));
+            assert!(goes_through(words));
+        });
+        assert_eq!(words.line.load(SeqCst), 7);
+    }
 }

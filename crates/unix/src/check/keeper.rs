@@ -21,9 +21,11 @@ use rustix::io::fcntl_dupfd_cloexec;
 use super::conductor::{Lost, conduct};
 use super::fibers::FIRST_NUMBER;
 use super::gates::Gates;
+use super::log::{self, Part};
 use super::region::{Order, REGION, Region, SEATS, SeatWords, pass_on};
 use super::text;
 use super::trace::{Raw, RawEnding, SeatFacts, Trace};
+use super::turns::{Precedence, stay_on};
 use crate::action::{How, SigAction};
 use crate::linux::Linux;
 use crate::process::{Pid, Target};
@@ -167,17 +169,10 @@ impl Keeper {
             let step = step.load(SeqCst);
             raw.steps.push(((step >> 32) as u32, step as u32));
         }
-        let mut log = region.log(region.log_length.load(SeqCst) as usize);
-        while let Some((head, rest)) = log.split_at_checked(super::gates::HEAD) {
-            let number = |at: usize| {
-                u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]])
-            };
-            let Some((line, rest)) = rest.split_at_checked(number(8) as usize) else { break };
-            log = rest;
-            let text = String::from_utf8_lossy(line);
-            // A part that was reserved by somebody who was killed then is empty.
+        for Part { step, seat, line } in log::parts(region) {
+            let text = String::from_utf8_lossy(&line);
             if let Some(record) = decode(text.trim_end_matches('\n')) {
-                raw.records.push((number(0), number(4), record));
+                raw.records.push((step, seat, record));
             }
         }
         if ending == RawEnding::Stuck {
@@ -338,17 +333,20 @@ fn play(sys: &dyn Sys, region: &Arc<Region>) -> Result<RawEnding, Lost> {
             timer.due_ns.store(0, SeqCst);
         }
     }
-    for word in [&region.step, &region.arrivals, &region.log_length, &region.typed, &region.late] {
+    log::clear(region);
+    for word in [&region.step, &region.arrivals, &region.typed, &region.late] {
         word.store(0, SeqCst);
     }
     region.clock_ns.store(0, SeqCst);
-    run_on(region.order.processor.load(SeqCst));
+    stay_on(region.order.processor.load(SeqCst));
     let scenario = text::get(region)
         .map_err(|error| Lost::Words(format!("its own text is refused: {error}")))?;
     let gates = Arc::new(Gates(Arc::clone(region)));
     let seat = gates.expect(sys, Kind::Process);
     assert_eq!(seat, Seat::INIT, "the first seat is free");
     let program = conducted(&scenario, Arc::<Gates>::clone(&gates));
+    let precedence = Precedence::take();
+    let they_precede = precedence.is_ok();
     let first = sys.fork_boxed(Box::new(move |sys| {
         // A virtual process begins without descriptors.
         close(0, REGION - 1);
@@ -356,16 +354,9 @@ fn play(sys: &dyn Sys, region: &Arc<Region>) -> Result<RawEnding, Lost> {
         program(sys)
     }));
     gates.made(seat, first.ok().map(Pid::number));
+    drop(precedence);
     first.map_err(|errno| Lost::Words(format!("fork: {errno}")))?;
-    conduct(region)
-}
-
-/// Lets this process and its children run on one processor: whoever is let through runs as soon as
-/// the conductor yields, and nobody is woken across processors.
-fn run_on(processor: u32) {
-    let mut set = rustix::thread::CpuSet::new();
-    set.set(processor as usize);
-    let _ = rustix::thread::sched_setaffinity(None, &set);
+    conduct(region, they_precede)
 }
 
 /// Kills and reaps whoever is left in the namespace.

@@ -33,9 +33,11 @@ pub(super) const TEXT: usize = 1 << 20;
 pub(super) const LINES: usize = 1 << 16;
 /// Bytes of a log.
 pub(super) const LOG: usize = 1 << 24;
-/// The number by which every process of a scenario has the memory open: below those that hold
-/// children, and above any that a scenario counts on.
-pub(super) const REGION: i32 = 511;
+/// The number by which every process of a scenario has the memory open: above any that a scenario
+/// counts on, and above the first of those that hold children. A process begins with a table of
+/// descriptors that has room for its highest one; were that below them, the first child would make
+/// the table grow, for which one that has threads waits for all processors, ten milliseconds long.
+pub(super) const REGION: i32 = 767;
 /// Bytes of a call's text that are kept for who waits in it.
 const CALL: usize = 120;
 
@@ -49,6 +51,18 @@ pub(super) mod place {
     pub(in super::super) const THROUGH: u32 = 3;
     /// It stands at a gate.
     pub(in super::super) const AT_GATE: u32 = 4;
+    /// Behind its call it waits for a worker of the kernel: that is no rest, though it sleeps.
+    pub(in super::super) const SETTLES: u32 = 5;
+}
+
+/// Whether a thread may leave its gate.
+pub(super) mod go {
+    /// It may not. It sleeps as long as that is so.
+    pub(in super::super) const CLOSED: u32 = 0;
+    /// It may.
+    pub(in super::super) const OPEN: u32 = 1;
+    /// It has: what it says of itself may be of another gate than the one it sleeps at next.
+    pub(in super::super) const PASSED: u32 = 2;
 }
 
 /// A thread.
@@ -56,7 +70,7 @@ pub(super) mod place {
 pub(super) struct SeatWords {
     /// One of [`place`].
     pub(super) place: AtomicU32,
-    /// 1: it may go on. It waits here.
+    /// One of [`go`]. It waits here.
     pub(super) go: AtomicU32,
     /// The seat that asked for it.
     pub(super) maker: AtomicU32,
@@ -160,30 +174,16 @@ pub(super) struct Shared {
     pub(super) steps: [AtomicU64; STEPS],
     text: UnsafeCell<[u8; TEXT]>,
     pub(super) lines: [AtomicU32; LINES],
-    log: UnsafeCell<[u8; LOG]>,
+    /// See `log.rs`.
+    pub(super) log: [AtomicU32; LOG / size_of::<AtomicU32>()],
     /// Who waits for ever, or what went wrong.
     words: UnsafeCell<[u8; 1 << 16]>,
 }
 
-// SAFETY: the texts are written and read by turns, the log's parts by one thread each.
+// SAFETY: the texts are written and read by turns.
 unsafe impl Sync for Shared {}
 
 impl Shared {
-    /// The part of the log from `at` on, to be written by whoever reserved it.
-    pub(super) fn write_log(&self, at: usize, bytes: &[u8]) {
-        // SAFETY: the caller reserved these bytes by adding to `log_length`, and they are within.
-        unsafe {
-            let to = self.log.get().cast::<u8>().add(at);
-            std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
-        }
-    }
-
-    /// The first bytes of the log, once nobody writes any more.
-    pub(super) fn log(&self, length: usize) -> &[u8] {
-        // SAFETY: all who wrote have ended.
-        unsafe { &(&*self.log.get())[..length.min(LOG)] }
-    }
-
     /// Puts the scenario's text down.
     pub(super) fn put_text(&self, text: &str) {
         // SAFETY: the keeper reads when it is told to, which comes later.

@@ -4,11 +4,13 @@
 
 use std::sync::atomic::Ordering::SeqCst;
 
-use super::gates::now_ns;
-use super::region::Shared;
+use super::gates::{nap, now_ns};
+use super::region::{SeatWords, Shared, place};
 
 /// So long the kernel's worker may take.
 const WORKER_NS: u64 = 2_000_000;
+/// The worker may want the processor of who waits for it.
+const NAP_NS: u64 = 100_000;
 /// What was written is on its way, and nobody but a reader can notice.
 pub(super) const TO_READERS: u32 = 1;
 /// What was written is on its way, and may make signals.
@@ -19,7 +21,7 @@ pub(super) const TO_ANYBODY: u32 = 2;
 /// not so if there was something to read before. The other end is opened for that where there is
 /// one. A program's output goes the other way. What may still be on its way is the conductor's to
 /// wait for.
-pub(super) fn settle(shared: &Shared, descriptor: i32) {
+pub(super) fn settle(shared: &Shared, words: &SeatWords, descriptor: i32) {
     // SAFETY: calls that take any descriptor; what is opened here is closed here.
     unsafe {
         if libc::isatty(descriptor) == 0 {
@@ -39,8 +41,11 @@ pub(super) fn settle(shared: &Shared, descriptor: i32) {
                 // be in its call still.
                 let until = now_ns() + WORKER_NS;
                 while now_ns() < until {
-                    libc::sched_yield();
+                    // Handlers pass gates meanwhile, and end the nap.
+                    words.place.store(place::SETTLES, SeqCst);
+                    nap(NAP_NS);
                 }
+                words.place.store(place::THROUGH, SeqCst);
                 shared.typed.fetch_max(TO_ANYBODY, SeqCst);
             } else {
                 shared.typed.fetch_max(TO_READERS, SeqCst);

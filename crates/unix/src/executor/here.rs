@@ -60,6 +60,42 @@ impl Here {
     }
 }
 
+/// A simulated or modelled run on this thread. Once it is dropped [`HERE`] has nothing of the run,
+/// also where a panic ended it: the next one begins as on a new thread.
+pub(super) struct Stay(());
+
+impl Stay {
+    pub(super) fn begin(worker: &Worker, local: &Local, tick: Option<TickFn>) -> Self {
+        HERE.with(|here| {
+            here.worker.set(worker);
+            here.local.set(local);
+            here.tick.set(tick);
+            let _ = here.reaching.take();
+        });
+        Self(())
+    }
+}
+
+impl Drop for Stay {
+    fn drop(&mut self) {
+        HERE.with(|here| {
+            here.task.set(ptr::null());
+            here.context.set(0);
+            here.left.set(0);
+            here.simulation.set(ptr::null());
+            here.machine.set(ptr::null());
+            here.level.set(0);
+            here.held.set(0);
+            here.tick.set(None);
+            here.tick_due.set(false);
+            here.worker.set(ptr::null());
+            here.local.set(ptr::null());
+            here.notes.set(false);
+            here.run.set(ptr::null_mut());
+        });
+    }
+}
+
 thread_local! {
     /// This thread's.
     pub(super) static HERE: Here = const {

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use super::chooser::{Chooser, Left};
 use super::fiber::running;
-use super::here::HERE;
+use super::here::{HERE, Stay};
 use super::modelled;
 use super::signals::SignalStack;
 use super::task::{Leave, Task};
@@ -105,13 +105,8 @@ impl Simulation {
         let local = Local::new();
         // Who runs one system after another has one for all.
         let _signal_stack = executor.options.reused.is_none().then(SignalStack::new);
-        HERE.with(|here| {
-            here.simulation.set(self);
-            here.tick.set(executor.ticks.get().map(|ticks| ticks.call));
-            here.worker.set(worker);
-            here.local.set(&raw const local);
-            let _ = here.reaching.take();
-        });
+        let _stay = Stay::begin(worker, &local, executor.ticks.get().map(|ticks| ticks.call));
+        HERE.with(|here| here.simulation.set(self));
         let mut run = Run {
             simulation: self,
             executor,
@@ -144,12 +139,6 @@ impl Simulation {
         });
         // SAFETY: no fiber runs any more.
         unsafe { (*run).end() };
-        HERE.with(|here| {
-            here.simulation.set(std::ptr::null());
-            here.tick.set(None);
-            here.local.set(std::ptr::null());
-            here.worker.set(std::ptr::null());
-        });
         outcome
     }
 }

@@ -14,6 +14,8 @@
 //! - *Nothing to come*: where the step (the turn) that was tried first has nothing in common with
 //!   anything that others did after it in any run, nobody else need be tried there.
 
+use smallvec::SmallVec;
+
 use super::order::Order;
 use crate::executor::{Leave, Left, Touched};
 
@@ -38,7 +40,7 @@ struct Node {
     /// Whether the first of them is who ran and can go on.
     goes_on: bool,
     /// Who of them is not tried, by place.
-    asleep: u64,
+    asleep: Places,
     /// Who was tried first, and who is now, by place.
     first: usize,
     now: usize,
@@ -54,8 +56,25 @@ struct Reached(Vec<Touched>);
 
 /// Fibers that are told apart; those above are one.
 const TOLD_APART: u32 = 24;
-/// Who is not tried is a bit in a word.
-const MOST_READY: usize = 64;
+
+/// A set of places among those that are ready, however many there are.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Places(SmallVec<[u64; 1]>);
+
+impl Places {
+    fn add(&mut self, place: usize) {
+        let word = place / u64::BITS as usize;
+        if self.0.len() <= word {
+            self.0.resize(word + 1, 0);
+        }
+        self.0[word] |= 1 << (place % u64::BITS as usize);
+    }
+
+    fn has(&self, place: usize) -> bool {
+        let word = self.0.get(place / u64::BITS as usize).copied().unwrap_or(0);
+        word >> (place % u64::BITS as usize) & 1 != 0
+    }
+}
 
 impl Reached {
     fn place(fiber: u32) -> usize {
@@ -149,8 +168,7 @@ impl Path {
             let is_all = node.now == node.first
                 && self.reduces
                 && !node.reached.conflicts(node.after.by_others(fiber));
-            let most = node.ready.len().min(MOST_READY);
-            let next = (node.now + 1..most).find(|at| node.asleep >> at & 1 == 0);
+            let next = (node.now + 1..node.ready.len()).find(|at| !node.asleep.has(*at));
             if let (Some(next), false) = (next, is_all) {
                 node.now = next;
                 return true;
@@ -257,10 +275,9 @@ impl Run {
         goes_on: bool,
     ) -> u32 {
         let sleeps = |fiber: &u32| self.asleep.iter().any(|(one, _)| one == fiber);
-        let places = ready.iter().take(MOST_READY).enumerate();
-        let asleep =
-            places.filter(|(_, fiber)| sleeps(fiber)).fold(0, |set, (at, _)| set | 1 << at);
-        let mut awake = (0..ready.len().min(MOST_READY)).filter(|at| asleep >> at & 1 == 0);
+        let mut asleep = Places::default();
+        ready.iter().enumerate().filter(|(_, one)| sleeps(one)).for_each(|(at, _)| asleep.add(at));
+        let mut awake = (0..ready.len()).filter(|at| !asleep.has(*at));
         let (Some(first), several) = (awake.next(), awake.next().is_some()) else {
             self.is_over = true;
             return ready[0];
@@ -307,5 +324,49 @@ impl Run {
                 return;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::executor::At;
+
+    /// Beyond the sixty-fourth of those that could go on nobody was tried, and all schedules were
+    /// said to have been seen.
+    #[test]
+    fn each_of_many_is_tried() {
+        let many = 150;
+        let mut path = Path::default();
+        path.begin(0, true);
+        let runnable: Vec<u32> = (1..=many).collect();
+        let mut order = Order::default();
+        let mut tried = Vec::new();
+        loop {
+            order.decide(&runnable, None);
+            let fiber = path.choose(&order, 1);
+            tried.push(fiber);
+            for fiber in std::iter::once(fiber).chain(runnable.iter().copied()) {
+                let (touched, leave) = (Touched::EVERYTHING, Leave::End);
+                let left = Left { fiber, context: 0, name: 0, leave, at: At::Within, touched };
+                path.left(&left, false);
+            }
+            if !path.advance() {
+                break;
+            }
+        }
+        tried.sort_unstable();
+        assert_eq!(tried, runnable);
+    }
+
+    #[test]
+    fn a_set_of_places_has_what_was_added() {
+        let mut places = Places::default();
+        for place in [0, 63, 64, 200] {
+            assert!(!places.has(place));
+            places.add(place);
+            assert!(places.has(place));
+        }
+        assert!(![1, 62, 65, 199, 201, 1000].iter().any(|place| places.has(*place)));
     }
 }

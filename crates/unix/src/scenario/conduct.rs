@@ -68,7 +68,8 @@ impl Due<'_> {
     }
 }
 
-/// See the module. All but [`Conduct::expect`] and [`Conduct::made`] are called from handlers too.
+/// See the module. Handlers come to the [`Log`] too, to [`Conduct::gate`], [`Conduct::lasting`] and
+/// [`Conduct::passed`]: on Linux these allocate nothing. They make nothing, and execute nothing.
 pub(crate) trait Conduct: Log {
     /// Holds the caller until it may make its next call. Handlers run meanwhile.
     fn gate(&self, sys: &dyn Sys, due: &Due<'_>);

@@ -28,8 +28,6 @@ pub(super) struct Run {
     pub(super) conduct: Option<Arc<dyn Conduct>>,
     /// All variables of the text, sorted: a variable's slot is its place here.
     variables: Vec<String>,
-    /// Whose variables a handler sets.
-    pub(super) contexts: Contexts,
 }
 
 impl Run {
@@ -50,8 +48,7 @@ impl Run {
         }
         variables.sort_unstable();
         variables.dedup();
-        let contexts = Contexts::default();
-        Self { scenario: scenario.clone(), log, conduct, variables, contexts }
+        Self { scenario: scenario.clone(), log, conduct, variables }
     }
 }
 
@@ -86,6 +83,9 @@ pub(super) struct Context {
     pub(super) seat: Option<Seat>,
     /// The process's number, once it runs.
     pub(super) pid: AtomicI32,
+    /// Whose variables a handler sets that it or a child of its installs. They are gone with the
+    /// last of these processes: one text may be run a million times.
+    pub(super) contexts: Arc<Contexts>,
     /// Number in the low half, birth in the high one.
     variables: Box<[AtomicU64]>,
     /// What `profil` counts into.
@@ -103,6 +103,7 @@ impl Context {
             began,
             seat: None,
             pid: AtomicI32::new(0),
+            contexts: Arc::default(),
             variables,
             profile: Mutex::default(),
         }
@@ -111,7 +112,8 @@ impl Context {
     /// That of a child which runs this block, and has the variables as they are now. Of a process
     /// among them it has the number alone: who is not its parent cannot hold it.
     pub(super) fn forked(&self, name: &str) -> Self {
-        let child = Self::new(Arc::clone(&self.run), name, self.init, self.began);
+        let mut child = Self::new(Arc::clone(&self.run), name, self.init, self.began);
+        child.contexts = Arc::clone(&self.contexts);
         for (from, to) in self.variables.iter().zip(&child.variables) {
             to.store(from.load(Relaxed) & u64::from(u32::MAX), Relaxed);
         }

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use super::context::Context;
 
-/// The processes of a run that live in one memory, in the order of their births.
+/// Processes that live in one memory and have forked each other, in the order of their births.
 #[derive(Default)]
 pub(super) struct Contexts {
     first: OnceLock<Box<Entry>>,

@@ -166,7 +166,7 @@ fn begin(sys: &dyn Sys, run: &Arc<Run>) -> i32 {
 pub(super) fn process(sys: &dyn Sys, context: Context) -> i32 {
     let context = Arc::new(context);
     context.pid.store(sys.getpid().number(), Relaxed);
-    context.run.contexts.add(sys.getpid().number(), &context);
+    context.contexts.add(sys.getpid().number(), &context);
     State::name_caller(&context.name);
     let run = Arc::clone(&context.run);
     if let (Some(conduct), Some(seat)) = (&run.conduct, context.seat) {
@@ -331,7 +331,7 @@ impl Frame<'_> {
     fn install(&self, place: Place, step: &HandlerStep) {
         let (context, body) = (Arc::clone(self.context), step.body.clone());
         let handler = Handler::new(move |sys, info| {
-            let own = context.run.contexts.of(sys.getpid().number());
+            let own = context.contexts.of(sys.getpid().number());
             let context = own.as_ref().unwrap_or(&context);
             let frame = Frame { sys, context, info: Some(info) };
             frame.record(Told::new(place, EventKind::Handler, &Known(info)));

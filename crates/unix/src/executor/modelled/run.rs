@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::processor::{Arrival, Processor};
 use super::{Machine, Model, NEVER};
 use crate::costs::{PS_A_NS, Step};
-use crate::executor::here::HERE;
+use crate::executor::here::{HERE, Stay};
 use crate::executor::signals::SignalStack;
 use crate::executor::task::{Leave, Task};
 use crate::executor::worker::{Local, Worker};
@@ -32,22 +32,16 @@ pub(super) fn run(model: &Model, executor: &Executor) -> Outcome {
         random: Cell::new(model.seed),
         steps: Cell::new(0),
         lines: RefCell::default(),
+        words: RefCell::default(),
     };
+    let _stay = Stay::begin(worker, &local, executor.ticks.get().map(|ticks| ticks.call));
     HERE.with(|here| {
         here.machine.set(&raw const machine);
-        here.tick.set(executor.ticks.get().map(|ticks| ticks.call));
-        here.worker.set(worker);
-        here.local.set(&raw const local);
+        here.notes.set(true);
     });
     let run = Run { model, executor, worker, local: &local, machine: &machine };
     let outcome = run.until_end();
     run.end();
-    HERE.with(|here| {
-        here.machine.set(ptr::null());
-        here.tick.set(None);
-        here.local.set(ptr::null());
-        here.worker.set(ptr::null());
-    });
     outcome
 }
 

@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::super::{
-    At, Chooser, Executor, Options, Outcome, Seeded, abandon, context, current, park, point,
+    At, Chooser, Executor, Hooks, Options, Outcome, Seeded, abandon, context, current, park, point,
     processor, spin, splhigh, splx, yield_now,
 };
 use super::start;
+use crate::costs::Costs;
 
 /// Eight fibers that write their number at each of some points; the order in which they did.
 fn order(seed: u64) -> (Vec<u32>, u64, u64) {
@@ -281,4 +282,29 @@ fn another_chooser_decides_at_each_point() {
     assert_eq!(executor.run(), Outcome::Finished);
     // The last takes the place of one that ended.
     assert_eq!(*order.lock().expect("no panic"), [1, 3, 2]);
+}
+
+struct Rude;
+
+impl Hooks for Rude {
+    fn on_stall(&self) -> bool {
+        panic!("on purpose")
+    }
+}
+
+/// The thread went on to say that it was within the run, of which nothing was left: no other could
+/// begin there, and whoever asked where it ran was shown what was gone.
+#[test]
+fn a_run_that_a_panic_ends_leaves_nothing_of_itself_on_its_thread() {
+    let options = || Options { hooks: Arc::new(Rude), ..Options::default() };
+    for executor in
+        [Executor::simulated(1, options()), Executor::modelled(Costs::published(), 1, options())]
+    {
+        start(&executor, park);
+        let run = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| executor.run()));
+        assert!(run.is_err());
+        let other = Executor::simulated(1, Options::default());
+        start(&other, || point(At::Within));
+        assert_eq!((other.run(), other.steps()), (Outcome::Finished, 1));
+    }
 }

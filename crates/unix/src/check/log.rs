@@ -1,0 +1,141 @@
+//! The log of a real run in the [`Region`](super::region::Region): [`write`] by everybody at once,
+//! [`parts`] once nobody writes any more.
+//!
+//! A *part* is reserved by adding to a counter, then filled by whoever reserved it. That one may be
+//! killed at any moment, so what can be read at each is what tells a part from none:
+//!
+//! | words of a part | | seen if its writer was killed before it stored |
+//! | --- | --- | --- |
+//! | how long it is, in units | stored first | nothing there: passed over, unit by unit |
+//! | step, seat, and the line's bytes | | |
+//! | how long the line is | stored last | an empty part, passed over as a whole |
+//!
+//! A part is whole units, so that the next one begins at a unit; [`clear`] makes all of them zero
+//! before a run.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+
+use super::region::{LOG, Shared};
+
+/// Words in front of a part's line: its length in units, step, seat, the line's length.
+const HEAD: usize = 4;
+/// Bytes of a word, and of a unit.
+const WORD: usize = 4;
+const UNIT: usize = HEAD * WORD;
+
+/// What somebody told.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    pub(super) step: u32,
+    pub(super) seat: u32,
+    pub(super) line: Vec<u8>,
+}
+
+/// Writes a line; there is none of it if it does not fit. Allocates nothing.
+pub(super) fn write(shared: &Shared, step: u32, seat: u32, line: &[u8]) {
+    let Some(at) = reserve(shared, line.len()) else { return };
+    let words = &shared.log[at / WORD..];
+    words[1].store(step, Relaxed);
+    words[2].store(seat, Relaxed);
+    for (word, bytes) in words[HEAD..].iter().zip(line.chunks(WORD)) {
+        let mut four = [0; WORD];
+        four[..bytes.len()].copy_from_slice(bytes);
+        word.store(u32::from_le_bytes(four), Relaxed);
+    }
+    words[3].store(u32::try_from(line.len()).unwrap_or(0), Release);
+}
+
+/// Reserves a part for a line of so many bytes: where it begins.
+fn reserve(shared: &Shared, length: usize) -> Option<usize> {
+    let units = 1 + length.div_ceil(UNIT);
+    let whole = u32::try_from(units * UNIT).ok()?;
+    let at = shared.log_length.fetch_add(whole, SeqCst) as usize;
+    let fits = at + units * UNIT <= LOG;
+    if fits {
+        shared.log[at / WORD].store(u32::try_from(units).ok()?, Relaxed);
+    }
+    fits.then_some(at)
+}
+
+/// Makes what a run has written zero again. Nobody writes any more.
+pub(super) fn clear(shared: &Shared) {
+    let length = (shared.log_length.load(SeqCst) as usize).min(LOG);
+    shared.log[..length / WORD].iter().for_each(|word| word.store(0, Relaxed));
+    shared.log_length.store(0, SeqCst);
+}
+
+/// The parts that were written, in order. Nobody writes any more.
+pub(super) fn parts(shared: &Shared) -> Vec<Part> {
+    let length = (shared.log_length.load(SeqCst) as usize).min(LOG);
+    let mut log = &shared.log[..length / WORD];
+    let mut parts = Vec::new();
+    while log.len() >= HEAD {
+        let word = |at: usize| log[at].load(Relaxed);
+        // One that was reserved and not even begun is as long as what is zero there.
+        let units = (word(0) as usize).max(1);
+        let used = log[3].load(Acquire) as usize;
+        let (part, rest) = log.split_at((units * HEAD).min(log.len()));
+        if used > 0 {
+            let bytes = part[HEAD..].iter().flat_map(|word| word.load(Relaxed).to_le_bytes());
+            parts.push(Part { step: word(1), seat: word(2), line: bytes.take(used).collect() });
+        }
+        log = rest;
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::region::Region;
+    use super::*;
+
+    fn lines(shared: &Shared) -> Vec<String> {
+        let line = |part: Part| String::from_utf8(part.line).expect("a text");
+        parts(shared).into_iter().map(line).collect()
+    }
+
+    #[test]
+    fn what_is_written_is_read_in_order() {
+        let (region, _memory) = Region::new().expect("memory");
+        let long = "x".repeat(5 * UNIT + 3);
+        for (seat, line) in ["a", "0123456789abcdef", &long, "last"].iter().enumerate() {
+            write(&region, 7, seat as u32, line.as_bytes());
+        }
+        assert_eq!(lines(&region), ["a", "0123456789abcdef", &long, "last"]);
+        assert!(parts(&region).iter().zip(0..).all(|(part, at)| (part.step, part.seat) == (7, at)));
+    }
+
+    /// Who is killed between reserving a part and writing it leaves one that says nothing; what
+    /// came behind it was read at the wrong place, and what an earlier run had left there again.
+    #[test]
+    fn a_part_that_was_never_written_hides_none_behind_it() {
+        let (region, _memory) = Region::new().expect("memory");
+        for _ in 0..40 {
+            write(&region, 1, 1, b"of the run before, long enough to lie under all that follows");
+        }
+        clear(&region);
+        assert!(lines(&region).is_empty());
+        write(&region, 1, 1, b"before");
+        let begun = reserve(&region, 100).expect("there is room");
+        write(&region, 1, 2, b"between");
+        // Its writer did not come to the first word.
+        let bare = reserve(&region, 50).expect("there is room");
+        region.log[bare / WORD].store(0, Relaxed);
+        write(&region, 1, 3, b"behind");
+        assert_eq!(lines(&region), ["before", "between", "behind"]);
+        // Its writer came to the line, not to its length.
+        region.log[begun / WORD + HEAD].store(u32::MAX, Relaxed);
+        assert_eq!(lines(&region), ["before", "between", "behind"]);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_left_out_and_counted() {
+        let (region, _memory) = Region::new().expect("memory");
+        let long = vec![b'x'; LOG / 2];
+        for _ in 0..3 {
+            write(&region, 1, 1, &long);
+        }
+        assert_eq!(parts(&region).len(), 1);
+        assert!(region.log_length.load(SeqCst) as usize > LOG);
+    }
+}
