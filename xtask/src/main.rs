@@ -101,9 +101,12 @@ enum Chore {
         /// Pairs of each figure
         #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u16).range(6..))]
         pairs: u16,
-        /// What steps cost; else that is measured first
+        /// What steps cost; else that is measured first, or the library's for tables
         #[arg(long, value_name = "FILE")]
         costs: Option<PathBuf>,
+        /// Measure nothing: print the model's figures 1 and 2, each of so many seeds
+        #[arg(long, value_name = "SEEDS", value_parser = clap::value_parser!(u16).range(1..))]
+        tables: Option<u16>,
     },
     /// Trace a real build and a real session, for the virtual Unix to do them again
     Trees,
@@ -128,7 +131,10 @@ fn main() -> ExitCode {
             crash::run(full, minutes.map(|minutes| Duration::from_secs(60 * minutes)), afresh)
         }
         Chore::Speed { pairs, only } => speed::run(pairs.into(), &only),
-        Chore::Model { pairs, costs } => model::run(pairs.into(), costs.as_deref()),
+        Chore::Model { costs, tables: Some(seeds), .. } => {
+            model::print_tables(seeds.into(), costs.as_deref())
+        }
+        Chore::Model { pairs, costs, .. } => model::run(pairs.into(), costs.as_deref()),
         Chore::Trees => trees::run(Path::new(".")),
         Chore::Side { name } => speed::serve(&name),
         Chore::Invocation => tontine_measure::engine::invoked::serve().map(|()| true),

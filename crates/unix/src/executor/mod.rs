@@ -52,6 +52,7 @@ use here::HERE;
 pub(crate) use modelled::{STRETCH, compute, spend, spend_half, touch};
 pub(crate) use options::{Hooks, Options, Outcome, Reused, Start};
 pub(crate) use overflow::{back_in_kernel, enter_kernel, in_kernel, leave_kernel, stack_left};
+pub(crate) use parallel::LOOKS;
 pub(crate) use signals::SignalStack;
 use stack::{Stack, StackPool};
 pub(crate) use stack::{StackCounts, StackError};

@@ -45,8 +45,9 @@ impl Epoch {
 
 /// Choices within which each of a worker's queues is the first to be asked.
 pub(super) const ROUND: u32 = 32;
-/// Looks at other workers before a worker sleeps.
-const LOOKS: u32 = 512;
+/// Looks at other workers before a worker sleeps: some 25 µs. Longer than a sleeper takes to run
+/// once it is woken, or two that wait for each other's answers would both sleep each time.
+pub(crate) const LOOKS: u32 = 1024;
 /// Fibers that an idle worker takes at a time.
 pub(super) const TAKEN: usize = 16;
 /// How often the monitor looks while somebody runs, and while nobody does.

@@ -4,11 +4,13 @@
 //! Two steps of different fibers that reach nothing in common, or only read it, come to the same in
 //! either order. Whoever goes through all schedules needs one of the two then. Locks say what they
 //! are at each acquisition; words that are read without a lock are named where they are read and
-//! written. To name too much costs schedules; to leave something out may hide one.
+//! written. To name too much costs schedules; to leave something out may hide one. A model charges
+//! for the lines of such words when another processor has them.
 
 use std::cell::Cell;
 
 use super::here::HERE;
+use super::modelled;
 use crate::lock::lock_order::ORDER;
 
 /// What several fibers reach.
@@ -34,6 +36,8 @@ pub(crate) enum Object {
     Timers,
 }
 
+/// No process has so high a slot.
+const NO_SLOT: u32 = u32::MAX;
 /// Objects of one kind that are told apart.
 const APART: u32 = 8;
 
@@ -66,6 +70,14 @@ impl Object {
             Self::Lock(rank, _) => 2 + rank as u32 % (FIRST - 2),
         };
         1 << place
+    }
+
+    /// The process whose words these are, or [`NO_SLOT`].
+    const fn slot(self) -> u32 {
+        match self {
+            Self::Process(slot) => slot,
+            _ => NO_SLOT,
+        }
     }
 }
 
@@ -155,7 +167,7 @@ impl Reaching {
 #[inline]
 pub(crate) fn looks_at(object: Object) {
     if is_noted() {
-        reach(object.bit(), 0);
+        reach(object, false);
     }
 }
 
@@ -163,7 +175,7 @@ pub(crate) fn looks_at(object: Object) {
 #[inline]
 pub(crate) fn changes(object: Object) {
     if is_noted() {
-        reach(object.bit(), object.bit());
+        reach(object, true);
     }
 }
 
@@ -184,15 +196,24 @@ fn is_noted() -> bool {
     HERE.with(|here| here.notes.get())
 }
 
+#[inline]
+fn reach(object: Object, changes: bool) {
+    let bit = object.bit();
+    note(bit, if changes { bit } else { 0 }, object.slot());
+}
+
 /// Out of line: where nothing is noted, a look at one word is all that is in the way.
 #[cold]
 #[inline(never)]
-fn reach(looked_at: u64, changed: u64) {
+fn note(looked_at: u64, changed: u64, slot: u32) {
     HERE.with(|here| {
         let Reaching { reached, written, .. } = &here.reaching;
         reached.set(reached.get() | looked_at);
         written.set(written.get() | changed);
     });
+    if slot != NO_SLOT {
+        modelled::reach_words(slot, changed != 0);
+    }
 }
 
 /// A point: a place where another fiber may go on.

@@ -13,9 +13,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::Kernel;
+use crate::costs::Step;
 use crate::errno::{Errno, Result};
 use crate::executor::{self, Fiber, Object, Start};
+use crate::lock::lock_order::ORDER;
 use crate::mode::Mode;
+
+/// Where a model has the desk: behind the locks that have a rank.
+const RANK: u8 = ORDER.len() as u8;
 
 /// Calls that wait for the master, and the fibers that serve them.
 #[derive(Debug, Default)]
@@ -76,6 +81,7 @@ impl Kernel {
         while !order.done.load(Ordering::Acquire) {
             executor::rest();
         }
+        charge_for_order();
         result.expect("the master ran the call")
     }
 
@@ -153,6 +159,7 @@ impl Kernel {
                 self.come();
                 continue;
             };
+            charge_for_order();
             // SAFETY: the caller keeps the order until it has seen `done`; it sleeps, so that
             // nobody else runs the closure; the fiber is cloned before `done` is said.
             let caller = unsafe {
@@ -198,8 +205,16 @@ impl Kernel {
     }
 
     /// Nothing is said to be reached: where all schedules are gone through a call is handed over
-    /// and back at once, and who served it nobody sees.
+    /// and back at once, and who served it nobody sees. A model charges for it as for a lock.
     fn desk(&self) -> MutexGuard<'_, Desk> {
+        executor::touch(RANK, 0);
         self.master.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What a model charges for an order's way to the master's processor, and for that back: the line
+/// that it is on, and the one with the count of references to its caller.
+fn charge_for_order() {
+    executor::spend(Step::Transfer);
+    executor::spend(Step::Transfer);
 }

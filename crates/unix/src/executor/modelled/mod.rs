@@ -90,7 +90,14 @@ pub(super) struct Machine {
     steps: Cell<u64>,
     /// Who had each lock last, by class and instance: 0 for nobody, else one more than its number.
     lines: RefCell<Vec<Vec<u16>>>,
+    /// Who has the words of each process, by its slot.
+    words: RefCell<Vec<Holders>>,
 }
+
+/// Which processors have a line: the one that wrote it last, and those that have read it since. A
+/// bit each, by number modulo 64.
+#[derive(Debug, Clone, Copy, Default)]
+struct Holders(u64);
 
 /// The machine whose thread this is.
 fn machine<'a>() -> Option<&'a Machine> {
@@ -141,6 +148,15 @@ pub(crate) fn touch(class: u8, instance: u32) {
         && let Some(machine) = machine()
     {
         machine.touch(class, instance);
+    }
+}
+
+/// What others read of a process without a lock is looked at, or written: moves the clock where the
+/// line is not here. Nothing in the other executors.
+#[inline]
+pub(super) fn reach_words(slot: u32, writes: bool) {
+    if let Some(machine) = machine().filter(|machine| machine.inside.get()) {
+        machine.reach_words(slot, writes);
     }
 }
 
@@ -233,6 +249,25 @@ impl Machine {
         if before != 0 && before != me {
             self.charge(Step::Transfer);
             self.charge(Step::Guarded);
+        }
+    }
+
+    /// A line comes to who reads it if somebody else has written it since, and to who writes it if
+    /// anybody else has it.
+    fn reach_words(&self, slot: u32, writes: bool) {
+        let slot = slot as usize;
+        let me = 1 << (self.current.get() as u32 % u64::BITS);
+        let comes = {
+            let mut words = self.words.borrow_mut();
+            if words.len() <= slot {
+                words.resize(slot + 1, Holders::default());
+            }
+            let Holders(holders) = &mut words[slot];
+            let before = std::mem::replace(holders, if writes { me } else { *holders | me });
+            before != 0 && (before & me == 0 || writes && before != me)
+        };
+        if comes {
+            self.charge(Step::Transfer);
         }
     }
 

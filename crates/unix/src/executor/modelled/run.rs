@@ -32,9 +32,13 @@ pub(super) fn run(model: &Model, executor: &Executor) -> Outcome {
         random: Cell::new(model.seed),
         steps: Cell::new(0),
         lines: RefCell::default(),
+        words: RefCell::default(),
     };
     let _stay = Stay::begin(worker, &local, executor.ticks.get().map(|ticks| ticks.call));
-    HERE.with(|here| here.machine.set(&raw const machine));
+    HERE.with(|here| {
+        here.machine.set(&raw const machine);
+        here.notes.set(true);
+    });
     let run = Run { model, executor, worker, local: &local, machine: &machine };
     let outcome = run.until_end();
     run.end();

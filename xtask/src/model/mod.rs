@@ -7,6 +7,10 @@
 //! its own costs. The table has the median of the ratios and its interval. A figure *holds* where
 //! the whole interval lies within the promised distance. The table belongs into docs/model.md when
 //! nobody else uses the machine.
+//!
+//! With `--tables`: what it says of processors that are not there, for the same page.
+
+mod tables;
 
 use std::fs;
 use std::io::{self, Write};
@@ -60,6 +64,14 @@ const fn forks(
     processors: usize,
 ) -> Figure {
     Figure { what, experiment: "fork-throughput", variant: "", params, processors }
+}
+
+/// Prints what the model says of figures 1 and 2, each so many times; see [`tables`].
+///
+/// # Errors
+/// Where a cell gives no figure; the text says why.
+pub(crate) fn print_tables(times: usize, costs: Option<&Path>) -> io::Result<bool> {
+    tables::print(times, costs)
 }
 
 /// Compares model and machine in so many rounds, and prints the table; `costs` is where they are,
