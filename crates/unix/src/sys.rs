@@ -304,8 +304,8 @@ pub trait Sys {
     /// Traces.
     ///
     /// # Errors
-    /// `ESRCH`: no such process, not the caller's tracee, or not stopped. `EPERM`: traced already,
-    /// or somebody else's.
+    /// `ESRCH`: no such process, not a tracee of the calling thread, or not stopped. `EPERM`:
+    /// traced already, or somebody else's.
     fn ptrace(&self, request: Ptrace) -> Result<()>;
 
     // 4.3BSD

@@ -161,10 +161,13 @@ impl Call<'_> {
                 drop(state);
                 // While this thread is stopped the other threads wait, in mode `Master` too.
                 let waiting = waiting.or_else(sig_wait_lock)?;
+                let taken = info.signal;
                 let (waiting, info) = self.stop_for_tracer(waiting, info);
                 state = self.state();
-                // The tracer may have chosen a stop.
-                state.stopping |= info.is_some_and(|info| SigSet::STOPS.contains(info.signal));
+                // The tracer may have chosen a stop. One that was taken may have been cancelled.
+                let is_chosen = |info: SignalInfo| info.signal != taken;
+                state.stopping |=
+                    info.is_some_and(|info| is_chosen(info) && SigSet::STOPS.contains(info.signal));
                 (Some(waiting), info.map_or(Act::Nothing, |info| self.psig(&mut state, info)))
             }
             Some(info) => (waiting, self.psig(&mut state, info)),
@@ -375,6 +378,8 @@ impl Call<'_> {
             for member in &state.threads {
                 if all || member.thread.tid() == self.thread.tid() {
                     member.thread.demand(Attention::STOP);
+                    // Who sleeps stops outside of its call: that has no file any more.
+                    member.wake();
                 }
             }
             (traced, by_another)
@@ -402,6 +407,8 @@ impl Call<'_> {
                 let held = state.stopped.is_some() || state.trapped.is_some();
                 if !held || killed || halted {
                     self.thread.settle(Attention::STOP);
+                    // Of several that go on the first one has what continued them, as on Linux.
+                    self.look_again(&mut state);
                     return;
                 }
                 self.parks_here(&mut state);

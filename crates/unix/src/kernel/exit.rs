@@ -254,7 +254,7 @@ impl Kernel {
                     let mut state = child.lock(&self.locks);
                     if state.tracer == Some(proc.tenant()) {
                         // The child asked to be traced after the other tracees had been let go.
-                        state.tracer = None;
+                        state.end_tracing();
                         state.threads.iter().for_each(Member::unpark);
                     }
                     // An owned child has been waited for by a thread of its tracer.

@@ -134,6 +134,8 @@ pub(super) struct ProcState {
     pub(super) called: Option<Arc<str>>,
     /// Whoever traces it.
     pub(super) tracer: Option<Tenant>,
+    /// Which thread of it does.
+    pub(super) tracing: Option<Arc<Thread>>,
     /// Those that it traces and is not the parent of, by their slots.
     pub(super) tracees: Vec<u32>,
     /// The signal with which it stopped for its tracer, until that resumes it.
@@ -176,6 +178,8 @@ pub(super) struct Member {
     pub(super) waits: bool,
     /// A child has changed since it looked.
     pub(super) changed: bool,
+    /// It has traced somebody since it looked.
+    pub(super) traces: bool,
     /// Who joins it, once somebody does.
     pub(super) joiner: Option<Fiber>,
 }
@@ -426,6 +430,7 @@ impl ProcState {
             executed: false,
             called: None,
             tracer: None,
+            tracing: None,
             tracees: Vec::new(),
             trapped: None,
             untold: None,
@@ -474,6 +479,7 @@ impl ProcState {
             end,
             executed,
             tracer,
+            tracing,
             tracees,
             trapped,
             untold,
@@ -501,6 +507,7 @@ impl ProcState {
         (*turn, *p_forkcnt, *ender, *image, *alarm) = (0, 0, None, None, None);
         (*stopped, *stopping, *dying, *executed) = (None, false, false, false);
         (*news, *end, *tracer, *doomed) = (None, None, None, None);
+        *tracing = None;
         (*trapped, *untold, *resumed, *failure) = (None, None, None, None);
         *children_used = Usage::default();
     }
@@ -514,6 +521,11 @@ impl ProcState {
             tracees: std::mem::take(&mut self.tracees),
             status: self.end.unwrap_or(Status::Exited(0)),
         }
+    }
+
+    /// A process that is traced no more.
+    pub(super) fn end_tracing(&mut self) {
+        (self.tracer, self.tracing) = (None, None);
     }
 
     /// Sets the mask of all threads but those that are in `sigsuspend`; each looks what it lets in.
@@ -560,6 +572,7 @@ impl Member {
             suspended: false,
             waits: false,
             changed: false,
+            traces: false,
             joiner: None,
         }
     }

@@ -241,7 +241,13 @@ impl Call<'_> {
         if state.threads.len() == 1 && state.end.is_none() {
             return true;
         }
-        let at = state.threads.iter().position(|member| member.thread.tid() == self.thread.tid());
+        let tid = self.thread.tid();
+        while state.member(tid).is_some_and(|member| std::mem::take(&mut member.traces)) {
+            drop(state);
+            self.release_own_tracees();
+            state = self.state();
+        }
+        let at = state.threads.iter().position(|member| member.thread.tid() == tid);
         let Some(at) = at else { return false };
         let member = state.threads.remove(at);
         let user = state.credentials.user.clone();

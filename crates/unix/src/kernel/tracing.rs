@@ -5,7 +5,11 @@
 //! which signal it goes on (`sig_wait_to_lock`). The tracer is no parent by that: it waits for its
 //! tracees beside its children, and a tracee that has ended is its parent's to wait for when the
 //! tracer has.
+//!
+//! As on Linux one thread of the tracer does it: others wait for its tracees, but cannot say how
+//! these go on, and when that thread ends it lets them go.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Kernel;
@@ -15,7 +19,7 @@ use super::family::Writing;
 use super::generate::To;
 use super::proc::{Phase, Proc, ProcState, Tenant};
 use super::siglock::Waiting;
-use super::thread::Attention;
+use super::thread::{Attention, Thread};
 use crate::action::{ActionFlags, Code, SignalInfo};
 use crate::errno::{Errno, Result};
 use crate::executor;
@@ -55,14 +59,18 @@ impl Call<'_> {
         // whom it traces: either it finds this process there, or this process finds it ending here.
         let (_writing, parent) = kernel.write_parent(self.proc);
         let parent = parent.filter(|parent| !kernel.is_init(parent)).ok_or(Errno::EPERM)?;
-        if parent.lock(&kernel.locks).phase != Phase::Live {
+        let (mut parents, mut state) = parent.lock_both(self.proc, &kernel.locks);
+        if parents.phase != Phase::Live {
             return Ok(());
         }
-        let mut state = self.state();
         if state.tracer.is_some() {
             return Err(Errno::EPERM);
         }
-        state.tracer = Some(parent.tenant());
+        // The thread that made it, if that is still there.
+        let maker = parents.threads.iter().position(|one| one.thread.tid() == self.proc.maker());
+        let by = &mut parents.threads[maker.unwrap_or(0)];
+        by.traces = true;
+        (state.tracer, state.tracing) = (Some(parent.tenant()), Some(Arc::clone(&by.thread)));
         Ok(())
     }
 
@@ -82,12 +90,17 @@ impl Call<'_> {
                 return Err(Errno::EPERM);
             }
             state.tracer = Some(self.proc.tenant());
+            state.tracing = Some(Arc::clone(&self.thread));
             // A process that is stopped already counts as one that has stopped for the tracer.
             let stopped = state.stopped;
             (state.trapped, state.untold) = (stopped, stopped);
             stopped
         };
-        self.state().tracees.push(target.slot);
+        {
+            let mut state = self.state();
+            state.tracees.push(target.slot);
+            self.member(&mut state).traces = true;
+        }
         let (pid, uid) = (self.proc.number(), mine.real);
         let stop = SignalInfo { pid, uid, code: Code::User, ..SignalInfo::kernel(Signal::STOP) };
         kernel.psignal_found(&target, stop);
@@ -101,14 +114,38 @@ impl Call<'_> {
     fn traces(&self, pid: Pid) -> bool {
         let target = self.kernel.find(pid);
         let state = target.as_ref().and_then(|target| target.state());
-        state.is_some_and(|state| state.tracer == Some(self.proc.tenant()))
+        state.is_some_and(|state| self.traces_itself(&state))
+    }
+
+    /// Whether it is this thread that traces the process of this state.
+    fn traces_itself(&self, state: &ProcState) -> bool {
+        state.tracing.as_ref().is_some_and(|by| Arc::ptr_eq(by, &self.thread))
+    }
+
+    /// A thread that ends lets those go that it traces, though its process lives on.
+    pub(super) fn release_own_tracees(&self) {
+        let kernel = self.kernel;
+        let _coarse = kernel.coarse();
+        let mut tracees = self.state().tracees.clone();
+        {
+            let _reading = kernel.read_family(self.proc);
+            tracees.extend(kernel.children(self.proc).map(|child| child.slot));
+        }
+        let tracer = self.proc.tenant();
+        tracees.retain(|slot| {
+            kernel.release_tracee(kernel.slab.get(*slot), tracer, Some(&self.thread))
+        });
+        let mut state = self.state();
+        state.tracees.retain(|slot| !tracees.contains(slot));
+        // Others may wait for one of these alone.
+        wake_waiters(&mut state);
     }
 
     fn resume_tracee(&self, pid: Pid, signal: Option<Signal>, detach: bool) -> Result<()> {
         let target = self.kernel.find(pid).ok_or(Errno::ESRCH)?;
         {
             let mut state = target.state().ok_or(Errno::ESRCH)?;
-            let mine = state.tracer == Some(self.proc.tenant());
+            let mine = self.traces_itself(&state);
             if !mine || state.trapped.is_none() {
                 return Err(Errno::ESRCH);
             }
@@ -119,7 +156,7 @@ impl Call<'_> {
             let sender = (sender.number(), sender.ids().real);
             state.resumed = Some(Resumed { signal, sender });
             if detach {
-                state.tracer = None;
+                state.end_tracing();
             } else {
                 // If its group has stopped, it goes on alone.
                 state.stopped = None;
@@ -252,18 +289,19 @@ impl Kernel {
             tracees.extend(self.children(tracer).map(|child| child.slot));
         }
         for slot in tracees {
-            self.release_tracee(self.slab.get(slot), tracer.tenant());
+            self.release_tracee(self.slab.get(slot), tracer.tenant(), None);
         }
     }
 
-    /// Ends the tracing of one process by this tracer, if it does. One that has ended is its
-    /// parent's from now on.
-    fn release_tracee(&self, tracee: &Proc, tracer: Tenant) {
+    /// Ends the tracing of one process by this tracer, or by one thread of it, if it does; and says
+    /// whether. One that has ended is its parent's from now on.
+    fn release_tracee(&self, tracee: &Proc, tracer: Tenant, by: Option<&Arc<Thread>>) -> bool {
         let traces = {
             let mut state = tracee.lock(&self.locks);
-            let traces = state.tracer == Some(tracer);
+            let is_by = |one: &Arc<Thread>| by.is_none_or(|by| Arc::ptr_eq(one, by));
+            let traces = state.tracer == Some(tracer) && state.tracing.as_ref().is_some_and(is_by);
             if traces && self.mutates(Mutation::TraceeLetGoFirst) {
-                state.tracer = None;
+                state.end_tracing();
             }
             traces
         };
@@ -271,6 +309,7 @@ impl Kernel {
             let (writing, parent) = self.write_parent(tracee);
             self.let_go(writing, parent, tracee, tracer);
         }
+        traces
     }
 
     /// The same, with the tracee's family locked: a process that ends looks under that lock whether
@@ -287,7 +326,7 @@ impl Kernel {
             if state.tracer != Some(tracer) && !self.mutates(Mutation::TraceeLetGoFirst) {
                 return;
             }
-            state.tracer = None;
+            state.end_tracing();
             tracee.owner.store(0, Ordering::Relaxed);
             for member in &state.threads {
                 member.unpark();

@@ -276,7 +276,8 @@ impl Kernel {
                 let end = state.end.unwrap_or(Status::Exited(0));
                 (Rule::ExitedAsked, WaitOptions::EXITED, (end, true))
             }
-            (Phase::Live, Some(News::Stopped(signal))) => {
+            // A tracer is told of nothing but what it has trapped, be it the parent too.
+            (Phase::Live, Some(News::Stopped(signal))) if !traced => {
                 (Rule::StoppedAsked, WaitOptions::STOPPED, (Status::Stopped(signal), false))
             }
             (Phase::Live, Some(News::Continued)) => {

@@ -16,7 +16,7 @@ use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 use super::convert::{check, from_sigset, to_sigset};
-use super::{Linux, info, table};
+use super::{Linux, info, table, wait};
 use crate::action::{ActionFlags, Disposition, Handler, SigAction};
 use crate::errno::Result;
 use crate::signal::{SigSet, Signal};
@@ -170,6 +170,7 @@ extern "C" fn trampoline(
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: a thread's errno has a place that lives as long as the thread.
     let before = unsafe { *errno };
+    wait::take_first();
     // SAFETY: with SA_SIGINFO the kernel hands over a siginfo_t that is filled in.
     let info = info::decode(unsafe { &*info });
     let signal = Signal::new(signal);

@@ -4,7 +4,7 @@
 
 #![allow(unsafe_code, reason = "system calls that send")]
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
 
 use super::convert::{bare, check, check_long, number};
@@ -38,26 +38,43 @@ pub(super) fn kill(target: Target, signal: Option<Signal>) -> Result<()> {
     }
 }
 
+/// As [`to_child`], to the group that a child leads or led.
 fn kill_group(group: Pid, signal: i32) -> Result<()> {
-    let table = table::read();
-    match table.group(group)? {
+    let (number, own) = {
+        let table = table::read();
+        match table.group(group)? {
+            Group::Number(number) => (number, None),
+            Group::Of(number, leader) => match own(leader) {
+                Ok(own) => (number, Some(own)),
+                Err(_) => return to_led(number, leader, signal),
+            },
+        }
+    };
+    match (own, number) {
+        (Some(leader), _) => to_led(number, leader.as_fd(), signal),
         // What kill(2) says where there is no number to make positive.
-        Group::Number(i32::MIN) => Err(Errno::ESRCH),
-        Group::Number(..=0) => Err(Errno::EINVAL),
+        (None, i32::MIN) => Err(Errno::ESRCH),
+        (None, ..=0) => Err(Errno::EINVAL),
         // To kill(2), -1 is everyone.
-        Group::Number(1) => {
+        (None, 1) => {
             let init = rustix::process::Pid::INIT;
             let leader = rustix::process::pidfd_open(init, rustix::process::PidfdFlags::empty())?;
             to_group(leader.as_fd(), signal)
         }
-        Group::Number(number) => by_number(-number, signal),
-        Group::Of(number, leader) => match to_group(leader, signal) {
-            // Before Linux 6.9 a pidfd cannot name a group. Its number can, and stays the group's
-            // as long as its leader has it.
-            Err(Errno::EINVAL) if is_anybody(leader) => by_number(-number, signal),
-            Err(Errno::EINVAL) => Err(Errno::ESRCH),
-            sent => sent,
-        },
+        (None, _) => by_number(-number, signal),
+    }
+}
+
+/// To the group of this number and leader.
+fn to_led(number: i32, leader: BorrowedFd<'_>, signal: i32) -> Result<()> {
+    match to_group(leader, signal) {
+        // Before Linux 6.9 a pidfd cannot name a group. Its number can, and stays the group's as
+        // long as its leader has it.
+        Err(Errno::EINVAL) => {
+            let _reaped_by_nobody = table::read();
+            if is_anybody(leader) { by_number(-number, signal) } else { Err(Errno::ESRCH) }
+        }
+        sent => sent,
     }
 }
 
@@ -118,12 +135,17 @@ fn to_child(child: Pid, send: impl Fn(BorrowedFd<'_>) -> Result<()>) -> Result<(
     let own = {
         let table = table::read();
         let child = table.child(child).ok_or(Errno::ESRCH)?;
-        match rustix::io::fcntl_dupfd_cloexec(child.as_fd(), LOWEST_PIDFD) {
+        match own(child.as_fd()) {
             Ok(own) => own,
             Err(_) => return send(child.as_fd()),
         }
     };
     send(own.as_fd())
+}
+
+/// The same process's, for who lets the table go.
+fn own(pidfd: BorrowedFd<'_>) -> rustix::io::Result<OwnedFd> {
+    rustix::io::fcntl_dupfd_cloexec(pidfd, LOWEST_PIDFD)
 }
 
 /// kill(2).

@@ -270,12 +270,12 @@ pub(super) fn no_birth() -> Held<RwLockWriteGuard<'static, ()>> {
 
 /// All signals blocked in this thread, until it goes.
 #[derive(Debug)]
-struct Blocked {
+pub(super) struct Blocked {
     before: libc::sigset_t,
 }
 
 impl Blocked {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let all = to_sigset(SigSet::ALL);
         let mut before = to_sigset(SigSet::EMPTY);
         // SAFETY: both sets live across the call, which cannot fail with these arguments.

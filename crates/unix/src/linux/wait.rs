@@ -4,12 +4,17 @@
 //! from the table in the same critical section; of several waiters one takes a child, and the
 //! others go on looking or learn that there is none.
 //!
+//! One waitid(2) that takes has taken when it sees to signals. So here too: a handler that runs
+//! behind a look, which SIGCHLD's mostly does, takes first what the look has found
+//! ([`take_first`]). It may end its process or wait itself.
+//!
 //! [`Children::Any`] and the groups mean children that were made here. Those that somebody else in
 //! the program made, with `std::process::Command` or posix_spawn(3), stay theirs to wait for,
 //! unless this process takes orphans in ([`adopts`]): an orphan cannot be told from them.
 
 #![allow(unsafe_code, reason = "waitid(2), whose fifth argument the C library does not pass on")]
 
+use std::cell::{Cell, UnsafeCell};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr;
 use std::sync::Arc;
@@ -40,6 +45,7 @@ enum Whom<'a> {
 }
 
 /// What there was to take.
+#[derive(Debug, Clone, Copy)]
 enum Taken {
     /// This.
     Yes(Waited),
@@ -74,8 +80,18 @@ fn one(pid: Pid, options: WaitOptions) -> Result<Option<Waited>> {
         return if bare { ask(Whom::Number(pid.number()), options) } else { Err(Errno::ECHILD) };
     };
     loop {
-        match ask(Whom::Held(&pidfd), options | WaitOptions::NOWAIT) {
-            Ok(Some(_)) => {}
+        let taken = look(Whom::Held(&pidfd), options, &|_| {
+            let mut table = table::write();
+            if !holds(&table, pid.number(), &pidfd) {
+                return Err(Errno::ECHILD);
+            }
+            let taken = take(&mut table, pid.number(), &pidfd, options)?;
+            Ok(taken.map_or(Taken::No, Taken::Yes))
+        });
+        match taken {
+            Ok(Some(Taken::Yes(waited))) => return Ok(Some(waited)),
+            Ok(Some(Taken::No | Taken::Foreign)) => {}
+            Ok(None) => return Ok(None),
             // Another thread has waited for it, or nobody can, because SIGCHLD is ignored.
             Err(Errno::ECHILD) => {
                 let mut table = table::write();
@@ -86,14 +102,7 @@ fn one(pid: Pid, options: WaitOptions) -> Result<Option<Waited>> {
                 }
                 return Err(Errno::ECHILD);
             }
-            other => return other,
-        }
-        let mut table = table::write();
-        if !holds(&table, pid.number(), &pidfd) {
-            return Err(Errno::ECHILD);
-        }
-        if let Some(waited) = take(&mut table, pid.number(), &pidfd, options)? {
-            return Ok(Some(waited));
+            Err(error) => return Err(error),
         }
     }
 }
@@ -106,18 +115,16 @@ fn many(group: Option<i32>, options: WaitOptions) -> Result<Option<Waited>> {
             return Err(Errno::ECHILD);
         }
         let whom = group.map_or(Whom::All, Whom::Group);
-        let looked = match ask(whom, options | WaitOptions::NOWAIT) {
+        match look(whom, options, &|found| take_found(found, options, adopts)) {
             Err(Errno::ECHILD) => {
                 table::write().sweep();
                 return Err(Errno::ECHILD);
             }
-            other => other?,
-        };
-        let Some(found) = looked else { return Ok(None) };
-        match take_found(found, options, adopts)? {
-            Taken::Yes(waited) => return Ok(Some(waited)),
-            Taken::No => continue,
-            Taken::Foreign => {}
+            Err(error) => return Err(error),
+            Ok(None) => return Ok(None),
+            Ok(Some(Taken::Yes(waited))) => return Ok(Some(waited)),
+            Ok(Some(Taken::No)) => continue,
+            Ok(Some(Taken::Foreign)) => {}
         }
         // The kernel would tell of that foreign child at each look. So each child of this program
         // is asked by itself.
@@ -242,27 +249,107 @@ fn adopts() -> bool {
     asks || rustix::process::getpid().is_init() || table::read().has_adopted
 }
 
+/// A look, until what it found is taken.
+struct Look<'a> {
+    /// What the kernel found: no number, as long as it has found nothing.
+    found: UnsafeCell<Found>,
+    take: &'a dyn Fn(Waited) -> Result<Taken>,
+    /// What came of it, once somebody has tried: who looked, or a handler in between.
+    taken: Cell<Option<Result<Taken>>>,
+}
+
+thread_local! {
+    /// What this thread looks at, if it does.
+    static LOOK: Cell<*const Look<'static>> = const { Cell::new(ptr::null()) };
+}
+
+impl Look<'_> {
+    /// Takes what was found, unless nothing was or it is taken. No handler comes in between.
+    fn finish(&self) {
+        // SAFETY: this thread's alone, and the kernel does not write it meanwhile: it has returned.
+        let found = unsafe { ptr::read_volatile(self.found.get()) }.told();
+        if let Some(found) = found {
+            let _blocked = table::Blocked::new();
+            if self.taken.get().is_none() {
+                self.taken.set(Some((self.take)(found)));
+            }
+        }
+    }
+}
+
+/// Before a handler: takes what this thread's look has found and not taken yet.
+pub(super) fn take_first() {
+    // SAFETY: null, or a look on this thread's stack, below this frame: `look` takes it away before
+    // it goes.
+    if let Some(look) = unsafe { LOOK.get().as_ref() } {
+        look.finish();
+    }
+}
+
+/// Looks, and takes what it found, as `take` says, before anything else of this program runs in
+/// this thread.
+fn look(
+    whom: Whom<'_>,
+    options: WaitOptions,
+    take: &dyn Fn(Waited) -> Result<Taken>,
+) -> Result<Option<Taken>> {
+    let look = Look { found: UnsafeCell::new(Found::nothing()), take, taken: Cell::new(None) };
+    // A handler may look while its thread does.
+    let outer = LOOK.replace(ptr::from_ref(&look).cast());
+    let asked = ask_into(whom, options | WaitOptions::NOWAIT, look.found.get());
+    if asked.is_ok() {
+        look.finish();
+    }
+    LOOK.set(outer);
+    asked?;
+    look.taken.get().transpose()
+}
+
+/// What waitid(2) writes.
+#[derive(Clone, Copy)]
+struct Found {
+    info: libc::siginfo_t,
+    usage: libc::rusage,
+}
+
+impl Found {
+    fn nothing() -> Self {
+        // SAFETY: both are plain integers, of which all zeros are a value.
+        unsafe { std::mem::zeroed() }
+    }
+
+    /// How a child was found, if one was.
+    fn told(&self) -> Option<Waited> {
+        let Self { info, usage } = self;
+        // SAFETY: the call filled in the members that belong to a child, or left the zeros.
+        let (number, uid, status) = unsafe { (info.si_pid(), info.si_uid(), info.si_status()) };
+        let pid = Pid::number_only(number);
+        let status = decode(info.si_code, status);
+        (number != 0).then(|| Waited { pid, uid, status, usage: used(usage) })
+    }
+}
+
 /// waitid(2), with the resources used.
 fn ask(whom: Whom<'_>, options: WaitOptions) -> Result<Option<Waited>> {
+    let mut found = Found::nothing();
+    ask_into(whom, options, &raw mut found)?;
+    Ok(found.told())
+}
+
+/// The same, into what a handler may look at.
+fn ask_into(whom: Whom<'_>, options: WaitOptions, found: *mut Found) -> Result<()> {
     let (kind, id) = match whom {
         Whom::Number(number) => (libc::P_PID, number),
         Whom::Held(pidfd) => (libc::P_PIDFD, pidfd.as_raw_fd()),
         Whom::Group(group) => (libc::P_PGID, group),
         Whom::All => (libc::P_ALL, 0),
     };
-    // SAFETY: both are plain integers, of which all zeros are a value.
-    let (mut info, mut usage): (libc::siginfo_t, libc::rusage) = unsafe { std::mem::zeroed() };
-    let (info_to, usage_to) = (ptr::from_mut(&mut info), ptr::from_mut(&mut usage));
+    // SAFETY: the caller's place lives across the call, and both are parts of it.
+    let (info_to, usage_to) = unsafe { (&raw mut (*found).info, &raw mut (*found).usage) };
     let flags = wait_flags(options);
-    // SAFETY: both live across the call, which writes nothing else.
+    // SAFETY: as above; the call writes nothing else.
     check_long(unsafe { libc::syscall(libc::SYS_waitid, kind, id, info_to, flags, usage_to) })?;
-    // SAFETY: the call filled in the members that belong to a child, or left the zeros.
-    let (number, uid, status) = unsafe { (info.si_pid(), info.si_uid(), info.si_status()) };
-    if number == 0 {
-        return Ok(None);
-    }
-    let pid = Pid::number_only(number);
-    Ok(Some(Waited { pid, uid, status: decode(info.si_code, status), usage: used(&usage) }))
+    Ok(())
 }
 
 /// How the child is. Signals 32 and 33, which the C library keeps to itself, are told as SIGKILL.

@@ -7,7 +7,6 @@
 //! | `$sig`, `$set` | one of the few; some of them |
 //! | `$quiet`, `$stop` | one that is ignored by default; that stops |
 //! | `$mine` | a variable of this phrase alone |
-//! | `$calm-sig` | one of the few, but not SIGCHLD |
 //! | `$soft`, `$last` | one that harms nobody who adopted the caller; that cannot be caught |
 //! | `$who`, `$kid` | a process; a child of the caller |
 //! | `$whom`, `$opts` | what stands behind `wait` |

@@ -331,3 +331,182 @@ thread reader
 ",
     );
 }
+
+/// The Linux backend waits in two calls, a look and a take, and the handler of SIGCHLD came
+/// between: it killed its process, and left a zombie behind. One call that takes has taken before
+/// it sees to signals.
+#[test]
+fn a_handler_of_sigchld_ends_who_has_waited_already() {
+    is_the_same(
+        "\
+process main
+  fork quick
+  on CHLD
+    kill self TERM
+  wait
+
+process quick
+",
+    );
+}
+
+/// The same, and the handler waited: it had the child that its thread waited for, and the thread
+/// slept on or had none.
+#[test]
+fn a_handler_of_sigchld_finds_the_child_taken() {
+    is_the_same(
+        "\
+process main
+  on CHLD
+    wait any nohang -> anything
+  fork quick
+  wait
+
+process quick
+",
+    );
+}
+
+/// A process traced, whichever of its threads had asked. On Linux a thread traces: another one
+/// executed, and what the first had traced was let go with it.
+#[test]
+fn what_a_thread_traced_goes_on_when_another_executes() {
+    is_the_same(
+        "\
+process main
+  child = fork tracer
+  wait child
+
+process tracer
+  thread executes
+  child = fork tracee
+  ptrace attach child
+  wait child
+  pause
+
+process tracee
+  note \"goes on\"
+  getpid
+
+process program
+  pause
+
+thread executes
+  yield
+  yield
+  yield
+  exec program
+",
+    );
+}
+
+/// The same of a thread that ended alone: its process was the tracer still.
+#[test]
+fn a_thread_that_ends_lets_go_whom_it_traced() {
+    is_the_same(
+        "\
+process main
+  child = fork tracee
+  t = thread tracer
+  join t
+  ptrace continue child -> anything
+  wait child -> anything
+
+process tracee
+  pause
+
+thread tracer
+  ptrace attach child
+  wait child
+",
+    );
+}
+
+/// Another thread than the one that traced let the tracee go on. On Linux it has no such tracee,
+/// though it may wait for it.
+#[test]
+fn a_tracee_goes_on_as_its_own_tracing_thread_says() {
+    is_the_same(
+        "\
+process main
+  child = fork tracee
+  ptrace attach child
+  wait child
+  t = thread other
+  join t
+  ptrace continue child -> anything
+
+process tracee
+  pause
+
+thread other
+  ptrace continue child -> anything
+  ptrace kill child -> anything
+  wait child nohang -> anything
+",
+    );
+}
+
+/// A stopped child was attached, and its parent was told of the stop twice: as its tracer, and as
+/// its parent. Linux tells a parent that traces of nothing but what it has trapped.
+#[test]
+fn a_parent_that_traces_is_told_of_a_stop_once() {
+    is_the_same(
+        "\
+process main
+  child = fork stopped
+  waitid child stopped nowait
+  ptrace attach child
+  wait child
+  wait stopped nohang -> anything
+  ptrace detach child
+  wait stopped nohang -> anything
+
+process stopped
+  raise STOP
+",
+    );
+}
+
+/// A tracee stopped for its tracer with a stop, which SIGCONT took back before the tracer ended. On
+/// Linux nothing comes of that stop any more; here it counted as one that the tracer had chosen.
+#[test]
+fn a_stop_that_is_taken_back_in_the_tracers_hand_stops_nobody() {
+    is_the_same(
+        "\
+process main
+  child = fork tracer
+  wait child
+
+process tracer
+  child = fork tracee
+  ptrace attach child
+  kill child USR1
+  kill child CONT
+  exit 0
+
+process tracee
+  pause
+",
+    );
+}
+
+/// The same, and the tracer let the tracee go on with that stop.
+#[test]
+fn a_stop_that_was_taken_back_is_none_for_the_tracer_to_go_on_with() {
+    is_the_same(
+        "\
+process main
+  child = fork tracee
+  wait child
+  kill child CONT
+  ptrace continue child STOP
+  wait child nohang
+
+process tracee
+  ptrace traceme
+  raise STOP
+  pause
+",
+    );
+}

@@ -11,6 +11,9 @@ use tontine_unix::{Mode, Virtual};
 /// Orders of steps that are tried.
 const SEEDS: u64 = 6;
 
+/// Steps after which both runs are cut.
+const STEPS: u32 = 400;
+
 /// How often both sides must part in a row: a busy machine now and then shows an order of events
 /// within a step that is not the kernel's doing.
 const TIMES: usize = 4;
@@ -20,7 +23,7 @@ fn is_the_same(text: &str) {
     let scenario: Scenario = text.parse().unwrap_or_else(|error| panic!("{error}"));
     let mut checker = Checker::new().expect("a PID namespace");
     for seed in 1..=SEEDS {
-        let options = Options { seed, ..Options::new() };
+        let options = Options { seed, most_steps: STEPS, ..Options::new() };
         let parted = (0..TIMES).map_while(|_| parts(&mut checker, &scenario, &options));
         if let Some(difference) = parted.skip(TIMES - 1).last() {
             panic!("{difference}");

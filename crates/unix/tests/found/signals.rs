@@ -345,3 +345,112 @@ thread t1
 ",
     );
 }
+
+/// The Linux backend signalled a group with its table locked, which blocks all signals in this
+/// thread: another one was woken for what this one handles, and its `sigwaitinfo` ended.
+#[test]
+fn a_group_is_signalled_with_the_mask_as_it_is() {
+    is_the_same(
+        "\
+process main
+  thread waiter
+  on HUP
+    note \"handled\"
+  kill group self HUP
+
+thread waiter
+  sigwaitinfo {} -> anything
+",
+    );
+}
+
+/// A process was stopped while another of its threads slept in `read`. That one slept on in its
+/// call: it took what was written, though it was stopped, and others that read did not get it.
+#[test]
+fn who_is_stopped_takes_nothing_from_a_pipe() {
+    is_the_same(
+        "\
+process main
+  pipe reads writes
+  thread sleeper
+  fork other
+  raise STOP
+
+process other
+  sleep 1ms
+  write writes \"ab\"
+  read reads 4
+
+thread sleeper
+  read reads 4
+",
+    );
+}
+
+/// The same, and the reader's descriptor had been closed meanwhile. Its call had the file, so that
+/// the pipe had a reader still. On Linux a stop is outside of the call, and the pipe is broken.
+#[test]
+fn who_is_stopped_holds_no_file_that_is_closed() {
+    is_the_same(
+        "\
+process main
+  pipe reads writes
+  thread sleeper
+  fork other
+  close reads
+  raise STOP
+
+process other
+  close reads
+  write writes \"x\" -> anything
+
+thread sleeper
+  read reads 4 -> anything
+",
+    );
+}
+
+/// SIGCONT, which is handled, continued a process of two threads, and the first one had it. On
+/// Linux each looks for signals when it goes on: whoever does so first has it.
+#[test]
+fn who_goes_on_first_has_what_continued_it() {
+    is_the_same(
+        "\
+process main
+  on CONT
+    note \"taken\"
+  child = fork stopped
+  yield
+  yield
+  yield
+  yield
+  kill child CONT
+
+process stopped
+  thread other
+  raise STOP
+
+thread other
+",
+    );
+}
+
+/// A handler signals itself, and another thread that lets the signal in ends that when it comes
+/// first. The virtual Unix was not asked again after one run without an end.
+#[test]
+fn what_goes_on_for_ever_under_one_schedule_may_end_under_another() {
+    is_the_same(
+        "\
+process main
+  thread other
+  on CHLD
+    kill self CHLD
+  kill self CHLD
+
+thread other
+  getpid
+  getpid
+  getpid
+",
+    );
+}
