@@ -264,7 +264,7 @@ fn serve(
         if let Some(numbers) = &numbers {
             numbers.write_at(before_first.as_bytes(), 0)?;
         }
-        let (ending, words) = match play(sys, region) {
+        let (ending, words) = match play(sys, region, place) {
             Ok(RawEnding::Finished) => (FINISHED, None),
             Ok(RawEnding::Stuck) => (STUCK, None),
             Ok(RawEnding::Cut) => (CUT, None),
@@ -318,7 +318,7 @@ fn as_after_login(sys: &dyn Sys) {
 }
 
 /// Runs the scenario of the region.
-fn play(sys: &dyn Sys, region: &Arc<Region>) -> Result<RawEnding, Lost> {
+fn play(sys: &dyn Sys, region: &Arc<Region>, place: Place) -> Result<RawEnding, Lost> {
     let taken = (region.seats_taken.swap(0, SeqCst) as usize).min(SEATS);
     for seat in &region.seats[..taken] {
         let SeatWords { place, go, maker, is_thread, line, executes, .. } = seat;
@@ -345,8 +345,9 @@ fn play(sys: &dyn Sys, region: &Arc<Region>) -> Result<RawEnding, Lost> {
     let seat = gates.expect(sys, Kind::Process);
     assert_eq!(seat, Seat::INIT, "the first seat is free");
     let program = conducted(&scenario, Arc::<Gates>::clone(&gates));
-    let precedence = Precedence::take();
-    let they_precede = precedence.is_ok();
+    // Whoever outlived a keeper that is killed would keep it; in a namespace nobody does.
+    let precedence = (place == Place::Namespace).then(Precedence::take).and_then(Result::ok);
+    let they_precede = precedence.is_some();
     let first = sys.fork_boxed(Box::new(move |sys| {
         // A virtual process begins without descriptors.
         close(0, REGION - 1);
