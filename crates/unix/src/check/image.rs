@@ -64,6 +64,6 @@ fn become_process(arguments: &[String]) -> Option<i32> {
     let scenario = text::get(&region).ok()?;
     let name = arguments.first()?;
     scenario.block(name)?;
-    let linux = Linux::executed();
+    let linux = Linux::alone();
     Some(conducted_program(&scenario, name, Arc::new(Gates(region)))(&linux, arguments))
 }

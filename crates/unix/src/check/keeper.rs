@@ -348,11 +348,11 @@ fn play(sys: &dyn Sys, region: &Arc<Region>, place: Place) -> Result<RawEnding, 
     // Whoever outlived a keeper that is killed would keep it; in a namespace nobody does.
     let precedence = (place == Place::Namespace).then(Precedence::take).and_then(Result::ok);
     let they_precede = precedence.is_some();
-    let first = sys.fork_boxed(Box::new(move |sys| {
+    let first = sys.fork_boxed(Box::new(move |_| {
         // A virtual process begins without descriptors.
         close(0, REGION - 1);
         close(REGION + 1, i32::MAX);
-        program(sys)
+        program(&Linux::alone())
     }));
     gates.made(seat, first.ok().map(Pid::number));
     drop(precedence);

@@ -17,7 +17,7 @@ use super::call::Call;
 use super::exit::{Notice, wake_waiters};
 use super::family::Writing;
 use super::generate::To;
-use super::proc::{Phase, Proc, ProcState, Tenant};
+use super::proc::{News, Phase, Proc, ProcState, Tenant};
 use super::siglock::Waiting;
 use super::thread::{Attention, Thread};
 use crate::action::{ActionFlags, Code, SignalInfo};
@@ -321,19 +321,23 @@ impl Kernel {
         tracee: &Proc,
         tracer: Tenant,
     ) {
+        let is_child = parent.is_some_and(|parent| parent.slot == tracer.slot);
         let ended = {
             let mut state = tracee.lock(&self.locks);
             if state.tracer != Some(tracer) && !self.mutates(Mutation::TraceeLetGoFirst) {
                 return;
             }
             state.end_tracing();
+            if let Some(signal) = state.stopped.filter(|_| is_child) {
+                // Its parent heard of the stop as its tracer; whoever is its parent next may ask.
+                state.news = Some(News::Stopped(signal));
+            }
             tracee.owner.store(0, Ordering::Relaxed);
             for member in &state.threads {
                 member.unpark();
             }
             (state.phase == Phase::Zombie).then(|| Notice::of(tracee, &state))
         };
-        let is_child = parent.is_some_and(|parent| parent.slot == tracer.slot);
         // A parent that traced its child was told of its end. What it does about its children says
         // whether anything is left for whoever adopts the child.
         let told = parent.filter(|_| is_child).map(|parent| {

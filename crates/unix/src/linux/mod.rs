@@ -97,10 +97,11 @@ impl Linux {
         Ok(Self(()))
     }
 
-    /// The same for a program of which this process was another one before, that asked the kernel:
-    /// all children that it has are its own.
-    pub(crate) fn executed() -> Self {
-        wait::take_all();
+    /// The same for a process that has no children but its own, those from before it executed its
+    /// program among them, where no number is given out again soon: it waits in one call, as any
+    /// program would, and so do the processes that it forks. Somebody has asked the kernel before.
+    pub(crate) fn alone() -> Self {
+        wait::take_at_once();
         Self(())
     }
 }

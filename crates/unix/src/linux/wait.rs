@@ -6,7 +6,9 @@
 //!
 //! One waitid(2) that takes has taken when it sees to signals. So here too: a handler that runs
 //! behind a look, which SIGCHLD's mostly does, takes first what the look has found
-//! ([`take_first`]). It may end its process or wait itself.
+//! ([`take_first`]). It may end its process or wait itself. A stop or an end by default comes
+//! between the two all the same. Where every child is one of ours, and no number is given out again
+//! meanwhile, look and take are one call ([`take_at_once`]).
 //!
 //! [`Children::Any`] and the groups mean children that were made here. Those that somebody else in
 //! the program made, with `std::process::Command` or posix_spawn(3), stay theirs to wait for,
@@ -85,7 +87,7 @@ fn one(pid: Pid, options: WaitOptions) -> Result<Option<Waited>> {
             if !holds(&table, pid.number(), &pidfd) {
                 return Err(Errno::ECHILD);
             }
-            let taken = take(&mut table, pid.number(), &pidfd, options)?;
+            let taken = take(&mut table, &pidfd, options)?;
             Ok(taken.map_or(Taken::No, Taken::Yes))
         });
         match taken {
@@ -175,7 +177,7 @@ fn take_found(found: Waited, options: WaitOptions, adopts: bool) -> Result<Taken
             Err(error) => Err(error),
         };
     };
-    let taken = take(&mut table, number, &pidfd, options)?;
+    let taken = take(&mut table, &pidfd, options)?;
     Ok(taken.map_or(Taken::No, Taken::Yes))
 }
 
@@ -185,26 +187,26 @@ fn take_if_there(
     options: WaitOptions,
 ) -> Result<Option<Waited>> {
     let mut table = table::write();
-    if holds(&table, number, pidfd) { take(&mut table, number, pidfd, options) } else { Ok(None) }
+    if holds(&table, number, pidfd) { take(&mut table, pidfd, options) } else { Ok(None) }
+}
+
+/// The handle of a child of which something was taken; the table forgets one that has ended.
+fn noted(table: &mut Table, mut taken: Waited, options: WaitOptions) -> Waited {
+    let number = taken.pid.number();
+    taken.pid = table.named(number);
+    if taken.status.is_end() && !options.contains(WaitOptions::NOWAIT) {
+        table.remove(number);
+    }
+    taken
 }
 
 /// Takes, without sleeping, what there is to take of a child of the table.
-fn take(
-    table: &mut Table,
-    number: i32,
-    pidfd: &OwnedFd,
-    options: WaitOptions,
-) -> Result<Option<Waited>> {
+fn take(table: &mut Table, pidfd: &OwnedFd, options: WaitOptions) -> Result<Option<Waited>> {
     let taken = match ask(Whom::Held(pidfd), options | WaitOptions::NOHANG) {
         Err(Errno::ECHILD) => None,
         other => other?,
     };
-    let Some(mut waited) = taken else { return Ok(None) };
-    waited.pid = table.named(number);
-    if waited.status.is_end() && !options.contains(WaitOptions::NOWAIT) {
-        table.remove(number);
-    }
-    Ok(Some(waited))
+    Ok(taken.map(|taken| noted(table, taken, options)))
 }
 
 /// Whether this very child is in the table yet.
@@ -226,20 +228,21 @@ fn nap(ours: &[(i32, Arc<OwnedFd>)]) -> Result<()> {
     }
 }
 
-/// Whether every child of this process is one of ours: those that it had before it executed this
-/// program cannot be told from others.
-static ALL_ARE_OURS: AtomicBool = AtomicBool::new(false);
+/// Whether a look takes.
+static AT_ONCE: AtomicBool = AtomicBool::new(false);
 
-/// From now on every child is one of ours; forked processes have it so too.
-pub(super) fn take_all() {
-    ALL_ARE_OURS.store(true, Relaxed);
+/// From now on every child is one of ours, for those that this process had before it executed its
+/// program cannot be told from others; and a look takes, for no number is given out again before
+/// the table knows that its child is gone. Forked processes have it so too.
+pub(super) fn take_at_once() {
+    AT_ONCE.store(true, Relaxed);
 }
 
 /// Whether children that were not made here are to be found: orphans come to this process, or may
 /// have come, for it asked for them, a program before it did, or it is the first of its system; or
 /// all are ours.
 fn adopts() -> bool {
-    if ALL_ARE_OURS.load(Relaxed) {
+    if AT_ONCE.load(Relaxed) {
         return true;
     }
     let mut on: libc::c_int = 0;
@@ -253,6 +256,7 @@ fn adopts() -> bool {
 struct Look<'a> {
     /// What the kernel found: no number, as long as it has found nothing.
     found: UnsafeCell<Found>,
+    /// Takes it, or notes that the look has.
     take: &'a dyn Fn(Waited) -> Result<Taken>,
     /// What came of it, once somebody has tried: who looked, or a handler in between.
     taken: Cell<Option<Result<Taken>>>,
@@ -293,10 +297,15 @@ fn look(
     options: WaitOptions,
     take: &dyn Fn(Waited) -> Result<Taken>,
 ) -> Result<Option<Taken>> {
+    let note = |taken| Ok(Taken::Yes(noted(&mut table::write(), taken, options)));
+    let (take, look_options): (&dyn Fn(Waited) -> Result<Taken>, _) = match AT_ONCE.load(Relaxed) {
+        true => (&note, options),
+        false => (take, options | WaitOptions::NOWAIT),
+    };
     let look = Look { found: UnsafeCell::new(Found::nothing()), take, taken: Cell::new(None) };
     // A handler may look while its thread does.
     let outer = LOOK.replace(ptr::from_ref(&look).cast());
-    let asked = ask_into(whom, options | WaitOptions::NOWAIT, look.found.get());
+    let asked = ask_into(whom, look_options, look.found.get());
     if asked.is_ok() {
         look.finish();
     }

@@ -510,3 +510,52 @@ process tracee
 ",
     );
 }
+
+/// A tracer that is the parent ends while its tracee is stopped. On Linux whoever adopts the tracee
+/// finds that stop if it asks for stops; here only the tracer had heard of it.
+#[test]
+fn a_stop_that_a_tracer_heard_of_is_there_for_the_next_parent() {
+    is_the_same(
+        "\
+process main
+  subreaper 1
+  child = fork tracer
+  wait child
+  wait stopped nohang -> anything
+
+process tracer
+  child = fork tracee
+  wait child
+  ptrace continue child STOP
+  wait child
+  exit 0
+
+process tracee
+  ptrace traceme
+  raise USR1
+",
+    );
+}
+
+/// A tracee that waits is stopped for its tracer by the SIGCHLD of the child that it waits for, and
+/// killed. On Linux it has taken the child before; the Linux backend had only looked at it, so that
+/// the first process found it once more.
+#[test]
+fn a_tracee_that_waits_has_taken_its_child_before_it_stops_for_the_signal() {
+    is_the_same(
+        "\
+process main
+  child = fork tracee
+  wait child -> anything
+  kill child KILL
+  wait child
+
+process tracee
+  ptrace traceme
+  child = fork worker
+  waitid child exited
+
+process worker
+",
+    );
+}
