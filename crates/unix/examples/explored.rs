@@ -10,6 +10,8 @@
 //!
 //! It stops at the first violation.
 
+#![allow(clippy::disallowed_types, reason = "it says how long real runs take")]
+
 #[path = "../tests/examples/mod.rs"]
 mod examples;
 #[path = "../tests/scenes/mod.rs"]
@@ -26,8 +28,6 @@ use tontine_unix::explore::{Exploration, Outcome};
 const COMPUTE: [&str; 2] = ["limits/processor-limit", "limits/hard-processor-limit-kills"];
 /// The known races by how many schedules they have.
 const QUICK_FIRST: [usize; 9] = [0, 8, 3, 6, 5, 7, 1, 2, 4];
-/// Scenarios whose rate is told.
-const WATCHED: [&str; 4] = ["ping-pong", "two-waiters-one-child", "group-kill", "sigqueue-order"];
 /// Runs of one scene in a row.
 const IN_A_ROW: u64 = 1000;
 
