@@ -15,7 +15,6 @@ use super::gates::{futex_wake, nap, now_ns};
 use super::region::{LOG, SEATS, STEPS, SeatWords, Shared, Timer, go, place};
 use super::tasks::{State, Task};
 use super::trace::RawEnding;
-use super::turns::take_from;
 use super::typing;
 
 /// So long a timer that is due is waited for.
@@ -76,12 +75,10 @@ struct Conductor<'s> {
     deadline_ns: u64,
     /// Timers until then have ended in their turn.
     passed_ns: u64,
-    /// Whoever can go on has the processor before the conductor has.
-    they_precede: bool,
 }
 
-/// Conducts a run whose first process has been made; `they_precede` whoever conducts, or do not.
-pub(super) fn conduct(shared: &Shared, they_precede: bool) -> Result<RawEnding, Lost> {
+/// Conducts a run whose first process has been made.
+pub(super) fn conduct(shared: &Shared) -> Result<RawEnding, Lost> {
     let patience = Duration::from_millis(u64::from(shared.order.patience_ms.load(SeqCst)));
     let mut conductor = Conductor {
         shared,
@@ -91,7 +88,6 @@ pub(super) fn conduct(shared: &Shared, they_precede: bool) -> Result<RawEnding, 
         last: 0,
         deadline_ns: now_ns() + u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX / 2),
         passed_ns: 0,
-        they_precede,
     };
     let most_steps = shared.order.most_steps.load(SeqCst).min(STEPS as u32);
     let mut choice = Choice::new(shared.order.seed.load(SeqCst));
@@ -132,31 +128,19 @@ pub(super) fn conduct(shared: &Shared, they_precede: bool) -> Result<RawEnding, 
         words.place.store(place::THROUGH, SeqCst);
         words.go.store(go::OPEN, SeqCst);
         futex_wake(&words.go);
-        conductor.make_way(words);
+        Conductor::make_way(words);
     }
 }
 
 impl Conductor<'_> {
     /// Lets whoever was let through have the processor, if it has not had it already: most calls
     /// return at once, and then nobody has to be asked before.
-    fn make_way(&self, words: &SeatWords) {
-        let yields = if self.they_precede { 0 } else { YIELDS };
-        for _ in 0..yields {
+    fn make_way(words: &SeatWords) {
+        for _ in 0..YIELDS {
             rustix::thread::sched_yield();
             if words.place.load(SeqCst) == place::AT_GATE {
                 break;
             }
-        }
-    }
-
-    /// Takes the precedence from everybody: somebody goes on and on, or waits for a worker of the
-    /// kernel, which comes after them too.
-    fn end_precedence(&mut self) {
-        self.they_precede = false;
-        let words = self.shared.seats.iter().take(self.known.len());
-        for tid in words.map(|words| words.tid.load(SeqCst)).filter(|tid| *tid > 0) {
-            // It may have ended.
-            let _ = take_from(tid);
         }
     }
 
@@ -167,8 +151,7 @@ impl Conductor<'_> {
         let mut not_before = 0;
         let mut mark = self.mark();
         loop {
-            // Who precedes and seems to run has ended, mostly.
-            let is_at_rest = self.look(self.they_precede || looks > QUICK_LOOKS)?;
+            let is_at_rest = self.look(looks > QUICK_LOOKS)?;
             let now = self.mark();
             if is_at_rest && !is_first && now == mark && self.found == self.before {
                 if self.is_typing() {
@@ -192,9 +175,6 @@ impl Conductor<'_> {
                 continue;
             }
             looks += 1;
-            if looks == EAGER_LOOKS && self.they_precede {
-                self.end_precedence();
-            }
             if looks < EAGER_LOOKS {
                 rustix::thread::sched_yield();
             } else {

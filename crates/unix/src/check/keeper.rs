@@ -25,7 +25,7 @@ use super::log::{self, Part};
 use super::region::{Order, REGION, Region, SEATS, SeatWords, pass_on};
 use super::text;
 use super::trace::{Raw, RawEnding, SeatFacts, Trace};
-use super::turns::{Precedence, stay_on};
+use super::turns::{give_way, stay_on};
 use crate::action::{How, SigAction};
 use crate::linux::Linux;
 use crate::process::{Pid, Target};
@@ -205,6 +205,7 @@ fn to_io(errno: crate::errno::Errno) -> io::Error {
 /// Becomes the keeper, or makes it in a namespace and waits for its end.
 fn begin(sys: &dyn Sys, region: Arc<Region>, line: UnixStream, place: Place) -> io::Result<()> {
     sys.setsid().map_err(to_io)?;
+    give_way();
     if place == Place::Open {
         sys.set_subreaper(true).map_err(to_io)?;
         return serve(sys, &region, &line, place);
@@ -264,7 +265,7 @@ fn serve(
         if let Some(numbers) = &numbers {
             numbers.write_at(before_first.as_bytes(), 0)?;
         }
-        let (ending, words) = match play(sys, region, place) {
+        let (ending, words) = match play(sys, region) {
             Ok(RawEnding::Finished) => (FINISHED, None),
             Ok(RawEnding::Stuck) => (STUCK, None),
             Ok(RawEnding::Cut) => (CUT, None),
@@ -318,7 +319,7 @@ fn as_after_login(sys: &dyn Sys) {
 }
 
 /// Runs the scenario of the region.
-fn play(sys: &dyn Sys, region: &Arc<Region>, place: Place) -> Result<RawEnding, Lost> {
+fn play(sys: &dyn Sys, region: &Arc<Region>) -> Result<RawEnding, Lost> {
     let taken = (region.seats_taken.swap(0, SeqCst) as usize).min(SEATS);
     for seat in &region.seats[..taken] {
         let SeatWords { place, go, maker, is_thread, line, executes, .. } = seat;
@@ -345,9 +346,6 @@ fn play(sys: &dyn Sys, region: &Arc<Region>, place: Place) -> Result<RawEnding, 
     let seat = gates.expect(sys, Kind::Process);
     assert_eq!(seat, Seat::INIT, "the first seat is free");
     let program = conducted(&scenario, Arc::<Gates>::clone(&gates));
-    // Whoever outlived a keeper that is killed would keep it; in a namespace nobody does.
-    let precedence = (place == Place::Namespace).then(Precedence::take).and_then(Result::ok);
-    let they_precede = precedence.is_some();
     let first = sys.fork_boxed(Box::new(move |_| {
         // A virtual process begins without descriptors.
         close(0, REGION - 1);
@@ -355,9 +353,8 @@ fn play(sys: &dyn Sys, region: &Arc<Region>, place: Place) -> Result<RawEnding, 
         program(&Linux::alone())
     }));
     gates.made(seat, first.ok().map(Pid::number));
-    drop(precedence);
     first.map_err(|errno| Lost::Words(format!("fork: {errno}")))?;
-    conduct(region, they_precede)
+    conduct(region)
 }
 
 /// Kills and reaps whoever is left in the namespace.

@@ -67,14 +67,14 @@ pub struct Options {
 }
 
 impl Options {
-    /// Seed 1, mode [`Parallel`](crate::Mode::Parallel), 5,000 steps, 20 seconds, 256 schedules.
+    /// Seed 1, mode [`Parallel`](crate::Mode::Parallel), 5,000 steps, 20 seconds, 2,048 schedules.
     pub fn new() -> Self {
         Self {
             seed: 1,
             builder: Virtual::builder(),
             most_steps: 5_000,
             patience: Duration::from_secs(20),
-            schedules: 256,
+            schedules: 2_048,
         }
     }
 }

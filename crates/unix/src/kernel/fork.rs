@@ -166,6 +166,7 @@ impl Call<'_> {
             child.set_users(&state.credentials);
             child.program.store(self.proc.program.load(Ordering::Relaxed), Ordering::Relaxed);
             child.set_session(joined.session.id.number());
+            child.share_terminal(self.proc);
             child.stand_in(&joined);
             members.add(child);
             return Some(parent.place);

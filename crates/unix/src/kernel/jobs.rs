@@ -11,7 +11,7 @@ use super::Kernel;
 use super::call::Call;
 use super::pgrp::{Pgrp, Session};
 use super::pid_table::Keeper;
-use super::proc::{Phase, Proc, Standing};
+use super::proc::{NO_TERMINAL, Phase, Proc, Standing};
 use super::references::ProcRef;
 use crate::action::SignalInfo;
 use crate::errno::{Errno, Result};
@@ -139,6 +139,7 @@ impl Call<'_> {
             let to = kernel.make_group(&mut groups, me, session);
             kernel.requalify(self.proc, &from, &to);
             self.proc.set_session(me.number());
+            self.proc.set_terminal(NO_TERMINAL);
             drop(groups);
             kernel.forget_if_empty(&from);
             drop(coarse);

@@ -154,14 +154,12 @@ impl Composer {
         let handles = self.blocks.iter().flat_map(|block| &block.units).any(handles);
         let has_terminal = self.features.contains(&Feature::Terminals);
         for block in &mut self.blocks {
-            let has_own = block.units.iter().any(|unit| unit.contains("openpty v s"));
             let stays = |line: &&str| {
                 let line = line.trim_start();
                 let waits = line.starts_with("wait") && handles;
                 let takes = line.starts_with("sigwait") && !line.ends_with("{}");
                 let vanishing = has_terminal && line == "ignore CHLD";
-                let second = line == "controlling t" && (block.is_thread || has_own);
-                !(block.is_thread && (waits || takes) || vanishing || second)
+                !(block.is_thread && (waits || takes) || vanishing)
             };
             for unit in &mut block.units {
                 let lines = unit.lines().filter(stays).map(|line| match has_terminal {

@@ -559,3 +559,76 @@ process worker
 ",
     );
 }
+
+/// The session's leader took a terminal when it had a child already. On Linux a controlling
+/// terminal is each process's own, handed down by fork, so the child has none: it opens nothing,
+/// and job control does not hold it back. Here it was the whole session's.
+#[test]
+fn who_was_there_before_the_leader_took_a_terminal_has_none() {
+    is_the_same(
+        "\
+process main
+  openpty u t
+  child = fork before
+  controlling t
+  later = fork behind
+  wait child
+  wait later
+
+process before
+  opentty -> anything
+  tcgetpgrp t -> anything
+  setpgid 0 0
+  ignore TTOU
+  tcsetattr t +tostop -> anything
+
+process behind
+  opentty -> anything
+  tcgetpgrp t -> anything
+",
+    );
+}
+
+/// Three wait, one for the next, and a typed key ends them all. Each may take its child in its last
+/// look, if that is ended first: of some twenty steps with several orders this is the last. The
+/// search for one in which the virtual Unix does what Linux did was given up before.
+#[test]
+fn a_search_goes_on_through_many_steps_that_can_go_in_two_ways() {
+    is_the_same(
+        "\
+process p0
+  openpty u t -> anything
+  controlling t -> anything
+  fork p1 -> anything
+  thread t1 -> anything
+  block {} -> anything
+  wait -> anything
+
+process p1
+  fork p2 -> anything
+  fork p3 -> anything
+  wait -> anything
+
+process p2
+  on HUP -> anything
+  k4 = fork p4 -> anything
+  wait k4 -> anything
+  thread t0 -> anything
+  thread t0 -> anything
+  raise TTOU -> anything
+  thread t0 -> anything
+  wait -> anything
+
+process p3
+  block INT -> anything
+  type u \"\\x03\" -> anything
+
+process p4
+  kill parent HUP -> anything
+
+thread t0
+
+thread t1
+",
+    );
+}

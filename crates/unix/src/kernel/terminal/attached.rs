@@ -25,7 +25,7 @@ impl Kernel {
     pub(in crate::kernel) fn attach_console(&self, leader: &Proc, console: Console) {
         let terminal = Terminal::new(self.instance());
         let group = leader.lock(&self.locks).pgrp.clone().expect("a leader has a group");
-        terminal.become_controlling(self, &group).expect("neither has another");
+        terminal.become_controlling(self, leader, &group).expect("neither has another");
         let file = File::new(self, End::Terminal(Arc::clone(&terminal)));
         for descriptor in [Fd::STDIN, Fd::STDOUT, Fd::STDERR] {
             leader.lock(&self.locks).files.open_at(Arc::clone(&file), descriptor);

@@ -40,7 +40,8 @@ impl Call<'_> {
             self.check_room()?;
             let session = self.own_session()?;
             let terminal = session.state.lock(&self.kernel.locks).terminal.clone();
-            self.add(End::Terminal(terminal.ok_or(Errno::ENXIO)?))
+            let own = terminal.filter(|terminal| self.proc.has_terminal(terminal.instance()));
+            self.add(End::Terminal(own.ok_or(Errno::ENXIO)?))
         })
     }
 
@@ -51,7 +52,7 @@ impl Call<'_> {
             if group.session.id.number() != self.proc.number() {
                 return Err(self.kernel.error_by(Rule::LeaderControls, Errno::EPERM));
             }
-            terminal.become_controlling(self.kernel, &group)
+            terminal.become_controlling(self.kernel, self.proc, &group)
         })
     }
 
@@ -246,7 +247,11 @@ impl Call<'_> {
             let state = terminal.state.lock(&kernel.locks);
             let own =
                 state.session.as_ref().is_some_and(|session| Arc::ptr_eq(session, &group.session));
-            if own { state.foreground.as_ref().map(|held| Arc::clone(held.group())) } else { None }
+            if own && self.proc.has_terminal(terminal.instance()) {
+                state.foreground.as_ref().map(|held| Arc::clone(held.group()))
+            } else {
+                None
+            }
         };
         let Some(foreground) = foreground else { return Ok(Background::Allowed) };
         // By the number: what was in the foreground may have been left, and made again.
@@ -312,7 +317,7 @@ impl Call<'_> {
     fn own_terminal(&self, descriptor: Fd) -> Result<Arc<Terminal>> {
         let (terminal, controlling) = self.terminal(descriptor)?;
         let session = self.own_session()?;
-        let own = {
+        let own = self.proc.has_terminal(terminal.instance()) && {
             let state = terminal.state.lock(&self.kernel.locks);
             state.session.as_ref().is_some_and(|its| Arc::ptr_eq(its, &session))
         };

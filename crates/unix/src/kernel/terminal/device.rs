@@ -41,14 +41,20 @@ impl Terminal {
         Arc::new(Self { state: SimpleLock::new(instance, State::default()) })
     }
 
-    /// Makes it a session's, with this group in the foreground, unless it is somebody's or the
-    /// session has one.
+    /// Its number among the locks.
+    pub(in crate::kernel) fn instance(&self) -> u32 {
+        self.state.instance()
+    }
+
+    /// Makes it a session's and its leader's, with this group in the foreground, unless it is
+    /// somebody's or the session has one.
     ///
     /// # Errors
     /// `EPERM`; `EIO`: it is hung up.
     pub(in crate::kernel) fn become_controlling(
         self: &Arc<Self>,
         kernel: &Kernel,
+        leader: &Proc,
         group: &Arc<Pgrp>,
     ) -> Result<()> {
         let mut state = self.state.lock(&kernel.locks);
@@ -63,6 +69,7 @@ impl Terminal {
             _ => return Err(kernel.error_by(Rule::ControlsOne, Errno::EPERM)),
         }
         own.terminal = Some(Arc::clone(self));
+        leader.set_terminal(self.instance());
         drop(own);
         state.session = Some(session);
         state.foreground = Some(kernel.hold(group));
