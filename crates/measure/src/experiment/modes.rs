@@ -21,8 +21,8 @@ use crate::trouble::{During, Result, Trouble};
 const CALLS_NOTE: &str =
     "a virtual Unix inside one process: a system call is a function call, not a trap";
 /// What a modelled figure is.
-pub(super) const MODEL_NOTE: &str = "simulation, validated at P = 1 (signals within 1 %, forks \
-     18 %); at P = 2 pairs that span both processors and `master` do not hold (docs/model.md)";
+pub(super) const MODEL_NOTE: &str = "simulation, validated at P = 1 (within 10 %) and, but for \
+     `master`, at P = 2 (within a quarter): docs/model.md";
 /// No model has more processors.
 const MOST_MODELLED: usize = 256;
 /// That a fork there is no fork.

@@ -19,6 +19,7 @@ use super::limits::{Limits, Times};
 use super::pending::Pending;
 use super::pgrp::Pgrp;
 use super::siglock::SigLock;
+use super::terminal::NO_TERMINAL;
 use super::thread::{Attention, Thread};
 use super::tracing::Resumed;
 use super::users::{Credentials, Ids};
@@ -60,9 +61,8 @@ pub(super) struct Proc {
     real: AtomicU32,
     effective: AtomicU32,
     session: AtomicI32,
-    /// The controlling terminal, by the instance of its lock, that its session had when it was made
-    /// or took itself; or none any more.
-    terminal: AtomicU32,
+    /// The terminal that is its own, by the instance of its lock: see `terminal/own.rs`.
+    pub(super) terminal: AtomicU32,
     /// The thread that made it, while its process is the parent; else 0.
     maker: AtomicI32,
     /// What it runs, by [`Kernel::program_name`]; for the watchdog, who takes no lock.
@@ -81,8 +81,6 @@ pub(super) struct Tenant {
 
 /// In `refs`: the process ends, and nobody gets a new reference.
 const ENDING: u32 = 1 << 31;
-/// What no terminal's lock has for an instance.
-pub(super) const NO_TERMINAL: u32 = u32::MAX;
 
 /// How far a process has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -275,25 +273,6 @@ impl Proc {
     pub(super) fn set_session(&self, session: i32) {
         executor::changes(Object::Process(self.slot));
         self.session.store(session, Ordering::Relaxed);
-    }
-
-    /// Whether a terminal, its session's, is its own: on Linux who was there before the leader took
-    /// it has none.
-    pub(super) fn has_terminal(&self, instance: u32) -> bool {
-        executor::looks_at(Object::Process(self.slot));
-        self.terminal.load(Ordering::Relaxed) == instance
-    }
-
-    /// It leads its session, which has this terminal now.
-    pub(super) fn set_terminal(&self, instance: u32) {
-        executor::changes(Object::Process(self.slot));
-        self.terminal.store(instance, Ordering::Relaxed);
-    }
-
-    /// A child has what its parent has.
-    pub(super) fn share_terminal(&self, parent: &Self) {
-        executor::looks_at(Object::Process(parent.slot));
-        self.set_terminal(parent.terminal.load(Ordering::Relaxed));
     }
 
     /// The group and the session that it belongs to, while it is alive.

@@ -105,8 +105,8 @@ impl Call<'_> {
                 self.set_waiting(true);
             }
             let changed = self.sleep(None, |state| {
-                // A change comes before signals, and before its own end, as on Linux. What comes from
-                // now on is not seen by the look that follows.
+                // A change comes before signals, and before its own end, as on Linux. What comes
+                // from now on is not seen by the look that follows.
                 std::mem::take(&mut self.member(state).changed).then_some(())
             });
             if let Err(stop) = changed {

@@ -3,6 +3,7 @@
 
 mod families;
 mod signals;
+mod tracing;
 
 use tontine_unix::check::{Checker, Comparison, Options, against};
 use tontine_unix::scenario::Scenario;

@@ -11,5 +11,7 @@ mod device;
 mod input;
 mod line;
 mod output;
+mod own;
 
 pub(in crate::kernel) use device::Terminal;
+pub(in crate::kernel) use own::NO_TERMINAL;
