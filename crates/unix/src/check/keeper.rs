@@ -25,7 +25,6 @@ use super::log::{self, Part};
 use super::region::{Order, REGION, Region, SEATS, SeatWords, pass_on};
 use super::text;
 use super::trace::{Raw, RawEnding, SeatFacts, Trace};
-use super::turns::{give_way, stay_on};
 use crate::action::{How, SigAction};
 use crate::linux::Linux;
 use crate::process::{Pid, Target};
@@ -205,7 +204,6 @@ fn to_io(errno: crate::errno::Errno) -> io::Error {
 /// Becomes the keeper, or makes it in a namespace and waits for its end.
 fn begin(sys: &dyn Sys, region: Arc<Region>, line: UnixStream, place: Place) -> io::Result<()> {
     sys.setsid().map_err(to_io)?;
-    give_way();
     if place == Place::Open {
         sys.set_subreaper(true).map_err(to_io)?;
         return serve(sys, &region, &line, place);
@@ -355,6 +353,14 @@ fn play(sys: &dyn Sys, region: &Arc<Region>) -> Result<RawEnding, Lost> {
     gates.made(seat, first.ok().map(Pid::number));
     first.map_err(|errno| Lost::Words(format!("fork: {errno}")))?;
     conduct(region)
+}
+
+/// Lets this process and its children run on one processor: nobody is woken across two.
+fn stay_on(processor: u32) {
+    let mut set = rustix::thread::CpuSet::new();
+    set.set(processor as usize);
+    // Where it may not, everything takes longer.
+    let _ = rustix::thread::sched_setaffinity(None, &set);
 }
 
 /// Kills and reaps whoever is left in the namespace.

@@ -6,8 +6,8 @@
 //! the same. docs/check.md has the whole of it.
 //!
 //! [`fibers`] conducts the virtual Unix, [`conductor`] real processes, in a [`keeper`]; [`gates`]
-//! are theirs, and [`image`] is what they execute; what they tell stands in the [`log`], and
-//! [`turns`] says who has the processor. [`trace`] is what either system did,
+//! are theirs, and [`image`] is what they execute; what they tell stands in the [`log`].
+//! [`trace`] is what either system did,
 //! [`compare`](mod@compare) finds where two part.
 //!
 //! ```no_run
@@ -34,7 +34,6 @@ mod rolls;
 mod tasks;
 mod text;
 mod trace;
-mod turns;
 mod typing;
 
 use std::io;
