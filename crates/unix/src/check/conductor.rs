@@ -170,11 +170,12 @@ impl Conductor<'_> {
                 }
                 continue;
             }
+            looks += 1;
+            // It may have been ended while it settled; then a closer look says so.
             if self.shared.seats[self.last].place.load(SeqCst) == place::SETTLES {
                 nap(NAP_NS);
                 continue;
             }
-            looks += 1;
             if looks < EAGER_LOOKS {
                 rustix::thread::sched_yield();
             } else {

@@ -142,10 +142,10 @@ process reader
     );
 }
 
-/// Who was ended by a signal while it waited found its child in a last look, so that nobody else
-/// heard of it. On Linux a waiter that has been ended does not go on.
+/// Who is ended by a signal while it waits looks once more on its way out, and takes a child that
+/// has ended by then. The Linux backend only looked, and the virtual Unix was made to do the same.
 #[test]
-fn who_was_ended_waits_for_nobody() {
+fn who_was_ended_takes_a_child_in_its_last_look() {
     is_the_same(
         "\
 process main
