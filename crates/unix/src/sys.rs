@@ -154,9 +154,10 @@ pub trait Sys {
     /// The controlling terminal, as opening `/dev/tty` gives it.
     ///
     /// # Errors
-    /// `EMFILE`; `ENXIO`: the session has none.
+    /// `EMFILE`; `ENXIO`: the session has none, or the caller was there before its leader took it.
     fn open_tty(&self) -> Result<Fd>;
-    /// `TIOCSCTTY`: makes a terminal the session's.
+    /// `TIOCSCTTY`: makes a terminal the session's, and the controlling one of its leader, which
+    /// calls, and of those that are forked from now on: tty(4).
     ///
     /// # Errors
     /// `ENOTTY`. `EPERM`: not a session leader, or there is one already, or it is another
