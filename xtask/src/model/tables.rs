@@ -1,5 +1,5 @@
 //! The tables of figures 1 and 2 in docs/model.md: what the model says of processors that are not
-//! there, [`print`].
+//! there, [`print()`].
 //!
 //! Each figure is modelled several times, each time with a seed of its own; the table has the
 //! median. It goes by the costs that come with the library, unless a file has others.
