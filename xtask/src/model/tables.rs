@@ -1,8 +1,9 @@
 //! The tables of figures 1 and 2 in docs/model.md: what the model says of processors that are not
 //! there, [`print()`].
 //!
-//! Each figure is modelled several times, each time with a seed of its own; the table has the
-//! median. It goes by the costs that come with the library, unless a file has others.
+//! Each figure is modelled several times, each time with another seed, the number of the process
+//! that does it; the table has the median. It goes by the costs that come with the library, unless
+//! a file has others.
 
 use std::io;
 use std::path::Path;
@@ -43,7 +44,7 @@ const TABLES: [Table; 2] = [
     },
 ];
 
-/// Models each figure so many times, prints the tables, and how long the first figure took.
+/// Models each figure so many times, prints the tables, and how long each took.
 ///
 /// # Errors
 /// Where a cell gives no figure; the text says why.

@@ -22,7 +22,7 @@ const CALLS_NOTE: &str =
     "a virtual Unix inside one process: a system call is a function call, not a trap";
 /// What a modelled figure is.
 pub(super) const MODEL_NOTE: &str = "simulation, validated at P = 1 (within 10 %) and, but for \
-     `master`, at P = 2 (within a quarter): docs/model.md";
+     `master`, at P = 2 (medians within a quarter): docs/model.md";
 /// No model has more processors.
 const MOST_MODELLED: usize = 256;
 /// That a fork there is no fork.

@@ -18,8 +18,8 @@ use super::{Costs, Step};
 use crate::executor::LOOKS;
 use crate::{Executor, How, SigAction, SigSet, Signal, Sys, Virtual};
 
-/// Runs of each loop. Of what the machine does the least of their times counts, which others on it
-/// lengthen least; of what the virtual Unix does the median, for that is what it takes.
+/// Runs of each loop. Of locks, lines and ticks the least of their times counts, which others on
+/// the machine lengthen least; of what the virtual Unix does the median, for that is what it takes.
 const RUNS: usize = 15;
 /// Operations in a run.
 const OPERATIONS: u32 = 4_000;

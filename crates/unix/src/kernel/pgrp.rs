@@ -54,7 +54,7 @@ pub(super) struct Session {
 /// What `s_lock` guards.
 #[derive(Debug, Default)]
 pub(super) struct SessionState {
-    /// The controlling terminal.
+    /// The terminal that its leader took.
     pub(super) terminal: Option<Arc<Terminal>>,
     /// The foreground group of a terminal that was hung up, to be told when the leader exits.
     pub(super) left: Option<HeldPgrp>,

@@ -528,10 +528,6 @@ impl ProcState {
     }
 
     /// A process that is traced no more.
-    pub(super) fn end_tracing(&mut self) {
-        (self.tracer, self.tracing) = (None, None);
-    }
-
     /// Sets the mask of all threads but those that are in `sigsuspend`; each looks what it lets in.
     pub(super) fn set_mask(&mut self, mask: SigSet) {
         self.mask = mask;

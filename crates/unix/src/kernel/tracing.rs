@@ -132,13 +132,13 @@ impl Call<'_> {
             tracees.extend(kernel.children(self.proc).map(|child| child.slot));
         }
         let tracer = self.proc.tenant();
-        tracees.retain(|slot| {
-            kernel.release_tracee(kernel.slab.get(*slot), tracer, Some(&self.thread))
-        });
-        let mut state = self.state();
-        state.tracees.retain(|slot| !tracees.contains(slot));
+        for slot in tracees {
+            if kernel.release_tracee(kernel.slab.get(slot), tracer, Some(&self.thread)) {
+                self.state().forget_tracee(slot);
+            }
+        }
         // Others may wait for one of these alone.
-        wake_waiters(&mut state);
+        wake_waiters(&mut self.state());
     }
 
     fn resume_tracee(&self, pid: Pid, signal: Option<Signal>, detach: bool) -> Result<()> {
@@ -167,7 +167,7 @@ impl Call<'_> {
         }
         if detach {
             let mut state = self.state();
-            state.tracees.retain(|slot| *slot != target.slot);
+            state.forget_tracee(target.slot);
             // Others may wait for this tracee alone.
             wake_waiters(&mut state);
         }
@@ -244,6 +244,24 @@ impl Call<'_> {
     }
 }
 
+impl ProcState {
+    /// Whether it is traced, and by this thread if one is named.
+    pub(super) fn is_traced_by(&self, by: Option<&Arc<Thread>>) -> bool {
+        self.tracing.as_ref().is_some_and(|one| by.is_none_or(|by| Arc::ptr_eq(one, by)))
+    }
+
+    /// It traces who is in this slot no more. Another thread of it may again: once for each time.
+    pub(super) fn forget_tracee(&mut self, slot: u32) {
+        if let Some(at) = self.tracees.iter().position(|one| *one == slot) {
+            self.tracees.remove(at);
+        }
+    }
+
+    pub(super) fn end_tracing(&mut self) {
+        (self.tracer, self.tracing) = (None, None);
+    }
+}
+
 impl Kernel {
     /// Who traces a process and is not its parent. Under its family's lock and `p_lock`.
     pub(super) fn other_tracer(&self, proc: &Proc, state: &ProcState) -> Option<Tenant> {
@@ -298,8 +316,7 @@ impl Kernel {
     fn release_tracee(&self, tracee: &Proc, tracer: Tenant, by: Option<&Arc<Thread>>) -> bool {
         let traces = {
             let mut state = tracee.lock(&self.locks);
-            let is_by = |one: &Arc<Thread>| by.is_none_or(|by| Arc::ptr_eq(one, by));
-            let traces = state.tracer == Some(tracer) && state.tracing.as_ref().is_some_and(is_by);
+            let traces = state.tracer == Some(tracer) && state.is_traced_by(by);
             if traces && self.mutates(Mutation::TraceeLetGoFirst) {
                 state.end_tracing();
             }
@@ -307,7 +324,7 @@ impl Kernel {
         };
         if traces {
             let (writing, parent) = self.write_parent(tracee);
-            self.let_go(writing, parent, tracee, tracer);
+            self.let_go(writing, parent, tracee, tracer, by);
         }
         traces
     }
@@ -320,17 +337,21 @@ impl Kernel {
         parent: Option<&Proc>,
         tracee: &Proc,
         tracer: Tenant,
+        by: Option<&Arc<Thread>>,
     ) {
         let is_child = parent.is_some_and(|parent| parent.slot == tracer.slot);
         let ended = {
             let mut state = tracee.lock(&self.locks);
-            if state.tracer != Some(tracer) && !self.mutates(Mutation::TraceeLetGoFirst) {
+            // Meanwhile it may be another thread's, or its slot another process's.
+            let traces = state.tracer == Some(tracer) && state.is_traced_by(by);
+            if !traces && !self.mutates(Mutation::TraceeLetGoFirst) {
                 return;
             }
             state.end_tracing();
-            if let Some(signal) = state.stopped.filter(|_| is_child) {
+            if let (Some(signal), Some(parent), true) = (state.stopped, parent, is_child) {
                 // Its parent heard of the stop as its tracer; whoever is its parent next may ask.
                 state.news = Some(News::Stopped(signal));
+                self.set_changed(parent, tracee, true);
             }
             tracee.owner.store(0, Ordering::Relaxed);
             for member in &state.threads {

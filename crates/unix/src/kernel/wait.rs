@@ -227,12 +227,12 @@ impl Call<'_> {
             kernel.unlink(self.proc, child);
             drop(writing);
         } else {
-            kernel.let_go(writing, parent, child, self.proc.tenant());
+            kernel.let_go(writing, parent, child, self.proc.tenant(), None);
         }
         {
             let mut state = self.state();
             self.say_waiting(&mut state, false);
-            state.tracees.retain(|slot| *slot != child.slot);
+            state.forget_tracee(child.slot);
             if is_child {
                 add(&mut state.children_used, used);
             }
@@ -273,7 +273,7 @@ impl Kernel {
                 let end = state.end.unwrap_or(Status::Exited(0));
                 (Rule::ExitedAsked, WaitOptions::EXITED, (end, true))
             }
-            // A tracer is told of nothing but what it has trapped, be it the parent too.
+            // Of stops a tracer is told of those alone that it has trapped, be it the parent too.
             (Phase::Live, Some(News::Stopped(signal))) if !traced => {
                 (Rule::StoppedAsked, WaitOptions::STOPPED, (Status::Stopped(signal), false))
             }

@@ -20,7 +20,7 @@ use std::cell::{Cell, UnsafeCell};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst, compiler_fence};
 
 use rustix::event::{PollFd, PollFlags, poll};
 
@@ -290,6 +290,18 @@ pub(super) fn take_first() {
     }
 }
 
+/// The look that a handler interrupted, if it did; back in its place when this goes.
+struct Outer(*const Look<'static>);
+
+impl Drop for Outer {
+    fn drop(&mut self) {
+        LOOK.set(self.0);
+        // SYNC look: a handler that interrupts this very thread behind it finds no look that has
+        // gone.
+        compiler_fence(SeqCst);
+    }
+}
+
 /// Looks, and takes what it found, as `take` says, before anything else of this program runs in
 /// this thread.
 fn look(
@@ -304,12 +316,14 @@ fn look(
     };
     let look = Look { found: UnsafeCell::new(Found::nothing()), take, taken: Cell::new(None) };
     // A handler may look while its thread does.
-    let outer = LOOK.replace(ptr::from_ref(&look).cast());
+    let outer = Outer(LOOK.replace(ptr::from_ref(&look).cast()));
+    // SYNC look: a handler that interrupts this very thread from here on finds the look.
+    compiler_fence(SeqCst);
     let asked = ask_into(whom, look_options, look.found.get());
     if asked.is_ok() {
         look.finish();
     }
-    LOOK.set(outer);
+    drop(outer);
     asked?;
     look.taken.get().transpose()
 }

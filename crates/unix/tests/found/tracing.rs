@@ -257,3 +257,34 @@ process worker
 ",
     );
 }
+
+/// The same, and whoever adopts the tracee has an elder child that runs. That one was looked at
+/// first, and what came behind it counted as unchanged.
+#[test]
+fn a_stop_that_a_tracer_heard_of_is_found_behind_an_elder_child() {
+    is_the_same(
+        "\
+process main
+  subreaper 1
+  elder = fork elder
+  child = fork tracer
+  wait child
+  wait stopped nohang -> anything
+  kill elder KILL
+
+process elder
+  pause
+
+process tracer
+  child = fork tracee
+  wait child
+  ptrace continue child STOP
+  wait child
+  exit 0
+
+process tracee
+  ptrace traceme
+  raise USR1
+",
+    );
+}

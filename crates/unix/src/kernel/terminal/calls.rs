@@ -312,8 +312,7 @@ impl Call<'_> {
         if hung_up { Err(Errno::EIO) } else { Ok((Arc::clone(terminal), controlling)) }
     }
 
-    /// The terminal, which has to be the caller's session's unless it is seen from its controlling
-    /// end.
+    /// The terminal, which has to be the caller's own unless it is seen from its controlling end.
     fn own_terminal(&self, descriptor: Fd) -> Result<Arc<Terminal>> {
         let (terminal, controlling) = self.terminal(descriptor)?;
         let session = self.own_session()?;

@@ -19,7 +19,7 @@ impl Proc {
         self.terminal.load(Ordering::Relaxed) == instance
     }
 
-    /// It leads its session, which has this terminal now, or [`NO_TERMINAL`].
+    /// This terminal is its own from now on, or none: [`NO_TERMINAL`].
     pub(in crate::kernel) fn set_terminal(&self, instance: u32) {
         executor::changes(Object::Process(self.slot));
         self.terminal.store(instance, Ordering::Relaxed);
