@@ -273,10 +273,10 @@ impl Receiver {
     /// Receives until so many senders have ended, or so many messages have come.
     pub(super) fn run(&mut self, senders: usize, most: usize) {
         loop {
-            self.accept();
-            // Before the look: who has ended by now writes nothing after it.
+            // Before both looks: who has ended by now neither knocks nor writes after them.
             self.pace.step();
             let all = self.door.ended.load(Ordering::Relaxed) == senders;
+            self.accept();
             let any = self.pass();
             if !any && all || self.taken.lock().expect("no death").delivered.len() >= most {
                 return;
