@@ -23,7 +23,7 @@ const LATE_NS: u64 = 50_000_000;
 const MARGIN_NS: u64 = 300_000;
 /// A timer that is farther off is not waited for.
 const FARTHEST_NS: u64 = FARTHEST.as_nanos() as u64;
-/// The longest nap while time passes.
+/// The longest nap while time passes, or somebody settles.
 const NAP_NS: u64 = 1_000_000;
 /// So long a thread that was asked for is waited for if who asked has ended.
 const BIRTH_NS: u64 = 50_000_000;

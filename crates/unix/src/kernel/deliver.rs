@@ -158,16 +158,14 @@ impl Call<'_> {
             None if let Some((signal, core)) = doomed => (waiting, Act::End(signal, core)),
             None => (waiting, Act::Nothing),
             Some(info) if state.tracer.is_some() && info.signal != Signal::KILL => {
+                // The tracer may choose a stop. A SIGCONT that comes meanwhile takes it back, like
+                // one that was taken.
+                state.stopping = true;
                 drop(state);
                 // While this thread is stopped the other threads wait, in mode `Master` too.
                 let waiting = waiting.or_else(sig_wait_lock)?;
-                let taken = info.signal;
                 let (waiting, info) = self.stop_for_tracer(waiting, info);
                 state = self.state();
-                // The tracer may have chosen a stop. One that was taken may have been cancelled.
-                let is_chosen = |info: SignalInfo| info.signal != taken;
-                state.stopping |=
-                    info.is_some_and(|info| is_chosen(info) && SigSet::STOPS.contains(info.signal));
                 (Some(waiting), info.map_or(Act::Nothing, |info| self.psig(&mut state, info)))
             }
             Some(info) => (waiting, self.psig(&mut state, info)),

@@ -46,12 +46,12 @@ fn kill_group(group: Pid, signal: i32) -> Result<()> {
             Group::Number(number) => (number, None),
             Group::Of(number, leader) => match own(leader) {
                 Ok(own) => (number, Some(own)),
-                Err(_) => return to_led(number, leader, signal),
+                Err(_) => return to_led(number, leader, signal, true),
             },
         }
     };
     match (own, number) {
-        (Some(leader), _) => to_led(number, leader.as_fd(), signal),
+        (Some(leader), _) => to_led(number, leader.as_fd(), signal, false),
         // What kill(2) says where there is no number to make positive.
         (None, i32::MIN) => Err(Errno::ESRCH),
         (None, ..=0) => Err(Errno::EINVAL),
@@ -65,13 +65,14 @@ fn kill_group(group: Pid, signal: i32) -> Result<()> {
     }
 }
 
-/// To the group of this number and leader.
-fn to_led(number: i32, leader: BorrowedFd<'_>, signal: i32) -> Result<()> {
+/// To the group of this number and leader; `held`: the caller has the table.
+fn to_led(number: i32, leader: BorrowedFd<'_>, signal: i32, held: bool) -> Result<()> {
     match to_group(leader, signal) {
         // Before Linux 6.9 a pidfd cannot name a group. Its number can, and stays the group's as
         // long as its leader has it.
         Err(Errno::EINVAL) => {
-            let _reaped_by_nobody = table::read();
+            // Nobody reaps it meanwhile. The table must not be locked twice: a writer may wait.
+            let _table = (!held).then(table::read);
             if is_anybody(leader) { by_number(-number, signal) } else { Err(Errno::ESRCH) }
         }
         sent => sent,

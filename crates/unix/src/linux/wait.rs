@@ -98,7 +98,7 @@ fn one(pid: Pid, options: WaitOptions) -> Result<Option<Waited>> {
             Err(Errno::ECHILD) => {
                 let mut table = table::write();
                 // A zombie is no child to a caller that asks for stops alone; it is still there.
-                let gone = options.contains(WaitOptions::EXITED);
+                let gone = options.contains(WaitOptions::EXITED) && !takes_at_once();
                 if gone && holds(&table, pid.number(), &pidfd) {
                     table.remove(pid.number());
                 }
@@ -119,7 +119,10 @@ fn many(group: Option<i32>, options: WaitOptions) -> Result<Option<Waited>> {
         let whom = group.map_or(Whom::All, Whom::Group);
         match look(whom, options, &|found| take_found(found, options, adopts)) {
             Err(Errno::ECHILD) => {
-                table::write().sweep();
+                // Who has just taken one at once has yet to look its handle up.
+                if !takes_at_once() {
+                    table::write().sweep();
+                }
                 return Err(Errno::ECHILD);
             }
             Err(error) => return Err(error),
@@ -238,11 +241,15 @@ pub(super) fn take_at_once() {
     AT_ONCE.store(true, Relaxed);
 }
 
+fn takes_at_once() -> bool {
+    AT_ONCE.load(Relaxed)
+}
+
 /// Whether children that were not made here are to be found: orphans come to this process, or may
 /// have come, for it asked for them, a program before it did, or it is the first of its system; or
 /// all are ours.
 fn adopts() -> bool {
-    if AT_ONCE.load(Relaxed) {
+    if takes_at_once() {
         return true;
     }
     let mut on: libc::c_int = 0;
@@ -310,7 +317,7 @@ fn look(
     take: &dyn Fn(Waited) -> Result<Taken>,
 ) -> Result<Option<Taken>> {
     let note = |taken| Ok(Taken::Yes(noted(&mut table::write(), taken, options)));
-    let (take, look_options): (&dyn Fn(Waited) -> Result<Taken>, _) = match AT_ONCE.load(Relaxed) {
+    let (take, look_options): (&dyn Fn(Waited) -> Result<Taken>, _) = match takes_at_once() {
         true => (&note, options),
         false => (take, options | WaitOptions::NOWAIT),
     };

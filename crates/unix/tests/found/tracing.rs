@@ -209,32 +209,6 @@ process tracee
     );
 }
 
-/// A tracer that is the parent ends while its tracee is stopped. On Linux whoever adopts the tracee
-/// finds that stop if it asks for stops; here only the tracer had heard of it.
-#[test]
-fn a_stop_that_a_tracer_heard_of_is_there_for_the_next_parent() {
-    is_the_same(
-        "\
-process main
-  subreaper 1
-  child = fork tracer
-  wait child
-  wait stopped nohang -> anything
-
-process tracer
-  child = fork tracee
-  wait child
-  ptrace continue child STOP
-  wait child
-  exit 0
-
-process tracee
-  ptrace traceme
-  raise USR1
-",
-    );
-}
-
 /// A tracee that waits is stopped for its tracer by the SIGCHLD of the child that it waits for, and
 /// killed. On Linux it has taken the child before; the Linux backend had only looked at it, so that
 /// the first process found it once more.
@@ -258,10 +232,12 @@ process worker
     );
 }
 
-/// The same, and whoever adopts the tracee has an elder child that runs. That one was looked at
-/// first, and what came behind it counted as unchanged.
+/// A tracer that is the parent ends while its tracee is stopped. On Linux whoever adopts the tracee
+/// finds that stop if it asks for stops; here only the tracer had heard of it. Then it was found,
+/// but not behind an elder child that runs: that one was looked at first, and what came behind it
+/// counted as unchanged.
 #[test]
-fn a_stop_that_a_tracer_heard_of_is_found_behind_an_elder_child() {
+fn a_stop_that_a_tracer_heard_of_is_there_for_the_next_parent() {
     is_the_same(
         "\
 process main
@@ -285,6 +261,29 @@ process tracer
 process tracee
   ptrace traceme
   raise USR1
+",
+    );
+}
+
+/// A tracee was in its tracer's hand with another signal when SIGCONT came, and then its tracer had
+/// it go on with a stop. On Linux SIGCONT takes back whatever is about to be delivered.
+#[test]
+fn a_continuation_takes_back_a_stop_that_the_tracer_chooses_after_it() {
+    is_the_same(
+        "\
+process main
+  child = fork tracee
+  wait child
+  kill child CONT
+  ptrace continue child STOP
+  wait child nohang -> anything
+  kill child KILL
+  wait child
+
+process tracee
+  ptrace traceme
+  raise USR1
+  pause
 ",
     );
 }
