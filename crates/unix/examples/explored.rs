@@ -28,6 +28,13 @@ use tontine_unix::explore::{Exploration, Outcome};
 const COMPUTE: [&str; 2] = ["limits/processor-limit", "limits/hard-processor-limit-kills"];
 /// The known races by how many schedules they have.
 const QUICK_FIRST: [usize; 9] = [0, 8, 3, 6, 5, 7, 1, 2, 4];
+/// Of the scenarios, whose speed by dice is told.
+const DICED: [&str; 4] = [
+    "taking/ping-pong",
+    "waits/two-waiters-one-child",
+    "sending/group-kill",
+    "queues/sigqueue-order",
+];
 /// Runs of one scene in a row.
 const IN_A_ROW: u64 = 1000;
 
@@ -165,9 +172,9 @@ fn sample(from: u64, runs: u64) -> bool {
 /// How many schedules a second.
 fn speed() -> bool {
     for (name, exploration) in [
-        ("killpg against exit, parallel", KNOWN[4].exploration(Mode::Parallel)),
-        ("signal against sigsuspend, parallel", KNOWN[8].exploration(Mode::Parallel)),
-        ("SIGCHLD coalesces, uniprocessor", KNOWN[7].exploration(Mode::Uniprocessor)),
+        ("killpg against exit (4 processes)", KNOWN[4].exploration(Mode::Parallel)),
+        ("SIGCHLD coalesces (3 processes)", KNOWN[7].exploration(Mode::Parallel)),
+        ("signal against sigsuspend (2 processes)", KNOWN[8].exploration(Mode::Parallel)),
     ] {
         let began = Instant::now();
         let outcome = exploration.bound(3).most(200_000).run();
@@ -178,8 +185,7 @@ fn speed() -> bool {
         }
     }
     for (name, scenario) in examples::examples() {
-        if ["ping-pong", "two-waiters-one-child", "group-kill", "sigqueue-order"].contains(&&*name)
-        {
+        if DICED.contains(&&*name) {
             let exploration = Exploration::scenario(&scenario);
             let began = Instant::now();
             let outcome = exploration.sample(1, 20_000);
