@@ -158,8 +158,7 @@ impl Composer {
                 let line = line.trim_start();
                 let waits = line.starts_with("wait") && handles;
                 let takes = line.starts_with("sigwait") && !line.ends_with("{}");
-                let vanishing = has_terminal && line == "ignore CHLD";
-                !(block.is_thread && (waits || takes) || vanishing)
+                !(block.is_thread && (waits || takes))
             };
             for unit in &mut block.units {
                 let lines = unit.lines().filter(stays).map(|line| match has_terminal {
@@ -386,10 +385,9 @@ impl Composer {
     }
 }
 
-/// A line of a scenario with terminals: children do not vanish, and nobody reads for ever in the
-/// background.
+/// A line of a scenario with terminals: nobody reads for ever in the background.
 fn calmed(line: &str) -> String {
-    let line = line.replace(" nocldwait", "").replace("sigvec TT", "on TT");
+    let line = line.replace("sigvec TT", "on TT");
     if line.contains("on TT") { line.replace(" restart", "") } else { line }
 }
 

@@ -1,5 +1,9 @@
 //! Children, groups, sessions and terminals.
 
+use tontine_unix::Mode;
+use tontine_unix::explore::Exploration;
+use tontine_unix::scenario::Scenario;
+
 use super::is_the_same;
 
 /// The Linux backend looked for the group first, and answered EPERM for a process that is gone: the
@@ -375,4 +379,48 @@ thread t0
 thread t1
 ",
     );
+}
+
+/// Who closes the last descriptor of a terminal's other end, or leads its session, sleeps on Linux
+/// when it has hung up the others, in its exit too: they may go on before. Where an exit is one
+/// piece the virtual Unix knew no such order: who waited for the one that exits always had it
+/// before SIGHUP, and a member never died before its leader was gone.
+#[test]
+fn who_is_hung_up_may_go_on_before_the_exit_that_did_it_ends() {
+    let member_exits = "\
+process main
+  on HUP
+  openpty u t
+  controlling t
+  fork member
+  close u
+  wait -> exited 0
+
+process member
+  block {}
+";
+    let leader_exits = "\
+process main
+  subreaper 1
+  leader = fork leader
+  wait leader
+  wait -> killed HUP
+
+process leader
+  ignore CHLD
+  setsid
+  openpty u t
+  controlling t
+  fork member
+
+process member
+  pause
+";
+    for text in [member_exits, leader_exits] {
+        let scenario: Scenario = text.parse().expect("a scenario");
+        for mode in Mode::ALL {
+            let outcome = Exploration::scenario(&scenario).mode(mode).bound(1).run();
+            assert!(outcome.violation.is_some(), "{mode}: always as expected:\n{text}");
+        }
+    }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::line::{Effects, Line};
 use crate::action::SignalInfo;
 use crate::errno::{Errno, Result};
-use crate::executor::Fiber;
+use crate::executor::{self, At, Fiber};
 use crate::kernel::Kernel;
 use crate::kernel::pgrp::{HeldPgrp, Pgrp, PgrpRef, Session};
 use crate::kernel::proc::Proc;
@@ -162,6 +162,7 @@ impl Terminal {
         if let Some(leader) = leader.filter(|_| kernel.follows(Rule::HangUpTold)) {
             kernel.psignal_found(&leader, SignalInfo::kernel(Signal::HUP));
             kernel.psignal_found(&leader, SignalInfo::kernel(Signal::CONT));
+            may_sleep();
         }
     }
 
@@ -175,6 +176,7 @@ impl Terminal {
         let group = foreground.and_then(|held| kernel.made_again(held.refer(kernel)));
         if let Some(group) = group.filter(|_| kernel.follows(Rule::LeaderHangsUp)) {
             kernel.pgsignal_inthread(&group, SignalInfo::kernel(Signal::HUP));
+            may_sleep();
         }
     }
 }
@@ -198,6 +200,13 @@ impl Kernel {
             let group = held.refer(self);
             self.pgsignal_inthread(&group, SignalInfo::kernel(Signal::HUP));
             self.pgsignal_inthread(&group, SignalInfo::kernel(Signal::CONT));
+            may_sleep();
         }
     }
+}
+
+/// Whoever was hung up may go on before who hung up does, also where a call is one piece: on Linux
+/// the latter sleeps until nobody works at the terminal any more.
+fn may_sleep() {
+    executor::point(At::Within);
 }
