@@ -4,11 +4,12 @@
 //! - [`life`]: who is still there? A word of shared memory that the kernel itself marks when its
 //!   owner ends. Asking costs one load.
 //! - [`mailbox`]: messages from many processes to one.
+//! - [`heap`]: memory by the block.
 //! - [`Error`], [`Peer`]: what can go wrong, and who is to blame.
 //!
-//! The guide is `docs/mailbox.md`. The bytes that two processes share are laid out in
-//! `docs/layout.md`; what is left behind by a process that dies in the middle of something, and who
-//! clears it up, in `docs/recovery.md`.
+//! The guides are `docs/mailbox.md` and `docs/heap.md`. The bytes that two processes share are laid
+//! out in `docs/layout.md`; what is left behind by a process that dies in the middle of something,
+//! and who clears it up, in `docs/recovery.md`.
 
 #![cfg_attr(loom, allow(dead_code, unused_imports, reason = "only the lane is checked as a model"))]
 
@@ -17,6 +18,8 @@ mod error;
 #[cfg(all(any(test, fuzzing), not(loom)))]
 #[doc(hidden)]
 pub mod fuzzing;
+#[cfg(not(loom))]
+pub mod heap;
 mod lane;
 #[cfg(all(test, not(loom)))]
 mod layout;
@@ -36,6 +39,8 @@ pub use error::{Error, Peer, Result};
 mod guides {
     #[doc = include_str!("../../../docs/mailbox.md")]
     mod mailbox {}
+    #[doc = include_str!("../../../docs/heap.md")]
+    mod heap {}
     #[doc = include_str!("../../../docs/coming-from.md")]
     mod coming_from {}
 }

@@ -1,0 +1,105 @@
+//! Random calls against what a heap must be, whatever its fit.
+
+#![allow(unsafe_code, reason = "writes into blocks, and frees them")]
+
+use std::collections::BTreeMap;
+use std::ptr::NonNull;
+
+use proptest::prelude::*;
+
+use super::{Fit, Heap, Options};
+
+/// What is done to a heap.
+#[derive(Debug, Clone)]
+enum Step {
+    Malloc(usize),
+    /// One of those that there are.
+    Free(usize),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let size = prop_oneof![8 => 0..200_usize, 2 => 200..6_000_usize, 1 => 60_000..90_000_usize];
+    prop_oneof![3 => size.prop_map(Step::Malloc), 2 => (0..1_000_usize).prop_map(Step::Free)]
+}
+
+fn fit() -> impl Strategy<Value = Fit> {
+    prop_oneof![Just(Fit::First), Just(Fit::Next), Just(Fit::Best)]
+}
+
+/// A block that somebody has: its bytes, and what they all are.
+struct Held {
+    size: usize,
+    byte: u8,
+}
+
+/// A heap, and by their offsets the blocks that are held.
+struct Both {
+    heap: Heap,
+    held: BTreeMap<usize, (NonNull<u8>, Held)>,
+}
+
+impl Both {
+    fn malloc(&mut self, size: usize, byte: u8) {
+        // The limit is met now and then.
+        let Ok(block) = self.heap.malloc(size) else { return };
+        let offset = self.heap.offset_of(block).expect("its own");
+        assert_eq!(block.as_ptr().addr() % 16, 0);
+        let end = |(offset, (_, held)): (&usize, &(_, Held))| offset + held.size;
+        let before = self.held.range(..=offset).next_back().map_or(0, end);
+        assert!(before <= offset, "{offset:#x} is held");
+        let behind = self.held.range(offset..).next().map_or(usize::MAX, |(behind, _)| *behind);
+        assert!(offset + size <= behind, "{behind:#x} is held");
+        // SAFETY: so many bytes are ours.
+        unsafe { block.write_bytes(byte, size) };
+        self.held.insert(offset, (block, Held { size, byte }));
+    }
+
+    fn free(&mut self, which: usize) {
+        let Some(&offset) = self.held.keys().nth(which % self.held.len().max(1)) else { return };
+        let (block, Held { size, byte }) = self.held.remove(&offset).expect("it was there");
+        // SAFETY: so many bytes are ours, until they are freed.
+        unsafe {
+            let bytes = std::slice::from_raw_parts(block.as_ptr(), size);
+            assert!(bytes.iter().all(|found| *found == byte), "{offset:#x} was overwritten");
+            self.heap.free(block).expect("it is allocated");
+        }
+    }
+
+    /// The map has the blocks that are held, and no others, and between them all the rest.
+    fn check(&self) {
+        let map = self.heap.check().expect("it is sound");
+        let blocks = &map.blocks()[1..];
+        let allocated = blocks.iter().filter(|block| block.allocated);
+        let held = self.held.iter().zip(allocated.clone());
+        assert_eq!(allocated.count(), self.held.len());
+        for ((offset, (_, held)), block) in held {
+            assert_eq!(*offset, block.offset);
+            assert!(held.size + 16 <= block.size);
+        }
+        let bytes: usize = blocks.iter().map(|block| block.size).sum();
+        assert_eq!(bytes + 32, self.heap.size());
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_heap_gives_each_byte_to_one(
+        fit in fit(),
+        steps in prop::collection::vec(step(), 1..120),
+    ) {
+        let heap = Heap::new(Options::new().fit(fit).most(1 << 20)).expect("there is memory");
+        let mut both = Both { heap, held: BTreeMap::new() };
+        for (step, byte) in steps.into_iter().zip((0..=u8::MAX).cycle()) {
+            match step {
+                Step::Malloc(size) => both.malloc(size, byte),
+                Step::Free(which) => both.free(which),
+            }
+            both.check();
+        }
+        while !both.held.is_empty() {
+            both.free(0);
+        }
+        both.check();
+        prop_assert_eq!(both.heap.check().expect("sound").blocks().len(), 2, "one free block");
+    }
+}

@@ -1,0 +1,52 @@
+//! What stands at both ends of a block: [`Tag`].
+
+use std::fmt;
+
+/// What blocks begin at multiples of, and what their sizes are multiples of.
+pub(super) const ALIGN: usize = 16;
+
+/// A block's size, and whether it is allocated: its header, and the same again as its footer.
+///
+/// ```text
+///  63                                     4 3   1 0
+/// +----------------------------------------+-----+-+
+/// | size in bytes, a multiple of 16        |  0  |a|
+/// +----------------------------------------+-----+-+
+/// ```
+///
+/// The size counts header and footer. `a`: allocated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Tag(pub(super) u64);
+
+impl Tag {
+    const ALLOCATED: u64 = 1;
+    const FLAGS: u64 = ALIGN as u64 - 1;
+
+    pub(super) const fn allocated(size: usize) -> Self {
+        Self(size as u64 | Self::ALLOCATED)
+    }
+
+    pub(super) const fn free(size: usize) -> Self {
+        Self(size as u64)
+    }
+
+    /// Bytes of the block; of the end of the list, 0.
+    pub(super) fn size(self) -> usize {
+        (self.0 & !Self::FLAGS) as usize
+    }
+
+    pub(super) fn is_allocated(self) -> bool {
+        self.0 & Self::ALLOCATED != 0
+    }
+}
+
+/// As the map has it: `48:a`, `3984:f`.
+impl fmt::Display for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 & Self::FLAGS {
+            0 => write!(f, "{}:f", self.size()),
+            Self::ALLOCATED => write!(f, "{}:a", self.size()),
+            _ => write!(f, "{:#x}", self.0),
+        }
+    }
+}
