@@ -10,7 +10,7 @@ use std::{fs, io};
 pub(crate) const PATH: &str = "bindings/c/include/tontine.h";
 
 /// The sources, in the header's order.
-const SOURCES: [&str; 5] = ["border", "life", "options", "mailbox", "sender"];
+const SOURCES: [&str; 6] = ["border", "life", "options", "mailbox", "sender", "classic"];
 
 /// Writes the header, or only says whether it is stale.
 pub(crate) fn run(root: &Path, check: bool) -> io::Result<bool> {

@@ -479,6 +479,35 @@ ssize_t tontine_sender_longest_message(struct tontine_sender *sender);
  */
 void tontine_sender_close(struct tontine_sender *sender);
 
+/*
+ Makes the textbook's heap: an implicit list of blocks in one arena, first fit, one lock for all
+ threads. It is there to learn from and to compare with; it is not this library's fast one.
+ EBUSY: it is there already.
+ */
+int mm_init(void);
+
+/*
+ A block of at least so many bytes, aligned to 16, until it is freed or mm_deinit is called. NULL
+ and ENOMEM: there is no room for it.
+ */
+void *mm_malloc(size_t size);
+
+/*
+ Takes a block back; NULL is none. Nobody uses it any more. EFAULT, EINVAL: no block of this heap
+ begins there. EALREADY: it was freed before. EUCLEAN: somebody has written beyond a block's end.
+ */
+int mm_free(void *block);
+
+/*
+ Looks at the whole heap; verbose: prints all its blocks. -1 and EUCLEAN: a block is damaged.
+ */
+int mm_checkheap(int verbose);
+
+/*
+ Ends the heap, and with it all its blocks.
+ */
+void mm_deinit(void);
+
 #ifdef __cplusplus
 }  // extern "C"
 #endif  // __cplusplus

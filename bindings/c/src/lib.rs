@@ -2,8 +2,8 @@
 //!
 //! - [`border`]: how every call answers: -1 or NULL with `errno` set and a text kept for
 //!   `tontine_last_error`; no panic passes.
-//! - [`life`], [`options`], [`mailbox`], [`sender`]: the functions, file by file in the order of
-//!   the header.
+//! - [`life`], [`options`], [`mailbox`], [`sender`], [`classic`]: the functions, file by file in
+//!   the order of the header.
 //!
 //! `include/tontine.h` is generated from this crate by `cargo xtask header`: the comments of public
 //! items are the header's, and speak to programmers in C. What holds for all functions (who owns a
@@ -14,6 +14,7 @@
 #![allow(clippy::missing_safety_doc, reason = "one contract for all, at the header's top")]
 
 pub mod border;
+pub mod classic;
 pub mod life;
 pub mod mailbox;
 pub mod options;

@@ -119,6 +119,22 @@ fn every_function_does_what_the_header_says() {
     succeed(installed.run(&program).arg(installed.path("mailbox")));
 }
 
+/// The source's program, and the map that it prints.
+#[test]
+fn the_textbooks_heap_has_its_five_names() {
+    let installed = Installed::new();
+    let mut flags = installed.flags(&["Libs", "Cflags"]);
+    flags.push("-pthread".into());
+    let program = installed.compile(&here().join("tests/classic.c"), "classic", &flags);
+    let printed = succeed(&mut installed.run(&program));
+    let (map, counters) = printed.split_once("EOL\n").expect("a map");
+    let tags = map.lines().filter_map(|line| line.split_once("header: ["));
+    let tags: Vec<&str> = tags.map(|(_, tags)| tags).collect();
+    let expected = ["16:a", "48:a", "32:a", "32:a", "3984:f"];
+    assert_eq!(tags, expected.map(|tag| format!("{tag}] footer: [{tag}]")));
+    assert_eq!(counters, "100000\n100000\n");
+}
+
 #[test]
 fn the_header_is_also_cpp() {
     let installed = Installed::new();
