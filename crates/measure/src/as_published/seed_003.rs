@@ -2,13 +2,15 @@
 //!
 //! The threads that wait for signals are those of `lost-signals`; the traces those of
 //! `thread-vs-process`; the three times those of `false-sharing`. The program with a shared and a
-//! thread-local counter is small enough to stand here. The seed's heap, whose map it prints, comes
-//! with `tontine::heap`; until then the two counters lie where that heap puts them, and no more.
+//! thread-local counter is small enough to stand here. The seed's heap, whose map it prints, is
+//! `tontine::heap::classic`; in its blocks the counters of `false-sharing` lie, too.
 
 use std::cell::Cell;
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
+
+use tontine::heap::classic::{Heap, Map, Options};
 
 use crate::experiment::lost_signals::{ACKNOWLEDGED, AS_IT_IS};
 use crate::experiment::thread_vs_process::traces;
@@ -49,7 +51,10 @@ pub fn reproduce(quick: bool, out: &mut dyn Write) -> Result<()> {
         Err(trouble) => say(out, format_args!("{trouble}"))?,
     }
     say(out, format_args!("\nFalse sharing"))?;
-    say(out, format_args!("the heap's map: skipped: it comes with the heap (`tontine::heap`)"))?;
+    match map() {
+        Ok(map) => say(out, format_args!("{}", map.to_string().trim_end()))?,
+        Err(error) => say(out, format_args!("the heap's map: failed: {error}"))?,
+    }
     for (variant, title) in [
         ("serial", "one after the other"),
         ("one-line", "two threads, one line"),
@@ -117,6 +122,16 @@ fn counters(increments: u64, out: &mut dyn Write) -> Result<()> {
     }
     let lost = 2 * increments - shared.into_inner();
     say(out, format_args!("{lost} of {} increments of x are lost, of y none", 2 * increments))
+}
+
+/// The heap as the seed's program has it when it counts: behind a block of 32 bytes that nobody
+/// uses, two of 8.
+fn map() -> tontine::heap::Result<Map> {
+    let mut heap = Heap::new(Options::new())?;
+    for size in [32, 8, 8] {
+        heap.malloc(size)?;
+    }
+    heap.check()
 }
 
 fn sharing(variant: &str, title: &str, size: Size, out: &mut dyn Write) -> Result<()> {
@@ -191,7 +206,13 @@ mod tests {
                 "A shared and a thread-local counter\n",
                 "increments of x are lost, of y none\n",
                 "A thread and a process, traced\n",
-                "False sharing\nthe heap's map: skipped: ",
+                "False sharing\nHeap (0x",
+                "header: [16:a] footer: [16:a]\n",
+                "header: [48:a] footer: [48:a]\n",
+                "header: [32:a] footer: [32:a]\n",
+                "header: [32:a] footer: [32:a]\n",
+                "header: [3984:f] footer: [3984:f]\n",
+                ": EOL\n",
                 "one after the other: ",
                 "two threads, one line: ",
                 "two threads, two lines: ",

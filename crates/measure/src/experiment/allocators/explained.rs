@@ -6,7 +6,11 @@ pub(super) const EXPLANATION: Explanation = Explanation {
     about: &[
         "`malloc` hands out blocks of memory, `free` takes them back. Behind them lies a data \
          structure that all threads of a process share: which pieces are free, and how large they \
-         are. With one lock around it every call is correct, and all threads queue for the lock.",
+         are. With one lock around it every call is correct, and all threads queue for the lock. \
+         The source's own heap (`classic`) is such a one, from a textbook: blocks in the order of \
+         their addresses, each with its size at both ends. To find a free one it goes from block \
+         to block: to the first that is large enough, to the next one from where it was, or to \
+         the smallest of all.",
         "Modern allocators therefore give each thread something of its own. glibc keeps several \
          arenas, each a heap with its own lock, and spreads the threads over them; in front of \
          that, a small cache for each thread (seven blocks of each size) needs no lock at all. \
@@ -61,8 +65,8 @@ pub(super) const EXPLANATION: Explanation = Explanation {
              munmap, mprotect, madvise",
         ),
         (
-            "glibc-one-arena, glibc",
-            "futex, where threads contend for an arena's lock; mprotect, by which an arena grows",
+            "classic, glibc-one-arena, glibc",
+            "futex, where threads contend for a lock; mprotect, by which a heap or an arena grows",
         ),
         ("all, with more threads than processors", "sched_yield, where an end of a queue waits"),
     ],

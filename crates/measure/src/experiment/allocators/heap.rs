@@ -1,9 +1,12 @@
-//! The allocators' C functions behind one face: [`Heap`].
+//! The allocators' functions behind one face: [`Heap`].
 
 #![allow(unsafe_code, reason = "calls the allocators' C functions")]
 
 use std::ffi::c_void;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
+use std::sync::LazyLock;
+
+use tontine::heap::classic::{Fit, Locked, Options};
 
 use crate::trouble::{Result, Trouble};
 
@@ -115,6 +118,45 @@ impl Heap for OneArena {
         unsafe { Glibc::free(block) };
     }
 }
+
+/// The source's allocator with one of its fits, behind its one lock.
+macro_rules! classic {
+    ($name:ident, $fit:expr, $about:literal) => {
+        #[doc = $about]
+        pub(super) struct $name;
+
+        impl $name {
+            fn locked() -> tontine::heap::Result<&'static Locked> {
+                static HEAP: LazyLock<tontine::heap::Result<Locked>> =
+                    LazyLock::new(|| Locked::new(Options::new().fit($fit)));
+                HEAP.as_ref().map_err(Clone::clone)
+            }
+        }
+
+        impl Heap for $name {
+            fn prepare() -> Result<()> {
+                let made = Self::locked().map(drop);
+                made.map_err(|error| Trouble::fail(format!("the source's heap: {error}")))
+            }
+
+            fn malloc(size: usize) -> *mut c_void {
+                let block = Self::locked().and_then(|heap| heap.malloc(size));
+                block.map_or(ptr::null_mut(), |block| block.as_ptr().cast())
+            }
+
+            unsafe fn free(block: *mut c_void) {
+                let Some(block) = NonNull::new(block.cast()) else { return };
+                // SAFETY: by the caller's promise.
+                let freed = Self::locked().and_then(|heap| unsafe { heap.free(block) });
+                freed.unwrap_or_else(|error| panic!("the source's heap: {error}"));
+            }
+        }
+    };
+}
+
+classic!(FirstFit, Fit::First, "The source's, first fit.");
+classic!(NextFit, Fit::Next, "The source's, next fit.");
+classic!(BestFit, Fit::Best, "The source's, best fit.");
 
 /// A peer by the names of its two functions.
 #[cfg(feature = "peers")]

@@ -1,6 +1,6 @@
 //! `allocators`: what `malloc` and `free` cost when threads call them at once: [`Allocators`].
 //!
-//! Each allocator is called through its own C functions ([`heap`]); none of the peers replaces the
+//! Each allocator is called through its own functions ([`heap`]); none of the peers replaces the
 //! process's `malloc`. Two kinds of work, one after the other in each invocation: [`pairs`], where
 //! each thread frees what it allocated, and [`remote`], where another one does. Every block carries
 //! a word that says whose it is, and it is read before the block is freed: an allocator that hands
@@ -25,7 +25,7 @@ use crate::os::{pin, room};
 use crate::size::Size;
 use crate::trouble::{Result, Trouble};
 use crew::Crew;
-use heap::{Glibc, Heap, OneArena};
+use heap::{BestFit, FirstFit, Glibc, Heap, NextFit, OneArena};
 
 /// More threads than this are asked for before they are made.
 const FEW: usize = 16;
@@ -109,6 +109,9 @@ fn measure(variant: &str, threads: usize, time: Duration) -> Result<Observed> {
     match variant {
         "glibc" => measure_heap::<Glibc>(threads, time),
         "glibc-one-arena" => measure_heap::<OneArena>(threads, time),
+        "classic-first-fit" => measure_heap::<FirstFit>(threads, time),
+        "classic-next-fit" => measure_heap::<NextFit>(threads, time),
+        "classic-best-fit" => measure_heap::<BestFit>(threads, time),
         #[cfg(feature = "allocators")]
         "mimalloc" => measure_heap::<heap::Mimalloc>(threads, time),
         #[cfg(feature = "allocators")]
@@ -159,6 +162,9 @@ const fn variant(name: &'static str, summary: &'static str) -> Variant {
 }
 
 const VARIANTS: &[Variant] = &[
+    variant("classic-first-fit", "the source's: an implicit list, first fit, one lock for all"),
+    variant("classic-next-fit", "the same, next fit"),
+    variant("classic-best-fit", "the same, best fit"),
     variant("glibc-one-arena", "the C library's, all threads on one arena with one lock"),
     variant("glibc", "the C library's, as it is: threads spread over several arenas"),
     variant("mimalloc", "Microsoft's mimalloc 3: pages with free lists, each a thread's own"),

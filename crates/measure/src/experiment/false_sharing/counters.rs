@@ -1,13 +1,17 @@
-//! Two counters in one piece of memory, [`Counters`], and the loop that counts: [`increment`].
+//! Two counters, [`Counters`], where the source's heap or a distance puts them, and the loop that
+//! counts: [`increment`].
 //!
 //! An increment loads the word, adds one and stores it, plainly: x86-64 makes one instruction of
 //! it, `inc` on memory without a lock prefix (a test reads it), Arm makes three. Nobody else
 //! writes the word, so nothing is lost; what passes between the processors is the line.
 
-#![allow(unsafe_code, reason = "a test reads the machine code of the loop")]
+#![allow(unsafe_code, reason = "counts in a heap's blocks; a test reads the loop's machine code")]
 
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
+
+use tontine::heap::classic::{Heap, Options};
 
 use crate::clock::Clock;
 use crate::machine::topology::Placement;
@@ -23,42 +27,91 @@ pub(super) const FARTHEST: usize = 256;
 
 const WORD: usize = size_of::<u64>();
 
-/// Where the two counters lie, in bytes from an address that is a multiple of [`FARTHEST`].
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Places(pub(super) usize, pub(super) usize);
+/// Where the two counters lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Places {
+    /// In two blocks of so many bytes of the source's heap, behind one of 32.
+    Blocks(usize),
+    /// So many bytes apart, the first at a multiple of [`FARTHEST`].
+    Apart(usize),
+}
 
 impl Places {
-    /// The addresses that the source prints for two blocks of 8 bytes behind one of 32.
-    pub(super) const ONE_LINE: Self = Self(0x50, 0x70);
-    /// The same for two blocks of 64 bytes, which with header and footer take 80.
-    pub(super) const TWO_LINES: Self = Self(0x50, 0xa0);
+    /// Two blocks of 8 bytes, as the source has them.
+    pub(super) const ONE_LINE: Self = Self::Blocks(8);
+    /// Two of 64, with which it mends that.
+    pub(super) const TWO_LINES: Self = Self::Blocks(64);
 
-    /// The first at the start, the second so many bytes behind; `None` where no word lies there.
+    /// `None` where no word lies so far away.
     pub(super) fn apart(distance: usize) -> Option<Self> {
         let fits = distance > 0 && distance <= FARTHEST && distance.is_multiple_of(WORD);
-        fits.then_some(Self(0, distance))
+        fits.then_some(Self::Apart(distance))
     }
 }
 
-/// The memory, and which two words of it count.
+/// Two counters, alone in the memory in which they lie.
 #[derive(Debug)]
 pub(super) struct Counters {
-    memory: Box<Memory>,
-    places: Places,
+    pair: [NonNull<AtomicU64>; 2],
+    _memory: Memory,
+}
+
+#[derive(Debug)]
+enum Memory {
+    Heap { _blocks: Heap },
+    Own { _lines: Box<Lines> },
 }
 
 #[derive(Debug)]
 #[repr(C, align(256))]
-struct Memory([AtomicU64; 2 * FARTHEST / WORD]);
+struct Lines([AtomicU64; 2 * FARTHEST / WORD]);
 
 impl Counters {
-    /// Two counters at their places, alone in their memory.
-    pub(super) fn at(places: Places) -> Self {
-        Self { memory: Box::new(Memory([const { AtomicU64::new(0) }; _])), places }
+    /// Two counters at their places, both 0.
+    ///
+    /// # Errors
+    /// Failed, where there is no memory for the heap.
+    pub(super) fn at(places: Places) -> Result<Self> {
+        match places {
+            Places::Blocks(size) => Self::in_blocks(size),
+            Places::Apart(distance) => Ok(Self::in_lines(distance)),
+        }
+    }
+
+    fn in_blocks(size: usize) -> Result<Self> {
+        let blocks = || {
+            let mut heap = Heap::new(Options::new())?;
+            heap.malloc(32)?;
+            let pair = [heap.malloc(size)?, heap.malloc(size)?].map(NonNull::cast::<AtomicU64>);
+            Ok((heap, pair))
+        };
+        let (heap, pair) = blocks().map_err(|error: tontine::heap::Error| {
+            Trouble::fail(format!("the source's heap: {error}"))
+        })?;
+        for counter in pair {
+            // SAFETY: a block of at least a word that nobody else has, aligned to 16.
+            unsafe { counter.write(AtomicU64::new(0)) };
+        }
+        Ok(Self { pair, _memory: Memory::Heap { _blocks: heap } })
+    }
+
+    fn in_lines(distance: usize) -> Self {
+        let lines = Box::new(Lines([const { AtomicU64::new(0) }; _]));
+        let pair = [0, distance].map(|at| NonNull::from(&lines.0[at / WORD]));
+        Self { pair, _memory: Memory::Own { _lines: lines } }
     }
 
     fn pair(&self) -> [&AtomicU64; 2] {
-        [self.places.0, self.places.1].map(|place| &self.memory.0[place / WORD])
+        // SAFETY: they lie in memory that this has, and that moves nowhere; they were made when it
+        // was.
+        self.pair.map(|counter| unsafe { counter.as_ref() })
+    }
+
+    /// How far the second is from the first, and whether a line of `line` bytes has both.
+    #[cfg(test)]
+    pub(super) fn lie(&self, line: usize) -> (usize, bool) {
+        let [p, q] = self.pair.map(|counter| counter.as_ptr().addr());
+        (q - p, p / line == q / line)
     }
 
     /// Increments one counter, then the other, on one processor; ns for both.
@@ -171,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_lost_increment_is_a_failure() {
-        let counters = Counters::at(Places::ONE_LINE);
+        let counters = Counters::at(Places::ONE_LINE).expect("there is memory");
         increment(counters.pair()[0], 5);
         increment(counters.pair()[1], 4);
         let found = counters.check([0, 0], 5).expect_err("one is missing");

@@ -19,10 +19,9 @@ pub(super) const EXPLANATION: Explanation = Explanation {
          shows it.",
     ],
     steps: &[
-        "Make one piece of memory, aligned to 256 bytes, and take two words of 8 bytes in it: for \
-         `one-line` at offsets 0x50 and 0x70, for `two-lines` at 0x50 and 0xa0, which is where \
-         the source's allocator put blocks of 8 and of 64 bytes; for `distance` at 0 and at the \
-         distance.",
+        "`one-line`: on the source's heap (`tontine::heap::classic`) allocate a block of 32 bytes, \
+         which nobody uses, then two of 8, a counter each. `two-lines`: the same with two blocks \
+         of 64 bytes. `distance`: two words of one piece of memory that is aligned to 256 bytes.",
         "`serial`: one thread, pinned, increments the first counter to its end, then the second.",
         "All others: first `serial`, for comparison; then two threads, each pinned to a processor \
          of its own, increment one counter each, at once. The second thread is started, and \
