@@ -6,7 +6,7 @@
 
 use std::ffi::{CString, c_int, c_void};
 use std::ptr::NonNull;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use tontine::heap::Error;
 use tontine::heap::classic::{Heap, Options};
@@ -27,7 +27,7 @@ impl From<Error> for Refusal {
 #[unsafe(no_mangle)]
 pub extern "C" fn mm_init() -> c_int {
     answer(|| {
-        let mut heap = HEAP.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut heap = heap();
         if heap.is_some() {
             return Err(Refusal::new(
                 libc::EBUSY,
@@ -39,15 +39,17 @@ pub extern "C" fn mm_init() -> c_int {
     })
 }
 
-/// A block of at least so many bytes, aligned to 16, until it is freed or mm_deinit is called. NULL
-/// and ENOMEM: there is no room for it.
+/// A block of at least so many bytes, aligned to 16, until it is freed or mm_deinit is called.
+/// ENOMEM: there is no room for it. EUCLEAN: somebody has written beyond a block's end. EINVAL:
+/// there is no heap.
 #[unsafe(no_mangle)]
 pub extern "C" fn mm_malloc(size: usize) -> *mut c_void {
     answer(|| with(|heap| Ok(heap.malloc(size)?.as_ptr().cast())))
 }
 
-/// Takes a block back; NULL is none. Nobody uses it any more. EFAULT, EINVAL: no block of this heap
-/// begins there. EALREADY: it was freed before. EUCLEAN: somebody has written beyond a block's end.
+/// Takes a block back that mm_malloc returned and that nobody uses any more; NULL is none. Where it
+/// can be seen that it is none of these: EFAULT, EINVAL, no block of this heap begins there;
+/// EALREADY, it was freed before; EUCLEAN, somebody has written beyond a block's end.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mm_free(block: *mut c_void) -> c_int {
     answer(|| match NonNull::new(block.cast()) {
@@ -57,7 +59,7 @@ pub unsafe extern "C" fn mm_free(block: *mut c_void) -> c_int {
     })
 }
 
-/// Looks at the whole heap; verbose: prints all its blocks. -1 and EUCLEAN: a block is damaged.
+/// Looks at the whole heap; verbose: prints all its blocks. EUCLEAN: a block is damaged.
 #[unsafe(no_mangle)]
 pub extern "C" fn mm_checkheap(verbose: c_int) -> c_int {
     answer(|| {
@@ -76,14 +78,18 @@ pub extern "C" fn mm_checkheap(verbose: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn mm_deinit() {
     answer(|| {
-        HEAP.lock().unwrap_or_else(PoisonError::into_inner).take();
+        heap().take();
         Ok(0)
     });
 }
 
+/// A panic with it in hand is a bug of the library's, and so is what comes after.
+fn heap() -> MutexGuard<'static, Option<Heap>> {
+    HEAP.lock().expect("nobody panics with it")
+}
+
 fn with<T>(body: impl FnOnce(&mut Heap) -> Outcome<T>) -> Outcome<T> {
-    let mut heap = HEAP.lock().unwrap_or_else(PoisonError::into_inner);
-    match heap.as_mut() {
+    match heap().as_mut() {
         Some(heap) => body(heap),
         None => Err(Refusal::new(libc::EINVAL, "there is no heap; call mm_init first")),
     }

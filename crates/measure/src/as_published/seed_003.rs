@@ -10,8 +10,7 @@ use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use tontine::heap::classic::{Heap, Map, Options};
-
+use crate::experiment::false_sharing;
 use crate::experiment::lost_signals::{ACKNOWLEDGED, AS_IT_IS};
 use crate::experiment::thread_vs_process::traces;
 use crate::experiment::{self, Params, Task};
@@ -51,9 +50,9 @@ pub fn reproduce(quick: bool, out: &mut dyn Write) -> Result<()> {
         Err(trouble) => say(out, format_args!("{trouble}"))?,
     }
     say(out, format_args!("\nFalse sharing"))?;
-    match map() {
+    match false_sharing::map() {
         Ok(map) => say(out, format_args!("{}", map.to_string().trim_end()))?,
-        Err(error) => say(out, format_args!("the heap's map: failed: {error}"))?,
+        Err(trouble) => say(out, format_args!("the heap's map: {trouble}"))?,
     }
     for (variant, title) in [
         ("serial", "one after the other"),
@@ -122,16 +121,6 @@ fn counters(increments: u64, out: &mut dyn Write) -> Result<()> {
     }
     let lost = 2 * increments - shared.into_inner();
     say(out, format_args!("{lost} of {} increments of x are lost, of y none", 2 * increments))
-}
-
-/// The heap as the seed's program has it when it counts: behind a block of 32 bytes that nobody
-/// uses, two of 8.
-fn map() -> tontine::heap::Result<Map> {
-    let mut heap = Heap::new(Options::new())?;
-    for size in [32, 8, 8] {
-        heap.malloc(size)?;
-    }
-    heap.check()
 }
 
 fn sharing(variant: &str, title: &str, size: Size, out: &mut dyn Write) -> Result<()> {

@@ -4,7 +4,7 @@
 
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
-use std::sync::LazyLock;
+use std::sync::OnceLock;
 
 use tontine::heap::classic::{Fit, Locked, Options};
 
@@ -120,43 +120,51 @@ impl Heap for OneArena {
 }
 
 /// The source's allocator with one of its fits, behind its one lock.
-macro_rules! classic {
-    ($name:ident, $fit:expr, $about:literal) => {
-        #[doc = $about]
-        pub(super) struct $name;
+pub(super) struct Classic<const FIT: usize>;
 
-        impl $name {
-            fn locked() -> tontine::heap::Result<&'static Locked> {
-                static HEAP: LazyLock<tontine::heap::Result<Locked>> =
-                    LazyLock::new(|| Locked::new(Options::new().fit($fit)));
-                HEAP.as_ref().map_err(Clone::clone)
-            }
-        }
+pub(super) type FirstFit = Classic<0>;
+pub(super) type NextFit = Classic<1>;
+pub(super) type BestFit = Classic<2>;
 
-        impl Heap for $name {
-            fn prepare() -> Result<()> {
-                let made = Self::locked().map(drop);
-                made.map_err(|error| Trouble::fail(format!("the source's heap: {error}")))
-            }
+/// A process has one, with one fit: an invocation measures one variant.
+static CLASSIC: OnceLock<(usize, Locked)> = OnceLock::new();
 
-            fn malloc(size: usize) -> *mut c_void {
-                let block = Self::locked().and_then(|heap| heap.malloc(size));
-                block.map_or(ptr::null_mut(), |block| block.as_ptr().cast())
-            }
-
-            unsafe fn free(block: *mut c_void) {
-                let Some(block) = NonNull::new(block.cast()) else { return };
-                // SAFETY: by the caller's promise.
-                let freed = Self::locked().and_then(|heap| unsafe { heap.free(block) });
-                freed.unwrap_or_else(|error| panic!("the source's heap: {error}"));
-            }
-        }
-    };
+impl<const FIT: usize> Classic<FIT> {
+    #[inline(always)]
+    fn heap() -> Option<&'static Locked> {
+        CLASSIC.get().map(|(_, heap)| heap)
+    }
 }
 
-classic!(FirstFit, Fit::First, "The source's, first fit.");
-classic!(NextFit, Fit::Next, "The source's, next fit.");
-classic!(BestFit, Fit::Best, "The source's, best fit.");
+impl<const FIT: usize> Heap for Classic<FIT> {
+    fn prepare() -> Result<()> {
+        if CLASSIC.get().is_none() {
+            let options = Options::new().fit([Fit::First, Fit::Next, Fit::Best][FIT]);
+            let heap = Locked::new(options)
+                .map_err(|error| Trouble::fail(format!("the source's heap: {error}")))?;
+            // Somebody else may have been first.
+            let _ = CLASSIC.set((FIT, heap));
+        }
+        match CLASSIC.get() {
+            Some((fit, _)) if *fit == FIT => Ok(()),
+            _ => Err(Trouble::fail("this process has the source's heap with another fit")),
+        }
+    }
+
+    #[inline(always)]
+    fn malloc(size: usize) -> *mut c_void {
+        let block = Self::heap().and_then(|heap| heap.malloc(size).ok());
+        block.map_or(ptr::null_mut(), |block| block.as_ptr().cast())
+    }
+
+    #[inline(always)]
+    unsafe fn free(block: *mut c_void) {
+        let (Some(heap), Some(block)) = (Self::heap(), NonNull::new(block.cast())) else { return };
+        // SAFETY: by the caller's promise.
+        let freed = unsafe { heap.free(block) };
+        freed.unwrap_or_else(|error| panic!("the source's heap: {error}"));
+    }
+}
 
 /// A peer by the names of its two functions.
 #[cfg(feature = "peers")]

@@ -11,7 +11,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use tontine::heap::classic::{Heap, Options};
+use tontine::heap::classic::{Heap, Map, Options};
 
 use crate::clock::Clock;
 use crate::machine::topology::Placement;
@@ -49,22 +49,12 @@ impl Places {
     }
 }
 
-/// Two counters, alone in the memory in which they lie.
+/// Two counters, alone in the heap in which they lie.
 #[derive(Debug)]
 pub(super) struct Counters {
     pair: [NonNull<AtomicU64>; 2],
-    _memory: Memory,
+    heap: Heap,
 }
-
-#[derive(Debug)]
-enum Memory {
-    Heap { _blocks: Heap },
-    Own { _lines: Box<Lines> },
-}
-
-#[derive(Debug)]
-#[repr(C, align(256))]
-struct Lines([AtomicU64; 2 * FARTHEST / WORD]);
 
 impl Counters {
     /// Two counters at their places, both 0.
@@ -72,38 +62,42 @@ impl Counters {
     /// # Errors
     /// Failed, where there is no memory for the heap.
     pub(super) fn at(places: Places) -> Result<Self> {
-        match places {
-            Places::Blocks(size) => Self::in_blocks(size),
-            Places::Apart(distance) => Ok(Self::in_lines(distance)),
-        }
-    }
-
-    fn in_blocks(size: usize) -> Result<Self> {
-        let blocks = || {
-            let mut heap = Heap::new(Options::new())?;
-            heap.malloc(32)?;
-            let pair = [heap.malloc(size)?, heap.malloc(size)?].map(NonNull::cast::<AtomicU64>);
-            Ok((heap, pair))
-        };
-        let (heap, pair) = blocks().map_err(|error: tontine::heap::Error| {
-            Trouble::fail(format!("the source's heap: {error}"))
-        })?;
+        let made = Heap::new(Options::new()).and_then(|mut heap| {
+            let words = match places {
+                Places::Blocks(size) => {
+                    heap.malloc(32)?;
+                    [heap.malloc(size)?, heap.malloc(size)?]
+                }
+                Places::Apart(distance) => {
+                    let block = heap.malloc(3 * FARTHEST)?;
+                    let first = block.as_ptr().align_offset(FARTHEST);
+                    // SAFETY: the first begins within the block's first third, the second within
+                    // the next, as `Places::apart` has seen to.
+                    [first, first + distance].map(|at| unsafe { block.add(at) })
+                }
+            };
+            Ok((heap, words.map(NonNull::cast::<AtomicU64>)))
+        });
+        let (heap, pair) =
+            made.map_err(|error| Trouble::fail(format!("the source's heap: {error}")))?;
         for counter in pair {
-            // SAFETY: a block of at least a word that nobody else has, aligned to 16.
+            // SAFETY: a word of a block that nobody else has, aligned to 8 at least.
             unsafe { counter.write(AtomicU64::new(0)) };
         }
-        Ok(Self { pair, _memory: Memory::Heap { _blocks: heap } })
+        Ok(Self { pair, heap })
     }
 
-    fn in_lines(distance: usize) -> Self {
-        let lines = Box::new(Lines([const { AtomicU64::new(0) }; _]));
-        let pair = [0, distance].map(|at| NonNull::from(&lines.0[at / WORD]));
-        Self { pair, _memory: Memory::Own { _lines: lines } }
+    /// The heap's map.
+    ///
+    /// # Errors
+    /// Failed, where the heap is damaged.
+    pub(super) fn map(&self) -> Result<Map> {
+        self.heap.check().map_err(|error| Trouble::fail(format!("the source's heap: {error}")))
     }
 
     fn pair(&self) -> [&AtomicU64; 2] {
-        // SAFETY: they lie in memory that this has, and that moves nowhere; they were made when it
-        // was.
+        // SAFETY: they lie in blocks of the heap that this has, which are never freed; they were
+        // written when it was made.
         self.pair.map(|counter| unsafe { counter.as_ref() })
     }
 

@@ -10,6 +10,8 @@
 mod counters;
 mod explained;
 
+use tontine::heap::classic::Map;
+
 use super::explanation::{Explanation, Topic};
 use super::{Experiment, Params, Task, Variant};
 use crate::clock::Clock;
@@ -107,6 +109,14 @@ impl Experiment for FalseSharing {
         let passes = (self.operations(&task.variant, task.size) / increments).max(1);
         measure(&task.variant, places, placement, increments, passes)
     }
+}
+
+/// The map of the heap in which `one-line` counts.
+///
+/// # Errors
+/// Failed, where there is no memory for it.
+pub(crate) fn map() -> Result<Map> {
+    Counters::at(Places::ONE_LINE)?.map()
 }
 
 /// How often an invocation runs its loops.

@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "passes a caller's promise on")]
 
 use std::ptr::NonNull;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use super::{Heap, Map, Options};
 use crate::heap::Result;
@@ -50,8 +50,7 @@ impl Locked {
         self.lock().check()
     }
 
-    /// A panic while somebody had it can only be one of a check, before anything was written.
     fn lock(&self) -> MutexGuard<'_, Heap> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().expect("nobody panics with it")
     }
 }

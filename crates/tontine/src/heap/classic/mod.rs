@@ -4,8 +4,7 @@
 //! Every block is found by going from header to header, so `malloc` takes as long as there are
 //! blocks; `free` joins a block with its free neighbours at once, in constant time, by the
 //! neighbours' footer and header. What two threads get from it may lie in one cache line, and both
-//! have to pass the lock: that is what it is here to show. [`crate::heap`] has one that is fit for
-//! production.
+//! have to pass the lock. It is not made to be fast: it is what others are compared with.
 //!
 //! ```
 //! use tontine::heap::classic::{Heap, Options};
@@ -15,7 +14,7 @@
 //! // SAFETY: 32 bytes from there on are ours.
 //! unsafe { block.write_bytes(7, 32) };
 //! println!("{}", heap.check()?);
-//! // SAFETY: it is not used any more.
+//! // SAFETY: it is of this heap, and nobody uses it any more.
 //! unsafe { heap.free(block)? };
 //! # Ok::<(), tontine::heap::Error>(())
 //! ```
@@ -46,12 +45,12 @@ use super::{Error, Result};
 use space::{Space, WORD};
 use tag::{ALIGN, Tag};
 
+/// What header and footer take.
+const OVERHEAD: usize = 2 * WORD;
 /// The prologue's payload, of no bytes.
 const PROLOGUE: usize = ALIGN;
 /// The first block's payload.
-const FIRST: usize = PROLOGUE + 2 * WORD;
-/// What header and footer take.
-const OVERHEAD: usize = 2 * WORD;
+const FIRST: usize = PROLOGUE + OVERHEAD;
 /// The smallest block: header, footer, 16 bytes of payload.
 const LEAST: usize = OVERHEAD + ALIGN;
 /// The heap grows by so many bytes, or by more where a block needs more.
@@ -67,7 +66,7 @@ pub enum Fit {
     /// The first that is large enough.
     #[default]
     First,
-    /// The first that is large enough from where the last search ended, then from the beginning.
+    /// The first that is large enough from the last one on that was found, then from the beginning.
     Next,
     /// The smallest that is large enough, of several the first.
     Best,
@@ -114,7 +113,7 @@ impl Default for Options {
 pub struct Heap {
     space: Space,
     fit: Fit,
-    /// A block, or the list's end: where the search of [`Fit::Next`] goes on.
+    /// A block, or the list's end: where the search of [`Fit::Next`] begins.
     rover: usize,
 }
 
@@ -122,28 +121,23 @@ impl Heap {
     /// A heap with one free block of 4,096 bytes.
     ///
     /// # Errors
-    /// [`Error::BadSize`]: [`Options::most`] is below 4,128 or above 2⁴⁶. [`Error::Full`] and
-    /// [`Error::System`]: the system does not have so much.
+    /// [`Error::BadSize`]: [`Options::most`] is below 4,128 or above 2⁴⁶. [`Error::System`]: the
+    /// system does not have so much.
     pub fn new(options: Options) -> Result<Self> {
         let Options { fit, most } = options;
-        let why = match most {
-            ..LEAST_HEAP => "it begins with 4,128; allow it that many",
-            LEAST_HEAP..=MOST_HEAP => "",
-            _ => "no processor addresses so many; allow it 2⁴⁶ at most",
-        };
-        if !why.is_empty() {
+        if most < LEAST_HEAP {
+            return Err(Error::BadSize { most, why: "it begins with 4,128; allow it that many" });
+        }
+        if most > MOST_HEAP {
+            let why = "no processor addresses so many; allow it 2⁴⁶ at most";
             return Err(Error::BadSize { most, why });
         }
         let mut heap = Self { space: Space::reserve(most)?, fit, rover: FIRST };
-        if !heap.space.grow(FIRST) {
-            return Err(heap.full(0));
-        }
+        heap.space.grow(FIRST)?;
         heap.set(PROLOGUE, Tag::allocated(OVERHEAD));
         heap.set_header(FIRST, Tag::allocated(0));
-        match heap.extend(EXTENSION)? {
-            Some(_) => Ok(heap),
-            None => Err(heap.full(0)),
-        }
+        heap.extend(EXTENSION)?;
+        Ok(heap)
     }
 
     /// A block of at least `size` bytes, aligned to 16; 16 bytes where none are asked for. What is
@@ -151,35 +145,36 @@ impl Heap {
     ///
     /// # Errors
     /// [`Error::Full`]: there is no room for it, and the heap cannot grow so far.
-    /// [`Error::Damaged`]: what stands between the blocks was overwritten.
+    /// [`Error::Damaged`]: what stands between the blocks was overwritten. [`Error::System`]: the
+    /// kernel has no memory.
     pub fn malloc(&mut self, size: usize) -> Result<NonNull<u8>> {
         let whole = size.checked_add(OVERHEAD + ALIGN - 1).filter(|whole| *whole <= MOST_HEAP);
         let Some(whole) = whole.map(|whole| (whole / ALIGN * ALIGN).max(LEAST)) else {
             return Err(self.full(size));
         };
-        let found = match self.find(whole) {
-            Some(block) => Some(block),
-            None => self.extend(whole.max(EXTENSION))?,
+        let found = match self.find(whole)? {
+            Some(found) => Some(found),
+            None => self.extend(whole)?,
         };
-        let Some(block) = found else { return Err(self.full(size)) };
-        self.sound(block)?;
-        self.place(block, whole);
+        let Some((block, there)) = found else { return Err(self.full(size)) };
+        self.place(block, there, whole);
+        self.rover = block;
         Ok(self.space.at(block))
     }
 
     /// Takes a block back, and joins it with its free neighbours.
     ///
     /// # Errors
-    /// [`Error::Foreign`], [`Error::NoBlock`], [`Error::FreeAlready`]: there is no such block that
-    /// could be freed. [`Error::Damaged`]: what stands at its ends was overwritten. Nothing has
-    /// changed then. Not every mistake is seen: where a block that was freed twice has been given
-    /// out again meanwhile, its holder's is freed.
+    /// Where the promise below is broken, and that can be seen: [`Error::Foreign`],
+    /// [`Error::NoBlock`], [`Error::FreeAlready`]. [`Error::Damaged`]: what stands at its ends, or
+    /// at its neighbours', was overwritten. Nothing has changed then.
     ///
     /// # Safety
-    /// Nobody uses the block any more.
+    /// The block is one that this heap's `malloc` returned, it was not freed since, and nobody uses
+    /// it any more. Not every mistake can be seen: where somebody else has the block meanwhile, or
+    /// bytes within a block look like a header and a footer, it is freed under its holder.
     pub unsafe fn free(&mut self, block: NonNull<u8>) -> Result<()> {
-        let block = self.allocated_at(block)?;
-        let size = self.header(block).size();
+        let (block, size) = self.allocated_at(block)?;
         let joined = self.free_around(block, size)?;
         // Its header stays behind where it is joined with the block before it: who frees it twice
         // is told so.
@@ -194,28 +189,26 @@ impl Heap {
     /// [`Error::Damaged`], with the first block that is not as it should be: header and footer are
     /// not the same, a size leads out of the heap, or two free blocks stand side by side.
     pub fn check(&self) -> Result<Map> {
-        let damaged = |offset, what: String| Err(Error::Damaged { offset, what });
-        let prologue = self.header(PROLOGUE);
-        if prologue != Tag::allocated(OVERHEAD) || self.footer(PROLOGUE) != Some(prologue) {
-            let what = format!("expected the prologue, 16:a, found {prologue}: {BEFORE}");
-            return damaged(PROLOGUE, what);
-        }
+        self.check_prologue()?;
         let mut blocks = vec![Block { offset: PROLOGUE, size: OVERHEAD, allocated: true }];
-        let mut block = FIRST;
-        while block != self.space.used() {
-            let tag = self.sound(block)?;
-            let before = blocks.last().expect("there is a prologue");
-            if !before.allocated && !tag.is_allocated() {
-                return damaged(block, "it and the block before it are free, and not one".into());
+        let (mut offset, end) = (FIRST, self.space.used());
+        while offset != end {
+            let tag = self.sound(offset)?;
+            let (size, allocated) = (tag.size(), tag.is_allocated());
+            if !allocated && blocks.last().is_some_and(|before| !before.allocated) {
+                let what = "it and the block before it are free, and are not one".into();
+                return Err(Error::Damaged { offset, what });
             }
-            blocks.push(Block { offset: block, size: tag.size(), allocated: tag.is_allocated() });
-            block += tag.size();
+            blocks.push(Block { offset, size, allocated });
+            offset += size;
         }
-        let end = self.header(block);
-        if end != Tag::allocated(0) {
-            return damaged(block, format!("expected the list's end, 0:a, found {end}: {BEFORE}"));
-        }
-        Ok(Map { base: self.space.address(0), blocks, end: block })
+        self.check_end()?;
+        debug_assert!(
+            self.rover == end || blocks.iter().any(|block| block.offset == self.rover),
+            "no block begins at {:#x}",
+            self.rover
+        );
+        Ok(Map { base: self.space.address(0), blocks, end })
     }
 
     /// Bytes that the heap has, used or not.
@@ -223,7 +216,8 @@ impl Heap {
         self.space.used()
     }
 
-    /// The offset of an address from the heap's first byte, as errors and the [`Map`] have it.
+    /// The offset of an address from the heap's first byte, as errors and the [`Map`] have it; none
+    /// where it lies outside.
     pub fn offset_of(&self, address: NonNull<u8>) -> Option<usize> {
         self.space.offset_of(address.as_ptr().addr())
     }
@@ -233,40 +227,61 @@ impl Heap {
         Error::Full { asked, size: self.space.used(), most: self.space.most() }
     }
 
-    /// A free block of at least `whole` bytes.
-    fn find(&mut self, whole: usize) -> Option<usize> {
-        let end = self.space.used();
-        let fits = |&(_, tag): &(usize, Tag)| !tag.is_allocated() && tag.size() >= whole;
-        match self.fit {
-            Fit::First => self.blocks(FIRST, end).find(fits),
-            Fit::Next => {
-                let behind = self.blocks(self.rover, end).find(fits);
-                let found = behind.or_else(|| self.blocks(FIRST, self.rover).find(fits));
-                self.rover = found.map_or(self.rover, |(block, _)| block);
-                found
-            }
-            Fit::Best => self.blocks(FIRST, end).filter(fits).min_by_key(|(_, tag)| tag.size()),
+    /// A free block of at least `whole` bytes, and its bytes.
+    fn find(&self, whole: usize) -> Result<Option<(usize, usize)>> {
+        let (rover, end) = (self.rover, self.space.used());
+        let found = match self.fit {
+            Fit::First => self.first(FIRST..end, whole)?,
+            Fit::Next => match self.first(rover..end, whole)? {
+                Some(found) => Some(found),
+                None => self.first(FIRST..rover, whole)?,
+            },
+            Fit::Best => self.best(whole)?,
+        };
+        match found {
+            Some(block) => self.sound(block).map(|tag| Some((block, tag.size()))),
+            None => Ok(None),
         }
-        .map(|(block, _)| block)
     }
 
-    /// The blocks from one on to before another; ends early where a size leads nowhere.
-    fn blocks(&self, from: usize, to: usize) -> impl Iterator<Item = (usize, Tag)> {
-        let mut next = from;
-        std::iter::from_fn(move || {
-            let block = (next < to).then_some(next)?;
+    /// The first of the blocks that is free and large enough.
+    fn first(&self, among: Range<usize>, whole: usize) -> Result<Option<usize>> {
+        let mut block = among.start;
+        while block < among.end {
             let tag = self.header(block);
-            next = match tag.size() {
-                0 => to,
-                size => block.saturating_add(size),
-            };
-            Some((block, tag))
-        })
+            if !tag.is_allocated() && tag.size() >= whole {
+                return Ok(Some(block));
+            }
+            block = self.behind(block, tag)?;
+        }
+        Ok(None)
+    }
+
+    /// The smallest of all that is large enough.
+    fn best(&self, whole: usize) -> Result<Option<usize>> {
+        let (mut block, mut best) = (FIRST, None);
+        while block < self.space.used() {
+            let tag = self.header(block);
+            let beats = best.is_none_or(|(_, size)| tag.size() < size);
+            if !tag.is_allocated() && tag.size() >= whole && beats {
+                best = Some((block, tag.size()));
+            }
+            block = self.behind(block, tag)?;
+        }
+        Ok(best.map(|(block, _)| block))
+    }
+
+    /// The next block's offset, or the list's end.
+    fn behind(&self, block: usize, tag: Tag) -> Result<usize> {
+        let next = block.saturating_add(tag.size());
+        if tag.size() >= LEAST && next <= self.space.used() {
+            return Ok(next);
+        }
+        Err(self.sound(block).err().unwrap_or_else(|| unreachable!("{tag} leads somewhere")))
     }
 
     /// Allocates a free block, and leaves what is over, if that is enough for one, a block.
-    fn place(&mut self, block: usize, whole: usize) {
-        let size = self.header(block).size();
+    fn place(&mut self, block: usize, size: usize, whole: usize) {
         let over = size - whole;
         if over < LEAST {
             self.set(block, Tag::allocated(size));
@@ -276,18 +291,21 @@ impl Heap {
         }
     }
 
-    /// A free block at the heap's end, joined with what is free before it; none where the heap may
-    /// not grow so far.
-    fn extend(&mut self, bytes: usize) -> Result<Option<usize>> {
+    /// A free block of at least `whole` bytes at the heap's end, joined with what is free before
+    /// it, and its bytes; none where the heap may not grow so far.
+    fn extend(&mut self, whole: usize) -> Result<Option<(usize, usize)>> {
+        self.check_end()?;
         // The header that ended the list becomes the new block's.
         let block = self.space.used();
         let before = self.free_before(block)?;
-        if !self.space.grow(bytes) {
+        let bytes = whole.max(EXTENSION).min(self.space.left() / ALIGN * ALIGN);
+        if before + bytes < whole {
             return Ok(None);
         }
+        self.space.grow(bytes)?;
         self.set_header(block + bytes, Tag::allocated(0));
         self.join(block - before..block + bytes);
-        Ok(Some(block - before))
+        Ok(Some((block - before, before + bytes)))
     }
 
     /// Makes one free block of all that lies there.
@@ -300,22 +318,26 @@ impl Heap {
 
     /// From where to where it is free around a block that is being freed.
     fn free_around(&self, block: usize, size: usize) -> Result<Range<usize>> {
-        let behind = match self.header(block + size) {
-            tag if tag.is_allocated() => 0,
-            _ => self.sound(block + size)?.size(),
+        let (before, next) = (self.free_before(block)?, block + size);
+        let behind = if next == self.space.used() {
+            self.check_end()?;
+            0
+        } else {
+            let tag = self.sound(next)?;
+            if tag.is_allocated() { 0 } else { tag.size() }
         };
-        Ok(block - self.free_before(block)?..block + size + behind)
+        Ok(block - before..next + behind)
     }
 
     /// Bytes of the block before this one, if that is free.
     fn free_before(&self, block: usize) -> Result<usize> {
-        let footer = Tag(self.space.word(block - 2 * WORD));
-        if footer.is_allocated() {
-            return Ok(0);
+        if block == FIRST {
+            return self.check_prologue().map(|()| 0);
         }
+        let footer = Tag(self.space.word(block - OVERHEAD));
         let before = block.checked_sub(footer.size()).filter(|before| *before >= FIRST);
         match before.map(|before| self.sound(before)) {
-            Some(Ok(tag)) if tag == footer => Ok(tag.size()),
+            Some(Ok(tag)) if tag == footer => Ok(if tag.is_allocated() { 0 } else { tag.size() }),
             _ => Err(Error::Damaged {
                 offset: block,
                 what: format!("the footer before it is {footer}, of no block: {BEFORE}"),
@@ -323,16 +345,14 @@ impl Heap {
         }
     }
 
-    /// The offset of an allocated block by its address.
-    fn allocated_at(&self, address: NonNull<u8>) -> Result<usize> {
+    /// An allocated block by its address: its offset and its bytes.
+    fn allocated_at(&self, address: NonNull<u8>) -> Result<(usize, usize)> {
         let address = address.as_ptr().addr();
-        let outside = Error::Foreign { address };
         let offset = self.space.offset_of(address).filter(|offset| *offset >= FIRST);
-        let offset = offset.ok_or(outside)?;
-        // A header that is freed says so until somebody else writes there.
-        let tag = offset.is_multiple_of(ALIGN).then(|| self.header(offset));
+        let offset = offset.ok_or(Error::Foreign { address })?;
+        let tag = offset.is_multiple_of(ALIGN).then(|| self.sound(offset));
         match tag {
-            Some(tag) if tag.is_allocated() && self.sound(offset).is_ok() => Ok(offset),
+            Some(Ok(tag)) if tag.is_allocated() => Ok((offset, tag.size())),
             _ => Err(self.why_not(offset)),
         }
     }
@@ -340,56 +360,64 @@ impl Heap {
     /// Why what lies there cannot be freed: goes through all blocks.
     #[cold]
     fn why_not(&self, offset: usize) -> Error {
-        let mut block = FIRST;
-        loop {
-            let tag = match self.sound(block) {
-                Ok(tag) => tag,
-                Err(damaged) => return damaged,
-            };
-            if offset < block + tag.size() {
-                let inside = offset != block;
-                return match tag.is_allocated() {
-                    true => Error::NoBlock { offset, block, size: tag.size() },
-                    // A free block may have swallowed it.
-                    false if !inside || offset.is_multiple_of(ALIGN) => {
-                        Error::FreeAlready { offset }
-                    }
-                    false => Error::NoBlock { offset, block, size: tag.size() },
-                };
-            }
-            block += tag.size();
-            if block >= self.space.used() {
-                return Error::Foreign { address: self.space.address(offset) };
-            }
+        let Map { blocks, .. } = match self.check() {
+            Ok(map) => map,
+            Err(damaged) => return damaged,
+        };
+        let within = blocks.iter().rfind(|block| block.offset <= offset);
+        let Block { offset: block, size, allocated } = *within.expect("a prologue at least");
+        // A freed block that was joined with the one before it has its header still.
+        let is_freed = || {
+            let tag = self.header(offset);
+            !tag.is_allocated() && tag.is_whole() && tag.size() >= LEAST
+        };
+        if !allocated && offset.is_multiple_of(ALIGN) && is_freed() {
+            return Error::FreeAlready { offset };
         }
+        Error::NoBlock { offset, block, size }
     }
 
     /// A block's tag, if it is the same at both ends and leads to another block.
     fn sound(&self, block: usize) -> Result<Tag> {
         let tag = self.header(block);
         let damaged = |what: String| Err(Error::Damaged { offset: block, what });
-        match self.footer(block) {
-            _ if tag.0 & !1 != tag.size() as u64 => {
-                damaged(format!("its header is {tag}, which is no size: {BEFORE}"))
-            }
-            None => damaged(format!("its header says {tag}, which leads nowhere: {BEFORE}")),
-            Some(footer) if footer != tag => damaged(format!(
+        let end = block.checked_add(tag.size()).filter(|end| *end <= self.space.used());
+        let Some(end) = end.filter(|_| tag.is_whole() && tag.size() >= LEAST) else {
+            return damaged(format!("its header says {tag}, the size of no block: {BEFORE}"));
+        };
+        let footer = Tag(self.space.word(end - OVERHEAD));
+        if footer != tag {
+            return damaged(format!(
                 "its header says {tag}, its footer {footer}: its holder has written beyond its \
-                 end, or the next one's before its beginning"
-            )),
-            Some(_) => Ok(tag),
+                 end, or a neighbour's before its beginning or beyond its own"
+            ));
+        }
+        Ok(tag)
+    }
+
+    fn check_prologue(&self) -> Result<()> {
+        let tags = [self.header(PROLOGUE), Tag(self.space.word(PROLOGUE))];
+        if tags == [Tag::allocated(OVERHEAD); 2] {
+            return Ok(());
+        }
+        let [header, footer] = tags;
+        let what = format!("it is the prologue, 16:a twice, and says {header} and {footer}");
+        Err(Error::Damaged { offset: PROLOGUE, what })
+    }
+
+    fn check_end(&self) -> Result<()> {
+        let offset = self.space.used();
+        match self.header(offset) {
+            tag if tag == Tag::allocated(0) => Ok(()),
+            tag => {
+                let what = format!("it is the list's end, 0:a, and says {tag}: {BEFORE}");
+                Err(Error::Damaged { offset, what })
+            }
         }
     }
 
     fn header(&self, block: usize) -> Tag {
         Tag(self.space.word(block - WORD))
-    }
-
-    /// None where the header's size leads nowhere.
-    fn footer(&self, block: usize) -> Option<Tag> {
-        let size = self.header(block).size();
-        let end = block.checked_add(size).filter(|end| *end <= self.space.used())?;
-        (size >= OVERHEAD).then(|| Tag(self.space.word(end - 2 * WORD)))
     }
 
     fn set_header(&mut self, block: usize, tag: Tag) {
@@ -399,7 +427,7 @@ impl Heap {
     /// Writes header and footer.
     fn set(&mut self, block: usize, tag: Tag) {
         self.set_header(block, tag);
-        self.space.set_word(block + tag.size() - 2 * WORD, tag.0);
+        self.space.set_word(block + tag.size() - OVERHEAD, tag.0);
     }
 }
 

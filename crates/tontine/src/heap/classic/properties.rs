@@ -81,7 +81,47 @@ impl Both {
     }
 }
 
+/// What somebody writes where he should not: a word that might be a header, or any.
+fn rubbish() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        (0..300_u64, 0..2_u64).prop_map(|(size, allocated)| (16 * size) | allocated),
+        any::<u64>(),
+    ]
+}
+
 proptest! {
+    /// Whatever is written anywhere in a heap: errors, or blocks within it. Its memory is all that
+    /// is read and written, or this would end by SIGSEGV or by a panic.
+    #[test]
+    fn a_heap_full_of_rubbish_stays_within_its_memory(
+        fit in fit(),
+        words in prop::collection::vec((0..516_usize, rubbish()), 1..20),
+        steps in prop::collection::vec(step(), 1..60),
+    ) {
+        let mut heap = Heap::new(Options::new().fit(fit).most(1 << 20)).expect("there is memory");
+        let mut blocks: Vec<_> = (0..20).map(|_| heap.malloc(100).expect("there is room")).collect();
+        for (word, rubbish) in words {
+            heap.space.set_word(8 * word, rubbish);
+        }
+        for step in steps {
+            match step {
+                Step::Malloc(size) => {
+                    let Ok(block) = heap.malloc(size) else { continue };
+                    let offset = heap.offset_of(block).expect("within the heap");
+                    prop_assert!(offset + size <= heap.size(), "{offset:#x}");
+                    blocks.push(block);
+                }
+                Step::Free(which) => {
+                    let block = blocks[which % blocks.len()];
+                    // SAFETY: nobody uses any of them, and what the heap believes of them is what
+                    // is asked here.
+                    let _ = unsafe { heap.free(block) };
+                }
+            }
+            let _ = heap.check();
+        }
+    }
+
     #[test]
     fn a_heap_gives_each_byte_to_one(
         fit in fit(),

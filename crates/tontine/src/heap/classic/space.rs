@@ -77,32 +77,39 @@ impl Space {
         address.checked_sub(self.address(0)).filter(|offset| *offset < self.used)
     }
 
-    /// Takes `bytes` more into use, zeroes; false where there are not so many, or the kernel has
-    /// none.
-    pub(super) fn grow(&mut self, bytes: usize) -> bool {
-        let Some(used) = self.used.checked_add(bytes).filter(|used| *used <= self.reserved) else {
-            return false;
-        };
+    /// Bytes that are left to be taken into use.
+    pub(super) fn left(&self) -> usize {
+        self.reserved - self.used
+    }
+
+    /// Takes `bytes` more into use, zeroes.
+    ///
+    /// # Errors
+    /// [`Error::System`]: the kernel has no memory for them.
+    ///
+    /// # Panics
+    /// There are not so many left.
+    pub(super) fn grow(&mut self, bytes: usize) -> Result<()> {
+        assert!(bytes <= self.left(), "{bytes} bytes are not reserved");
+        let used = self.used + bytes;
         if used > self.usable {
             let usable = used.next_multiple_of(STEP).min(self.reserved);
             let access = MprotectFlags::READ | MprotectFlags::WRITE;
             // SAFETY: a range of this mapping, whose content stays as it is.
-            let made = unsafe { rustix::mm::mprotect(self.base.as_ptr().cast(), usable, access) };
-            if made.is_err() {
-                return false;
-            }
+            unsafe { rustix::mm::mprotect(self.base.as_ptr().cast(), usable, access) }
+                .map_err(|errno| Error::System { call: "mprotect", errno })?;
             self.usable = usable;
         }
         self.used = used;
-        true
+        Ok(())
     }
 
     /// The word at an offset.
     #[inline]
     pub(super) fn word(&self, offset: usize) -> u64 {
         let place = self.place(offset);
-        // SAFETY: aligned, in use, and read and written by this handle alone, or by a holder of a
-        // block who broke his promise, and then it is any number.
+        // SAFETY: aligned, in use, and outside of all blocks that somebody has, as long as callers
+        // of `Heap::free` keep their promise; written beyond a block's end, it is any number.
         unsafe { place.read() }
     }
 

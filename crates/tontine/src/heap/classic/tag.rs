@@ -38,6 +38,11 @@ impl Tag {
     pub(super) fn is_allocated(self) -> bool {
         self.0 & Self::ALLOCATED != 0
     }
+
+    /// Whether a heap may have written it: no other bit is set.
+    pub(super) fn is_whole(self) -> bool {
+        self.0 & Self::FLAGS & !Self::ALLOCATED == 0
+    }
 }
 
 /// As the map has it: `48:a`, `3984:f`.

@@ -10,6 +10,11 @@ fn heap(fit: Fit) -> Heap {
     Heap::new(Options::new().fit(fit)).expect("there is memory")
 }
 
+fn free(heap: &mut Heap, block: NonNull<u8>) {
+    // SAFETY: it is of this heap, and nobody uses it any more.
+    unsafe { heap.free(block) }.expect("it is allocated");
+}
+
 fn drawn(heap: &Heap) -> Vec<String> {
     let map = heap.check().expect("it is sound");
     let letter = |block: &Block| if block.allocated { 'a' } else { 'f' };
@@ -38,8 +43,7 @@ fn the_sources_three_blocks_lie_where_its_map_has_them() {
         ];
         assert_eq!(heap.check().expect("sound").to_string(), expected.concat());
         for block in [p, q, unused] {
-            // SAFETY: nobody uses it.
-            unsafe { heap.free(block) }.expect("it is allocated");
+            free(&mut heap, block);
         }
         assert_eq!(drawn(&heap), ["16:a", "4096:f"]);
     }
@@ -58,28 +62,44 @@ fn the_block_before_them_puts_two_counters_into_one_line() {
     assert_eq!([lines(&[32, 8, 8]), lines(&[8, 8]), lines(&[32, 64, 64])], [0, 1, 1]);
 }
 
-/// Three holes: which is taken shows the fit.
+/// Four holes, of 128, 64, 96 and 80 bytes, and a tail: which is taken shows the fit.
 #[test]
 fn each_fit_takes_its_own_hole() {
     let taken = FITS.map(|fit| {
         let mut heap = heap(fit);
         let sizes = [112, 16, 48, 16, 80, 16, 64, 16];
         let blocks = sizes.map(|size| heap.malloc(size).expect("there is room"));
-        // The last one that was looked for: from there `Next` goes on.
-        let holes = [blocks[0], blocks[2], blocks[4]];
-        for hole in holes {
-            // SAFETY: nobody uses it.
-            unsafe { heap.free(hole) }.expect("it is allocated");
+        for hole in [0, 2, 4, 6] {
+            free(&mut heap, blocks[hole]);
         }
-        // SAFETY: nobody uses it.
-        unsafe { heap.free(blocks[6]) }.expect("it is allocated");
-        let block = heap.malloc(64).expect("there is room");
-        let next = heap.malloc(40).expect("there is room");
-        [block, next].map(|block| blocks.iter().position(|other| *other == block))
+        [64, 40].map(|size| {
+            let block = heap.malloc(size).expect("there is room");
+            blocks.iter().position(|other| *other == block)
+        })
     });
-    // First: the hole of 128, then what is left of it, which begins nowhere that was one before.
-    // Next: behind the last block that it found. Best: 64 in 64, then 48 in 48.
+    // Blocks of 80 bytes and of 64. First: the hole of 128, of which 48 are left, then the one of
+    // 64. Next: the tail, behind the last that was given out. Best: the holes of 80 and of 64.
     assert_eq!(taken, [[Some(0), Some(2)], [None, None], [Some(6), Some(2)]]);
+}
+
+/// The search that comes to the end begins anew; and where it was joined with the block before it,
+/// the block from which it goes on is that one.
+#[test]
+fn next_fit_goes_around_and_on_from_a_block_that_was_joined() {
+    let mut heap = heap(Fit::Next);
+    let blocks = [112, 16, 48, 16].map(|size| heap.malloc(size).expect("there is room"));
+    let tail = heap.malloc(4096 - 128 - 32 - 64 - 32 - 16).expect("all that is left");
+    assert_eq!(drawn(&heap), ["16:a", "128:a", "32:a", "64:a", "32:a", "3840:a"]);
+    free(&mut heap, blocks[0]);
+    assert_eq!(heap.malloc(112), Ok(blocks[0]), "around");
+    free(&mut heap, blocks[2]);
+    assert_eq!(heap.malloc(48), Ok(blocks[2]), "on from the last");
+    for block in [blocks[1], blocks[2]] {
+        free(&mut heap, block);
+    }
+    assert_eq!(heap.malloc(80), Ok(blocks[1]), "joined");
+    free(&mut heap, tail);
+    heap.check().expect("sound");
 }
 
 #[test]
@@ -100,11 +120,14 @@ fn a_full_heap_says_so_and_goes_on() {
         assert_eq!(found, Error::Full { asked: size, size: 4128, most: 8192 });
     }
     assert_eq!(drawn(&heap), ["16:a", "4096:f"]);
-    let block = heap.malloc(4000).expect("there is room");
-    assert!(heap.malloc(4096).is_err());
-    // SAFETY: nobody uses it.
-    unsafe { heap.free(block) }.expect("it is allocated");
-    assert_eq!(drawn(&heap), ["16:a", "4096:f"]);
+    // What is left is less than a usual extension, and is used all the same.
+    let blocks = [4000, 4096 - 16].map(|size| heap.malloc(size).expect("there is room"));
+    assert_eq!(drawn(&heap), ["16:a", "4016:a", "4096:a", "48:f"]);
+    assert!(heap.malloc(33).is_err());
+    for block in blocks {
+        free(&mut heap, block);
+    }
+    assert_eq!(drawn(&heap), ["16:a", "8160:f"]);
 }
 
 #[test]
@@ -119,27 +142,33 @@ fn a_heap_of_no_size_that_there_is_is_refused() {
 fn what_cannot_be_freed_is_told_from_each_other_and_nothing_changes() {
     let mut heap = heap(Fit::First);
     let [a, b, c] = [40, 40, 40].map(|size| heap.malloc(size).expect("there is room"));
-    // SAFETY: nobody uses it.
-    unsafe { heap.free(b) }.expect("it is allocated");
+    for block in [a, c] {
+        // SAFETY: 40 bytes are ours.
+        unsafe { block.write_bytes(0xee, 40) };
+    }
+    free(&mut heap, b);
     let before = heap.check().expect("sound");
     let foreign = NonNull::from(&mut 0_u64).cast::<u8>();
-    // SAFETY: within the blocks.
-    let [inside, odd] = unsafe { [c.add(16), a.add(3)] };
+    // SAFETY: within the heap.
+    let [inside, odd, never, prologue] = unsafe { [c.add(16), a.add(3), c.add(128), a.sub(16)] };
+    let address = |block: NonNull<u8>| block.as_ptr().addr();
     let expected = [
-        (foreign, Error::Foreign { address: foreign.as_ptr().addr() }),
+        (foreign, Error::Foreign { address: address(foreign) }),
+        (prologue, Error::Foreign { address: address(prologue) }),
         (b, Error::FreeAlready { offset: 0x60 }),
         (inside, Error::NoBlock { offset: 0xb0, block: 0xa0, size: 64 }),
         (odd, Error::NoBlock { offset: 0x23, block: 0x20, size: 64 }),
+        (never, Error::NoBlock { offset: 0x120, block: 0xe0, size: 3904 }),
     ];
     for (block, error) in expected {
-        // SAFETY: it is refused.
+        // SAFETY: it is none, and what lies before it looks like no header of a block in use.
         assert_eq!(unsafe { heap.free(block) }, Err(error));
     }
     assert_eq!(heap.check().expect("sound"), before);
     // Joined with the free block before it, it is none any more.
-    // SAFETY: nobody uses it; the second time it is refused.
-    let twice = unsafe { [heap.free(c), heap.free(c)] };
-    assert_eq!(twice, [Ok(()), Err(Error::FreeAlready { offset: 0xa0 })]);
+    free(&mut heap, c);
+    // SAFETY: its header says that it is free.
+    assert_eq!(unsafe { heap.free(c) }, Err(Error::FreeAlready { offset: 0xa0 }));
 }
 
 /// Whoever writes beyond its block overwrites what the heap put there: that is found when the block
@@ -147,38 +176,21 @@ fn what_cannot_be_freed_is_told_from_each_other_and_nothing_changes() {
 #[test]
 fn who_writes_beyond_its_block_is_named() {
     for far in [1, 8, 16] {
-        let mut heap = heap(Fit::First);
-        let [a, b] = [32, 32].map(|size| heap.malloc(size).expect("there is room"));
-        // SAFETY: it is what must not be done; within the heap's memory, and nobody else's.
-        unsafe { a.add(32).write_bytes(0xee, far) };
-        // SAFETY: nobody uses them.
-        let freed = unsafe { [heap.free(a), heap.free(b)] };
-        let damaged =
-            |block: &Result<()>| matches!(block, Err(Error::Damaged { offset: 0x20, .. }));
-        assert!(damaged(&freed[0]), "{freed:?}");
-        let checked = heap.check().map(drop);
-        assert!(damaged(&checked), "{checked:?}");
-        let told = checked.expect_err("damaged").to_string();
-        assert!(told.contains("beyond its end"), "{told}");
-    }
-}
-
-/// Rubbish where the list should be: an error or a block, and never an access outside of the heap.
-#[test]
-fn a_heap_full_of_rubbish_stays_within_its_memory() {
-    for rubbish in [0, 0x11, 0x30, 0x7f, 0xff] {
-        for fit in FITS {
-            let mut heap = heap(fit);
+        for byte in [0xee, 0xef, 0, 1] {
+            let mut heap = heap(Fit::First);
             let [a, b] = [32, 32].map(|size| heap.malloc(size).expect("there is room"));
             // SAFETY: it is what must not be done; within the heap's memory, and nobody else's.
-            unsafe { a.write_bytes(rubbish, 4000) };
-            assert!(heap.check().is_err());
-            for _ in 0..20 {
-                // It may have no room, or find the damage.
-                let _ = heap.malloc(100);
-            }
-            // SAFETY: nobody uses it.
-            assert!(unsafe { heap.free(b) }.is_err());
+            unsafe { a.add(32).write_bytes(byte, far) };
+            let damaged = |found: &Result<()>, at: usize| matches!(found, Err(Error::Damaged { offset, .. }) if *offset == at);
+            // SAFETY: nobody uses them.
+            let freed = unsafe { [heap.free(b), heap.free(a)] };
+            // A header that is overwritten, too, says that the one before it is damaged.
+            let first = if far > 8 { 0x20 } else { 0x50 };
+            assert!(damaged(&freed[0], first) && damaged(&freed[1], 0x20), "{freed:?}");
+            let checked = heap.check().map(drop);
+            assert!(damaged(&checked, 0x20), "{checked:?}");
+            let told = checked.expect_err("damaged").to_string();
+            assert!(told.contains("beyond its end"), "{told}");
         }
     }
 }
