@@ -487,19 +487,21 @@ void tontine_sender_close(struct tontine_sender *sender);
 int mm_init(void);
 
 /*
- A block of at least so many bytes, aligned to 16, until it is freed or mm_deinit is called. NULL
- and ENOMEM: there is no room for it.
+ A block of at least so many bytes, aligned to 16, until it is freed or mm_deinit is called.
+ ENOMEM: there is no room for it. EUCLEAN: somebody has written beyond a block's end. EINVAL:
+ there is no heap.
  */
 void *mm_malloc(size_t size);
 
 /*
- Takes a block back; NULL is none. Nobody uses it any more. EFAULT, EINVAL: no block of this heap
- begins there. EALREADY: it was freed before. EUCLEAN: somebody has written beyond a block's end.
+ Takes a block back that mm_malloc returned and that nobody uses any more; NULL is none. Where it
+ can be seen that it is none of these: EFAULT, EINVAL, no block of this heap begins there;
+ EALREADY, it was freed before; EUCLEAN, somebody has written beyond a block's end.
  */
 int mm_free(void *block);
 
 /*
- Looks at the whole heap; verbose: prints all its blocks. -1 and EUCLEAN: a block is damaged.
+ Looks at the whole heap; verbose: prints all its blocks. EUCLEAN: a block is damaged.
  */
 int mm_checkheap(int verbose);
 

@@ -61,7 +61,9 @@ impl Experiment for Allocators {
         VARIANTS
     }
 
-    fn params(&self, _: &str, _: &Topology, size: Size) -> Vec<Params> {
+    /// One lock shows what it costs without more threads than processors.
+    fn params(&self, variant: &str, _: &Topology, size: Size) -> Vec<Params> {
+        let size = if variant.starts_with("classic") { Size::Quick } else { size };
         let processors = pin::allowed().map_or(1, |allowed| allowed.len());
         let cell = |threads: usize| Params::from([("threads".to_owned(), threads.to_string())]);
         levels(processors, size).into_iter().map(cell).collect()

@@ -99,7 +99,8 @@ proptest! {
         steps in prop::collection::vec(step(), 1..60),
     ) {
         let mut heap = Heap::new(Options::new().fit(fit).most(1 << 20)).expect("there is memory");
-        let mut blocks: Vec<_> = (0..20).map(|_| heap.malloc(100).expect("there is room")).collect();
+        let block = |_| heap.malloc(100).expect("there is room");
+        let mut blocks: Vec<_> = (0..20).map(block).collect();
         for (word, rubbish) in words {
             heap.space.set_word(8 * word, rubbish);
         }

@@ -181,7 +181,10 @@ fn who_writes_beyond_its_block_is_named() {
             let [a, b] = [32, 32].map(|size| heap.malloc(size).expect("there is room"));
             // SAFETY: it is what must not be done; within the heap's memory, and nobody else's.
             unsafe { a.add(32).write_bytes(byte, far) };
-            let damaged = |found: &Result<()>, at: usize| matches!(found, Err(Error::Damaged { offset, .. }) if *offset == at);
+            let damaged = |found: &Result<()>, at: usize| match found {
+                Err(Error::Damaged { offset, .. }) => *offset == at,
+                _ => false,
+            };
             // SAFETY: nobody uses them.
             let freed = unsafe { [heap.free(b), heap.free(a)] };
             // A header that is overwritten, too, says that the one before it is damaged.
