@@ -78,6 +78,8 @@ impl Both {
         }
         let bytes: usize = blocks.iter().map(|block| block.size).sum();
         assert_eq!(bytes + 32, self.heap.size());
+        let rover = self.heap.rover;
+        assert!(rover == self.heap.size() || blocks.iter().any(|block| block.offset == rover));
     }
 }
 
