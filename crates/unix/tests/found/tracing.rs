@@ -192,21 +192,36 @@ process tracee
 /// The same, and the tracer let the tracee go on with that stop.
 #[test]
 fn a_stop_that_was_taken_back_is_none_for_the_tracer_to_go_on_with() {
-    is_the_same(
+    is_the_same(&continued_in_hand("STOP", ""));
+}
+
+/// A tracee was in its tracer's hand with another signal when SIGCONT came, and then its tracer had
+/// it go on with a stop. On Linux SIGCONT takes back whatever is about to be delivered.
+#[test]
+fn a_continuation_takes_back_a_stop_that_the_tracer_chooses_after_it() {
+    is_the_same(&continued_in_hand("USR1", " -> anything"));
+}
+
+/// A tracee stops for its tracer with this signal, has SIGCONT, and is let go on with a stop; and
+/// what is then found of it.
+fn continued_in_hand(signal: &str, found: &str) -> String {
+    format!(
         "\
 process main
   child = fork tracee
   wait child
   kill child CONT
   ptrace continue child STOP
-  wait child nohang
+  wait child nohang{found}
+  kill child KILL
+  wait child
 
 process tracee
   ptrace traceme
-  raise STOP
+  raise {signal}
   pause
-",
-    );
+"
+    )
 }
 
 /// A tracee that waits is stopped for its tracer by the SIGCHLD of the child that it waits for, and
@@ -261,29 +276,6 @@ process tracer
 process tracee
   ptrace traceme
   raise USR1
-",
-    );
-}
-
-/// A tracee was in its tracer's hand with another signal when SIGCONT came, and then its tracer had
-/// it go on with a stop. On Linux SIGCONT takes back whatever is about to be delivered.
-#[test]
-fn a_continuation_takes_back_a_stop_that_the_tracer_chooses_after_it() {
-    is_the_same(
-        "\
-process main
-  child = fork tracee
-  wait child
-  kill child CONT
-  ptrace continue child STOP
-  wait child nohang -> anything
-  kill child KILL
-  wait child
-
-process tracee
-  ptrace traceme
-  raise USR1
-  pause
 ",
     );
 }
