@@ -37,6 +37,8 @@ mod class;
 mod core;
 mod layout;
 mod local;
+#[cfg(test)]
+mod properties;
 mod recover;
 mod shelf;
 mod space;
