@@ -16,7 +16,7 @@ use super::class::{CLASSES, Class};
 use super::core::Core;
 use super::layout::{GRANULES, SLAB};
 use super::shelf::{NONE, Shelf, Use};
-use super::word::{State, Truth, truth};
+use super::word::{Truth, truth};
 use crate::heap::Result;
 use crate::sync::Ordering;
 
@@ -434,7 +434,8 @@ impl Arena {
         for granule in shelf.class.begins() {
             // SYNC truth: pairs with the stores of those who freed them.
             let word = Truth(core.space.word(first + granule).load(Ordering::Acquire));
-            if word.state() == State::Free {
+            // One that is worn out would be found again and again, and never given out.
+            if word.can_be_given_out() {
                 shelf.put(granule);
             }
         }

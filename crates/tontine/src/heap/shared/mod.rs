@@ -40,6 +40,8 @@ mod local;
 #[cfg(test)]
 mod properties;
 mod recover;
+#[cfg(test)]
+mod rubbish;
 mod shelf;
 mod space;
 #[cfg(test)]
