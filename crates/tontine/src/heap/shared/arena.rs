@@ -114,7 +114,9 @@ impl Arena {
             return false;
         }
         let shelf = &mut self.shelves[entry as usize];
-        shelf.put(granule % GRANULES);
+        if !shelf.put(granule % GRANULES) {
+            return true;
+        }
         let (free, class) = (shelf.free(), shelf.class);
         // Seldom: the first free block of a slab, or the last one.
         if free == 1 || free == class.blocks() {
@@ -240,6 +242,7 @@ impl Arena {
 
     /// A slab, which is this arena's by its owner word, gets a shelf.
     fn enter(&mut self, slab: usize, class: Class) -> u32 {
+        self.forget(slab);
         let number = u32::try_from(slab).expect("so many slabs no heap has");
         let shelf = Shelf::new(number, class);
         let entry = match self.vacant.pop() {
@@ -255,6 +258,22 @@ impl Arena {
         self.by_slab[slab] = entry;
         self.assign(entry);
         entry
+    }
+
+    /// A slab that becomes this arena's was not before, unless somebody has written over its entry:
+    /// what was known of it is not true any more.
+    fn forget(&mut self, slab: usize) {
+        let entry = std::mem::replace(&mut self.by_slab[slab], 0);
+        if entry == 0 {
+            return;
+        }
+        if self.shelves[entry as usize].used == Use::Open {
+            self.resign(entry);
+        }
+        self.spare.retain(|spare| spare.shelf != entry);
+        self.spare_large.retain(|spare| spare.shelf != entry);
+        self.shelves[entry as usize].used = Use::Vacant;
+        self.vacant.push(entry);
     }
 
     /// Takes over a slab whose owner word has just been changed to this arena.
