@@ -513,8 +513,9 @@ impl Arena {
             self.shelves[entry as usize].used = Use::Vacant;
             self.by_slab[slab] = 0;
             self.vacant.push(entry);
-            core.pass_on(slab, self.index, heir.index);
-            heir.adopt(core, slab, class);
+            if core.pass_on(slab, self.index, heir.index) {
+                heir.adopt(core, slab, class);
+            }
         }
         Ok(())
     }

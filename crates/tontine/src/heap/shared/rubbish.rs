@@ -1,10 +1,14 @@
 //! Regressions: what somebody writes over a heap's words makes no survivor panic, hang, or reach
 //! outside of its mapping. Each opens with what it did once.
 
+#![allow(unsafe_code, reason = "children join the heap")]
+
+use super::class::Class;
 use super::layout::GRANULES;
-use super::word::{LAST, SlabWord, Truth};
+use super::word::{LAST, SlabState, SlabWord, Truth};
 use super::*;
 use crate::sync::Ordering;
+use crate::sys::child::in_child;
 
 fn heap(slabs: usize) -> Heap {
     Heap::create(&Options::new(slabs * SLAB)).expect("there is memory")
@@ -71,4 +75,43 @@ fn a_slab_may_be_taken_twice() {
         let _ = heap.tend();
         let _ = heap.check();
     }
+}
+
+/// A dead member's block of 64 bytes, of which somebody has written that it has three slabs: all of
+/// them were let go, though two were somebody else's.
+#[test]
+fn recovery_lets_go_what_belongs_together() {
+    let heap = heap(3);
+    assert!(in_child(|| {
+        // SAFETY: the inherited descriptor stays open.
+        let Ok(own) = (unsafe { heap.rejoin() }) else { return false };
+        own.alloc(64).map(std::mem::forget).is_ok() && {
+            std::mem::forget(own);
+            true
+        }
+    }));
+    let mut ours = [heap.alloc(40_000).expect("room"), heap.alloc(40_000).expect("room")];
+    ours.iter_mut().for_each(|block| block.fill(7));
+    heap.core.space.slab(0).class.store(Class::Large(3).raw(), Ordering::Relaxed);
+    heap.tend().expect("it can be tended");
+    assert!(ours.iter().flat_map(|block| block.iter()).all(|byte| *byte == 7));
+    assert_eq!(heap.check().expect("not forked").faults, []);
+}
+
+/// Whoever takes over a large block, from the last part to the first, may die in between: the parts
+/// then name three arenas. Nobody could take it over any more, and the slots of both dead ones stayed
+/// as they were until its holder freed it.
+#[test]
+fn a_large_block_half_passed_on_is_passed_on() {
+    let heap = heap(3);
+    let core = &heap.core;
+    let _block = heap.alloc(3 * SLAB).expect("room");
+    let arena = |slab: usize| SlabWord(core.space.slab(slab).owner.load(Ordering::Relaxed)).arena();
+    let from = arena(0);
+    let third = SlabWord::new(SlabState::Span, from + 9, 2);
+    core.space.slab(2).owner.store(third.0, Ordering::Relaxed);
+    assert!(core.pass_on(0, from, from + 1));
+    assert_eq!([0, 1, 2].map(arena), [from + 1; 3]);
+    assert!(core.pass_on(0, from + 1, from));
+    assert!(!core.pass_on(0, from + 1, from), "it is not the one that has it");
 }
