@@ -39,7 +39,11 @@ mod core;
 mod layout;
 mod local;
 mod post;
+#[cfg(test)]
+mod properties;
 mod recover;
+#[cfg(test)]
+mod rubbish;
 mod shelf;
 mod space;
 #[cfg(test)]

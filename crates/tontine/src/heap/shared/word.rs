@@ -113,6 +113,13 @@ impl Truth {
         low(self.0)
     }
 
+    /// Whether it is free, and not worn out.
+    #[inline(always)]
+    pub(super) const fn can_be_given_out(self) -> bool {
+        // FREE is zero, with no holder: what is left is the generation.
+        self.0 < LAST
+    }
+
     /// The generation that follows; the last one stays.
     pub(super) const fn next(generation: u64) -> u64 {
         if generation >= LAST { LAST } else { generation + 1 }
@@ -121,15 +128,14 @@ impl Truth {
 
 /// What is done to truth words. Free of everything else, so that models can run it.
 pub(super) mod truth {
-    use super::{AtomicU64, LAST, Ordering, State, Truth};
+    use super::{AtomicU64, Ordering, State, Truth};
 
     /// The slab's owner gives a block out; none where the word does not say FREE, or never will.
     #[inline(always)]
     pub(in crate::heap::shared) fn loan(word: &AtomicU64, holder: usize) -> Option<u64> {
         // SYNC truth: pairs with the stores and exchanges below, by whoever had it before.
         let found = Truth(word.load(Ordering::Acquire));
-        // FREE is zero, with no holder: what is left is the generation.
-        if found.0 >= LAST {
+        if !found.can_be_given_out() {
             return None;
         }
         let generation = found.0;
