@@ -47,11 +47,8 @@ fn a_thread_that_runs_unblocked_is_named_with_what_it_lacks() {
     in_a_process(|| {
         let (id, _stay) = thread("unaware", || signals_blocked(Signal::USR1));
         let error = Blocked::new([Signal::TERM, Signal::USR1]).expect_err("it is unaware");
-        let expected = Error::Unblocked {
-            thread: id,
-            name: "unaware".into(),
-            signals: Signal::TERM.into(),
-        };
+        let expected =
+            Error::Unblocked { thread: id, name: "unaware".into(), signals: Signal::TERM.into() };
         assert_eq!(error, expected);
         let text = error.to_string();
         assert!(text.contains(&format!("thread {id} (unaware) runs with SIGTERM unb")), "{text}");
