@@ -221,6 +221,20 @@ mod tests {
     }
 
     #[test]
+    fn the_guide_has_the_same_table() {
+        let page = include_str!("../../../../docs/signal.md");
+        let rows = include_str!("received.rs").lines().filter_map(|line| {
+            let row = line.trim().strip_prefix("/// | ")?;
+            row.starts_with(|first: char| first.is_ascii_digit()).then(|| format!("| {row}"))
+        });
+        let rows: Vec<String> = rows.collect();
+        assert_eq!(rows.len(), 9);
+        for row in rows {
+            assert!(page.lines().any(|line| line == row), "docs/signal.md lacks {row}");
+        }
+    }
+
+    #[test]
     fn other_bytes_are_refused() {
         let bytes = QUEUED.to_bytes();
         for (at, byte) in [(0, 0), (0, 2), (1, 0), (1, 65), (2, 1), (3, 1)] {
