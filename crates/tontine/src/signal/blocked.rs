@@ -62,11 +62,10 @@ impl Blocked {
     /// ```
     /// use tontine::signal::{Blocked, Error, Signal};
     ///
-    /// # fn main() {
-    /// // A test has threads already, and they would be interrupted:
-    /// let refused = Blocked::new([Signal::HUP, Signal::TERM]).expect_err("other threads run");
+    /// std::thread::spawn(std::thread::park);
+    /// // Too late: that one would be interrupted.
+    /// let refused = Blocked::new([Signal::HUP, Signal::TERM]).expect_err("another thread runs");
     /// assert!(matches!(refused, Error::Unblocked { .. }), "{refused}");
-    /// # }
     /// ```
     ///
     /// # Errors

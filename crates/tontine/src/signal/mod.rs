@@ -15,8 +15,6 @@
 //! ```
 //! use tontine::signal::{Blocked, Signal};
 //!
-//! # // The harness of these examples has started threads already.
-//! # if unsafe { libc::fork() } != 0 { return Ok(()) }
 //! // First of all, in `main`: threads inherit what is blocked.
 //! let blocked = Blocked::new([Signal::TERM, Signal::USR1])?;
 //! let signals = blocked.channel(64)?;
@@ -24,8 +22,6 @@
 //! let one = signals.recv()?;
 //! println!("{} of pid {:?}", one.signal(), one.pid());
 //! # assert_eq!(one.signal(), Signal::USR1);
-//! # unsafe { libc::_exit(0) };
-//! # #[allow(unreachable_code)]
 //! # Ok::<(), tontine::signal::Error>(())
 //! ```
 //!
