@@ -45,9 +45,10 @@ pub(super) const EXPLANATION: Explanation = Explanation {
               a hypervisor makes slower. What it shows is that the order is not fixed. A \
               difference of 40 cycles lies within the offset of two counters; `one-clock` does \
               not depend on it. The ratios of `value-tontine` are of medians of one invocation, so \
-              that whatever slows the machine slows both sides. signal-hook's thread is woken by \
-              its handler, which the kernel lets the main thread run where that does not block the \
-              signal, as its users have it: two wake-ups instead of one.",
+              that whatever slows the machine slows both sides. signal-hook's \
+              handler runs in the thread that iterates, because the main thread blocks the signal \
+              here; where both leave it unblocked, the kernel takes the main thread, and two are \
+              woken instead of one.",
     calls: &[
         ("as-published, one-clock, handler-spinning, handler-sleeping, value-…", "kill"),
         ("pidfd", "pidfd_send_signal"),

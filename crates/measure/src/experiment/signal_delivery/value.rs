@@ -243,6 +243,8 @@ fn set_up(
         Way::Hook => {
             let mut signals = signal_hook::iterator::Signals::new([libc::SIGUSR1])?;
             std::thread::Builder::new().spawn(move || signals.forever().for_each(|_| stamp()))?;
+            // So that its handler runs in its own thread, and no other is woken first.
+            Only::new().block();
         }
     }
     Ok(())
