@@ -241,6 +241,7 @@ fn a_timer_says_how_often_it_expired() {
 fn child_that_exits(status: i32) -> i32 {
     // SAFETY: the child leaves at once.
     match unsafe { libc::fork() } {
+        // SAFETY: ends the child.
         0 => unsafe { libc::_exit(status) },
         pid => pid,
     }
@@ -428,5 +429,6 @@ fn a_forked_child_has_the_mask_and_nobody_who_takes() {
             assert_eq!(take(&blocked).signal(), Signal::TERM, "it may take its own");
         });
         assert_eq!(child.wait(), 0);
+        assert!(child::eventually(|| mask("ShdPnd") == 0), "the parent's threads take its own");
     });
 }
