@@ -86,6 +86,7 @@ impl Core {
                     let epoch = found.epoch() + 1;
                     let pid = std::process::id().into();
                     self.space.member(slot).pid.store(pid, Ordering::Relaxed);
+                    self.space.member(slot).role.store(0, Ordering::Relaxed);
                     // SYNC member: pairs with the loads of those who ask whether it lives.
                     word.store(MemberWord::new(MemberState::Alive, epoch).0, Ordering::Release);
                     return Ok(Member::new(slot, epoch));
