@@ -8,9 +8,9 @@
 //! - [`signal`]: signals as values, blocked in every thread and taken in one place.
 //! - [`Error`], [`Peer`]: what can go wrong, and who is to blame.
 //!
-//! The guides are `docs/mailbox.md`, `docs/heap.md` and `docs/signal.md`. The bytes that two processes share are laid
-//! out in `docs/layout.md`; what is left behind by a process that dies in the middle of something,
-//! and who clears it up, in `docs/recovery.md`.
+//! The guides are `docs/mailbox.md`, `docs/heap.md` and `docs/signal.md`. The bytes that two
+//! processes share are laid out in `docs/layout.md`; what is left behind by a process that dies in
+//! the middle of something, and who clears it up, in `docs/recovery.md`.
 
 #![cfg_attr(loom, allow(dead_code, unused_imports, reason = "only the lane is checked as a model"))]
 

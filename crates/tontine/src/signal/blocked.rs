@@ -23,7 +23,7 @@ const MOST_DISCARDED: usize = 1 << 20;
 
 thread_local! {
     /// What this thread's [`Blocked`]s hold, one entry each, and what it had blocked before each.
-    static HELD: RefCell<Held> = const { RefCell::new(Held { sets: Vec::new(), before: Set::new() }) };
+    static HELD: RefCell<Held> = const { RefCell::new(Held::new()) };
 }
 
 struct Held {
@@ -230,6 +230,10 @@ impl Drop for Blocked {
 }
 
 impl Held {
+    const fn new() -> Self {
+        Self { sets: Vec::new(), before: Set::new() }
+    }
+
     fn add(&mut self, set: Set, before: Set) {
         let fresh = set - self.union();
         self.before = self.before | (fresh & before);
@@ -259,7 +263,7 @@ mod tests {
     #[test]
     fn what_somebody_else_blocks_stays_blocked_whoever_goes_first() {
         let [int, term, hup] = [Signal::INT, Signal::TERM, Signal::HUP].map(Set::from);
-        let mut held = Held { sets: Vec::new(), before: Set::new() };
+        let mut held = Held::new();
         held.add(int | hup, hup);
         held.add(int | term, int | hup);
         assert_eq!(held.remove(int | hup), Set::new(), "the other has SIGINT, the thread SIGHUP");

@@ -53,6 +53,7 @@ fn list() -> Result<Vec<u32>> {
 }
 
 fn look_at(thread: u32, set: Set) -> Result<()> {
+    let mut lacked = false;
     for look in 0..LOOKS {
         if look > 0 {
             sleep(BETWEEN_LOOKS);
@@ -72,7 +73,12 @@ fn look_at(thread: u32, set: Set) -> Result<()> {
         }
         let signals = set - Set::from_bits(seen.blocks);
         if !signals.is_empty() {
-            return Err(Error::Unblocked { thread, name: seen.name.to_owned(), signals });
+            // One that ends between the lines of its status has no mask any more: it will have
+            // gone when it is looked at again.
+            if std::mem::replace(&mut lacked, true) {
+                return Err(Error::Unblocked { thread, name: seen.name.to_owned(), signals });
+            }
+            continue;
         }
         // A thread is born with everything blocked, and makes one so.
         if seen.blocks & EVERYTHING != EVERYTHING {

@@ -60,7 +60,8 @@ pub(super) const EXPLANATION: Explanation = Explanation {
               handler-pause as it is does not say that the program is right, only that the gap, \
               some tens of nanoseconds, was not hit: the signal takes longer to arrive than the \
               thread to reach pause. The library can no more undo the kernel's merging of standard \
-              signals than anybody else; of real-time ones, it loses none. main_thread: share of signals that the main thread took; \
+              signals than anybody else; of real-time ones, it loses none. main_thread: share of \
+              signals that the main thread took; \
               same_thread: share taken by the thread that took the one before; own_thread: share \
               taken by the thread that tgkill named. Linux tries the main thread first, whoever \
               else is running; POSIX promises none of it.",

@@ -36,8 +36,8 @@ pub(super) const EXPLANATION: Explanation = Explanation {
          stand whole in the file? With the locks it is the handler that checks. Checking takes \
          longer than the operation, so the parent waits until it is over. A signal that comes \
          between two operations all the same does nothing, is not counted, and is sent again.",
-        "In thread-plain-lock the child has no handler: tontine::signal's thread takes SIGUSR1 and, \
-         where that came during an operation, takes the lock and compares the words.",
+        "In thread-plain-lock the child has no handler: tontine::signal's thread takes SIGUSR1 \
+         and, where that came during an operation, takes the lock and compares the words.",
         "A child that a handler interrupted, and that has been asleep at every look for a \
          millisecond before its next operation, is counted as deadlocked; it is killed and a new \
          one takes its place. All that is undefined or may hang happens in such children; the \

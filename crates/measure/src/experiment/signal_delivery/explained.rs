@@ -12,8 +12,8 @@ pub(super) const EXPLANATION: Explanation = Explanation {
          receiver goes on as if nothing had happened.",
         "The source asked how often, and by how much, a child outlives the return of the `kill` \
          that ends it. Besides we ask how long it takes until a handler's first instruction runs, \
-         in a receiver that spins and in one that sleeps; and, where no handler runs, until a thread \
-         has the signal as a value in its hand.",
+         in a receiver that spins and in one that sleeps; and, where no handler runs, until a \
+         thread has the signal as a value in its hand.",
     ],
     steps: &[
         "The receiver is a child on another processor. As published, it does nothing but write \

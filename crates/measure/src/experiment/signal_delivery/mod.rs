@@ -68,7 +68,7 @@ const VARIANTS: &[Variant] = &[
     },
     Variant {
         name: "value-tontine",
-        summary: "from before kill to the value in the hand of tontine::signal's thread, which slept",
+        summary: "from before kill to the value in the hand of tontine::signal's thread; it slept",
     },
     Variant { name: "value-sigwait", summary: "the same: a thread that does nothing but sigwait" },
     Variant {
