@@ -288,8 +288,9 @@ impl All<'_> {
     }
 
     fn forget(&mut self, reference: Option<std::ptr::NonNull<u8>>) {
+        let Some(block) = reference else { return };
         // SAFETY: the model frees each once.
-        reference.map(|block| unsafe { self.reference.free(block) }.expect("it is allocated"));
+        unsafe { self.reference.free(block) }.expect("it is allocated");
     }
 
     fn nth(&self, which: usize) -> Option<(u64, Held)> {
