@@ -115,3 +115,23 @@ fn a_large_block_half_passed_on_is_passed_on() {
     assert!(core.pass_on(0, from + 1, from));
     assert!(!core.pass_on(0, from + 1, from), "it is not the one that has it");
 }
+
+/// Every slab says that it begins a block of all that follow. Each part of each was a fault with a
+/// text of its own: of a heap of 1 GiB a hundred million.
+#[test]
+fn a_report_is_bounded() {
+    let heap = heap(4_096);
+    let _block = heap.alloc(1).expect("room");
+    let first = heap.core.space.slab(0);
+    let owner = first.owner.load(Ordering::Relaxed);
+    for slab in 0..4_096 {
+        let entry = heap.core.space.slab(slab);
+        entry.owner.store(owner, Ordering::Relaxed);
+        entry.class.store(Class::Large(4_096 - slab).raw(), Ordering::Relaxed);
+    }
+    let report = heap.check().expect("not forked");
+    let all = report.faults.len() + report.more_faults;
+    assert!((1_000..20_000).contains(&all), "{all}");
+    assert!(report.faults.len() <= 1_000);
+    assert!(report.to_string().contains("faults more"));
+}
