@@ -184,11 +184,12 @@ impl Heap {
     fn alloc_with_canary(&self, len: usize) -> Result<Block<'_>> {
         let core = &self.core;
         let with = len.saturating_add(canary::BYTES);
-        let (granule, generation) = match Class::of(with) {
+        let class = Class::of(with);
+        let (granule, generation) = match class {
             Class::Small(class) => local::with(core, |arena| arena.loan(core, class))??,
             Class::Large(slabs) => local::with(core, |arena| arena.loan_large(core, slabs))??,
         };
-        canary::write(core, granule, len);
+        canary::write(core, granule, class, len);
         Ok(Block::new(core, granule, generation, len))
     }
 

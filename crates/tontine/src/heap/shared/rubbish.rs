@@ -135,3 +135,20 @@ fn a_report_is_bounded() {
     assert!(report.faults.len() <= 1_000);
     assert!(report.to_string().contains("faults more"));
 }
+
+/// In a heap with canaries the fill reached as far as the slab's entry said, over other blocks.
+#[test]
+fn a_canary_stays_within_its_block() {
+    let heap = Heap::create(&Options::new(2 * SLAB).canaries(true)).expect("there is memory");
+    let first = heap.alloc(10).expect("room");
+    let mut behind: Vec<_> = (0..4).map(|_| heap.alloc(10).expect("room")).collect();
+    behind.iter_mut().for_each(|block| block.fill(1));
+    let offset = first.offset();
+    first.free().expect("nothing was written behind it");
+    heap.core.space.slab(0).class.store(Class::Small(20).raw(), Ordering::Relaxed);
+    let again = heap.alloc(10).expect("room");
+    heap.core.space.slab(0).class.store(Class::of(10 + canary::BYTES).raw(), Ordering::Relaxed);
+    assert_eq!(again.offset(), offset);
+    assert!(behind.iter().all(|block| block.iter().all(|byte| *byte == 1)));
+    assert_eq!(heap.check().expect("not forked").faults, []);
+}
