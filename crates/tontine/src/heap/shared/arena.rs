@@ -141,7 +141,8 @@ impl Arena {
     #[cold]
     #[inline(never)]
     fn refill(&mut self, core: &Core, class: u8) -> Result<()> {
-        if self.refill_from_own(core, class) || self.refill_with_new(core, class)? {
+        // Where there is no memory for a new slab, somebody may have freed a block meanwhile.
+        if self.refill_from_own(core, class) || self.refill_with_new(core, class) == Ok(true) {
             return Ok(());
         }
         // Nothing anywhere: now every word counts, and every slab without a block.
@@ -152,6 +153,10 @@ impl Arena {
         }
         core.find_more(self)?;
         if self.refill_from_own(core, class) || self.refill_with_new(core, class)? {
+            return Ok(());
+        }
+        // What was a large block is kept for the next one; now it stands in the way.
+        if self.give_back_all(core)? > 0 && self.refill_with_new(core, class)? {
             return Ok(());
         }
         Err(core.full(Class::Small(class).bytes()))
@@ -198,7 +203,8 @@ impl Arena {
         if let Some(found) = self.loan_spare_large(core, slabs) {
             return Ok(found);
         }
-        if let Some(found) = self.loan_new_large(core, slabs)? {
+        // As above.
+        if let Ok(Some(found)) = self.loan_new_large(core, slabs) {
             return Ok(found);
         }
         self.close();

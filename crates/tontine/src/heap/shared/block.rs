@@ -108,8 +108,10 @@ impl<'heap> Block<'heap> {
     pub(super) fn resize(&mut self, len: usize) {
         assert!(len <= self.room(), "{len} bytes in a block of {}", self.room());
         self.len = len;
-        if self.core.canaries {
-            super::canary::write(self.core, self.granule, len);
+        if self.core.canaries
+            && let Some(class) = self.core.class(self.granule / GRANULES)
+        {
+            super::canary::write(self.core, self.granule, class, len);
         }
     }
 

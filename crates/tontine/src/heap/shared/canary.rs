@@ -5,6 +5,7 @@
 
 #![allow(unsafe_code, reason = "reads and writes behind a block")]
 
+use super::class::Class;
 use super::core::Core;
 use super::layout::{GRANULE, GRANULES};
 use crate::heap::{Error, Result};
@@ -29,13 +30,15 @@ fn canary(core: &Core, granule: usize) -> u64 {
     number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
 }
 
-/// Writes them behind a block that was just given out.
+/// Writes them behind a block of this class that was just given out: others can write what the
+/// slab's entry says.
 #[cold]
-pub(super) fn write(core: &Core, granule: usize, len: usize) {
-    let Some((tail, most)) = tail(core, granule) else { return };
+pub(super) fn write(core: &Core, granule: usize, class: Class, len: usize) {
+    let most = class.bytes() - BYTES;
     let len = len.min(most);
-    // SAFETY: within the block, which is ours.
+    // SAFETY: within the block, which is ours; aligned, for blocks are made of granules.
     unsafe {
+        let tail: *mut u64 = core.space.block(granule).add(most).as_ptr().cast();
         core.space.block(granule).add(len).write_bytes(FILL, most - len);
         tail.write_volatile(len as u64);
         tail.add(1).write_volatile(canary(core, granule));

@@ -14,6 +14,9 @@ use super::layout::{GRANULE, GRANULES, MEMBERS, SLAB};
 use super::word::{MemberState, MemberWord, SlabState, SlabWord, State, Truth};
 use crate::sync::Ordering;
 
+/// So many faults are told one by one.
+const MOST_FAULTS: usize = 1000;
+
 /// What is wrong, and with what.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
@@ -75,8 +78,10 @@ pub struct SlabMap {
 pub struct Report {
     /// All slabs, in order.
     pub slabs: Vec<SlabMap>,
-    /// What is wrong.
+    /// What is wrong: the first thousand.
     pub faults: Vec<Fault>,
+    /// How many there are beyond that.
+    pub more_faults: usize,
     /// Blocks on their way: offset, and generation.
     in_flight: Vec<(u64, u64)>,
 }
@@ -84,8 +89,10 @@ pub struct Report {
 impl Report {
     /// Bytes in blocks that somebody has, and blocks on their way.
     pub fn in_use(&self) -> usize {
-        let loaned = |slab: &SlabMap| slab.loaned.values().sum::<usize>() + slab.in_flight;
-        self.slabs.iter().map(loaned).sum()
+        let loaned = self.slabs.iter().flat_map(|slab| slab.loaned.values());
+        let in_flight = self.slabs.iter().map(|slab| &slab.in_flight);
+        // Of a damaged heap each slab may say that it begins a block of all that follow.
+        loaned.chain(in_flight).fold(0, |sum: usize, bytes| sum.saturating_add(*bytes))
     }
 
     /// Bytes of slabs that have memory.
@@ -129,7 +136,11 @@ impl Report {
     }
 
     fn blame(&mut self, invariant: u8, offset: u64, what: String) {
-        self.faults.push(Fault { invariant, offset, what });
+        if self.faults.len() < MOST_FAULTS {
+            self.faults.push(Fault { invariant, offset, what });
+        } else {
+            self.more_faults += 1;
+        }
     }
 }
 
@@ -147,6 +158,9 @@ impl fmt::Display for Report {
         }
         for fault in &self.faults {
             writeln!(out, "fault {fault}")?;
+        }
+        if self.more_faults > 0 {
+            writeln!(out, "and {} faults more", self.more_faults)?;
         }
         Ok(())
     }
@@ -194,8 +208,9 @@ impl SlabMap {
 /// Looks at the whole heap. `known` is what the calling thread's arena believes to be free.
 pub(super) fn check(core: &Core, known: Vec<(usize, Vec<usize>)>) -> Report {
     let slabs = core.space.geometry().slabs();
-    let mut check =
-        Check { core, report: Report { slabs: Vec::new(), faults: Vec::new(), in_flight: vec![] } };
+    let (faults, in_flight) = (Vec::new(), Vec::new());
+    let report = Report { slabs: Vec::new(), faults, more_faults: 0, in_flight };
+    let mut check = Check { core, report };
     for slab in 0..slabs {
         let map = check.slab(slab);
         check.report.slabs.push(map);
@@ -318,6 +333,8 @@ impl Check<'_> {
             if (owner.state(), owner.part()) != (SlabState::Span, part) {
                 let what = format!("part {part} of a block of {} slabs is not its", class.slabs());
                 self.report.blame(6, at(first + part * GRANULES), what);
+                // Its class is wrong, more likely; and every slab may say so of all others.
+                break;
             }
         }
     }

@@ -177,12 +177,13 @@ impl Heap {
         if core.space.is_forked() {
             return Err(Error::Forked);
         }
-        let (granule, generation) = match Class::of(len.saturating_add(core.behind())) {
+        let class = Class::of(len.saturating_add(core.behind()));
+        let (granule, generation) = match class {
             Class::Small(class) => local::with(core, |arena| arena.loan(core, class))??,
             Class::Large(slabs) => local::with(core, |arena| arena.loan_large(core, slabs))??,
         };
         if core.canaries {
-            canary::write(core, granule, len);
+            canary::write(core, granule, class, len);
         }
         Ok(Block::new(core, granule, generation, len))
     }

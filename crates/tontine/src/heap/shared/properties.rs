@@ -264,6 +264,14 @@ impl All<'_> {
             let empty = |slab: &super::SlabMap| slab.standing == super::Standing::Empty;
             let slabs = report.slabs.iter().filter(|slab| empty(slab)).count();
             assert!(slabs == 0 || len > SLAB / 2, "{slabs} slabs are empty");
+            // Nor has whoever was refused a slab without a block.
+            let pid = self.other.pid.unsigned_abs();
+            let is_free = |slab: &&super::SlabMap| slab.loaned.is_empty() && slab.in_flight == 0;
+            let own = report.slabs.iter().filter(|slab| slab.owner == Some(pid));
+            let blocks = |slab: &&super::SlabMap| {
+                matches!(slab.standing, super::Standing::Blocks(_)) && is_free(slab)
+            };
+            assert!(who != 2 || len > SLAB / 2 || own.filter(blocks).count() == 0, "{report}");
         }
         let Some(held) = (found[0] == DONE).then_some(Held {
             generation: found[2],

@@ -115,3 +115,40 @@ fn a_large_block_half_passed_on_is_passed_on() {
     assert!(core.pass_on(0, from + 1, from));
     assert!(!core.pass_on(0, from + 1, from), "it is not the one that has it");
 }
+
+/// Every slab says that it begins a block of all that follow. Each part of each was a fault with a
+/// text of its own: of a heap of 1 GiB a hundred million.
+#[test]
+fn a_report_is_bounded() {
+    let heap = heap(4_096);
+    let _block = heap.alloc(1).expect("room");
+    let first = heap.core.space.slab(0);
+    let owner = first.owner.load(Ordering::Relaxed);
+    for slab in 0..4_096 {
+        let entry = heap.core.space.slab(slab);
+        entry.owner.store(owner, Ordering::Relaxed);
+        entry.class.store(Class::Large(4_096 - slab).raw(), Ordering::Relaxed);
+    }
+    let report = heap.check().expect("not forked");
+    let all = report.faults.len() + report.more_faults;
+    assert!((1_000..20_000).contains(&all), "{all}");
+    assert!(report.faults.len() <= 1_000);
+    assert!(report.to_string().contains("faults more"));
+}
+
+/// In a heap with canaries the fill reached as far as the slab's entry said, over other blocks.
+#[test]
+fn a_canary_stays_within_its_block() {
+    let heap = Heap::create(&Options::new(2 * SLAB).canaries(true)).expect("there is memory");
+    let first = heap.alloc(10).expect("room");
+    let mut behind: Vec<_> = (0..4).map(|_| heap.alloc(10).expect("room")).collect();
+    behind.iter_mut().for_each(|block| block.fill(1));
+    let offset = first.offset();
+    first.free().expect("nothing was written behind it");
+    heap.core.space.slab(0).class.store(Class::Small(20).raw(), Ordering::Relaxed);
+    let again = heap.alloc(10).expect("room");
+    heap.core.space.slab(0).class.store(Class::of(10 + canary::BYTES).raw(), Ordering::Relaxed);
+    assert_eq!(again.offset(), offset);
+    assert!(behind.iter().all(|block| block.iter().all(|byte| *byte == 1)));
+    assert_eq!(heap.check().expect("not forked").faults, []);
+}

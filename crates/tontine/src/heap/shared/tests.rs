@@ -55,6 +55,21 @@ fn a_full_heap_says_so_and_has_room_again() {
     }
 }
 
+/// A thread that had freed large blocks kept their slabs for the next large ones, and told whoever
+/// wanted a small block that the heap was full.
+#[test]
+fn what_was_large_becomes_small() {
+    let heap = heap(4 * SLAB);
+    for slabs in [1, 2, 4] {
+        let large: Vec<_> = std::iter::from_fn(|| heap.alloc(slabs * SLAB).ok()).collect();
+        assert_eq!(large.len(), 4 / slabs);
+        drop(large);
+        let small: Vec<_> = std::iter::from_fn(|| heap.alloc(30_000).ok()).collect();
+        assert_eq!(small.len(), 8);
+    }
+    sound(&heap);
+}
+
 #[test]
 fn a_handle_is_good_once() {
     let heap = heap(MIB);
