@@ -4,6 +4,8 @@
 mod epoll;
 #[path = "../examples/hello.rs"]
 mod hello;
+#[path = "../examples/index.rs"]
+mod index;
 #[path = "../examples/reply.rs"]
 mod reply;
 #[path = "../examples/signals.rs"]
@@ -31,6 +33,13 @@ fn typed_runs() {
 #[test]
 fn reply_runs() {
     reply::main().expect("it ends well");
+}
+
+/// Alone in its process, for it forks.
+#[test]
+fn index_runs() {
+    let mut program = child::Child::fork(|_| index::main().expect("it ends well"));
+    assert_eq!(program.wait(), 0);
 }
 
 /// Alone in its process, as a program is when it begins.

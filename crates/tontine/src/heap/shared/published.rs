@@ -9,6 +9,8 @@
 
 use std::mem::ManuallyDrop;
 use std::num::NonZeroU32;
+use std::thread::sleep;
+use std::time::Duration;
 
 use super::block::{Block, Handle};
 use super::core::Core;
@@ -17,6 +19,10 @@ use super::word::{MemberState, MemberWord, State, Truth, truth};
 use super::{Heap, canary};
 use crate::heap::{Error, Result};
 use crate::sync::{AtomicU64, Ordering, fence};
+
+/// How often, and how far apart, one looks whether whoever has a role lives.
+const LOOKS: usize = 200;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
 
 /// A block that every member may read, by its handle. Dropped, it is free, and the handle stale.
 #[derive(Debug)]
@@ -210,8 +216,18 @@ impl Core {
     }
 
     fn succeed(&self, role: NonZeroU32) -> Result<Vec<Published<'_>>> {
-        let _desk = self.desk();
-        let dead = self.dead_in_role(role)?;
+        let mut looks = 0;
+        let (_desk, dead) = loop {
+            let desk = self.desk();
+            match self.dead_in_role(role) {
+                Ok(dead) => break (desk, dead),
+                // Somebody who looks after the dead has the lock for a moment, too.
+                Err(Error::InRole { .. }) if looks < LOOKS => looks += 1,
+                Err(error) => return Err(error),
+            }
+            drop(desk);
+            sleep(BETWEEN_LOOKS);
+        };
         // First: whoever dies from here on leaves what it has taken to the next one.
         // SYNC role: pairs with the load in `Core::take_blocks`.
         self.space.member(self.slot()).role.store(role.get().into(), Ordering::Release);
