@@ -42,6 +42,8 @@ mod properties;
 mod recover;
 #[cfg(test)]
 mod rubbish;
+#[cfg(any(test, fuzzing))]
+mod scribble;
 mod shelf;
 mod space;
 #[cfg(test)]
