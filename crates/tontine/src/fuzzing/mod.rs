@@ -8,12 +8,16 @@
 //! - [`socket`]: a message on the socket, from either side.
 //! - [`position`]: a hostile receiver's position, against a sender's own memory.
 //! - [`process_page`]: a process page.
+//! - [`heap_words`]: every word of a shared heap that a member can write.
+//! - [`heap_names`]: handles, parcels and members, as anybody may make them up.
 
+mod heap;
 mod input;
 mod page;
 mod position;
 mod ring;
 
+pub use heap::{heap_names, heap_words};
 pub use page::process_page;
 pub use position::position;
 pub use ring::ring;
@@ -66,5 +70,15 @@ mod tests {
     #[test]
     fn corpus_of_process_page() {
         replay("process_page", super::process_page);
+    }
+
+    #[test]
+    fn corpus_of_heap_words() {
+        replay("heap_words", super::heap_words);
+    }
+
+    #[test]
+    fn corpus_of_heap_names() {
+        replay("heap_names", super::heap_names);
     }
 }

@@ -46,6 +46,8 @@ mod published;
 mod recover;
 #[cfg(test)]
 mod rubbish;
+#[cfg(any(test, fuzzing))]
+mod scribble;
 mod shelf;
 mod space;
 #[cfg(test)]

@@ -39,7 +39,12 @@ impl Core {
                 continue;
             }
             if !is_free() {
-                let found = self.recover(slot, heir.as_deref_mut())?;
+                let found = self.recover(slot, heir.as_deref_mut());
+                if found.is_err() {
+                    // Somebody else may be able to.
+                    self.space.unlock_member(slot)?;
+                }
+                let found = found?;
                 tended.members += found.members;
                 tended.blocks += found.blocks;
                 tended.adopted += found.adopted;

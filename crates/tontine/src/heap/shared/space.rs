@@ -86,6 +86,16 @@ impl Space {
     /// The heap in this file. The descriptor is kept, and must be the process's only one.
     pub(super) fn open(file: OwnedFd) -> Result<Self> {
         let expected = |what| move |_| Error::NotAHeap { what };
+        let stat = rustix::fs::fstat(&file).map_err(system("fstat"))?;
+        if open_heaps()?
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .contains(&FileId { device: stat.st_dev, inode: stat.st_ino })
+        {
+            // Closing it would drop the locks of the one that is open, whatever is wrong with this.
+            std::mem::forget(file);
+            return Err(Error::AlreadyOpen);
+        }
         let seals = rustix::fs::fcntl_get_seals(&file)
             .map_err(expected("expected a memfd, found a descriptor of another kind"))?;
         if !seals.contains(SEALS) {
@@ -97,11 +107,9 @@ impl Space {
             let what = "expected a memfd that all members may write, found it sealed against it";
             return Err(Error::NotAHeap { what });
         }
-        let size = rustix::fs::fstat(&file).map_err(system("fstat"))?.st_size;
-        let geometry =
-            u64::try_from(size).ok().and_then(Geometry::of_size).ok_or(Error::NotAHeap {
-                what: "expected the size of a heap, found a size that none has",
-            })?;
+        let geometry = u64::try_from(stat.st_size).ok().and_then(Geometry::of_size).ok_or(
+            Error::NotAHeap { what: "expected the size of a heap, found a size that none has" },
+        )?;
         let flags = rustix::fs::fcntl_getfl(&file).map_err(system("fcntl(F_GETFL)"))?;
         if !flags.contains(rustix::fs::OFlags::RDWR) {
             let what = "expected a descriptor to read and write, found one that cannot do both";
@@ -110,6 +118,7 @@ impl Space {
         rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::CLOEXEC)
             .map_err(system("fcntl(F_SETFD)"))?;
         let space = Self::enter(file, geometry)?;
+        space.may_be_made()?;
         space.wait_until_made()?;
         space.believe()?;
         Ok(space)
@@ -176,6 +185,18 @@ impl Space {
             sleep(BETWEEN_LOOKS);
         }
         Err(Error::NotAHeap { what: "expected a heap that is ready, found one still being made" })
+    }
+
+    /// A file that somebody else has written something into is not to be made a heap of.
+    fn may_be_made(&self) -> Result<()> {
+        let header = self.header();
+        let (magic, version) =
+            (header.magic.load(Ordering::Relaxed), header.version.load(Ordering::Relaxed));
+        match (magic, version) {
+            (0, 0) | (MAGIC, 0 | VERSION) | (0, VERSION) => Ok(()),
+            (MAGIC, found) => Err(Error::Version { found, expected: VERSION }),
+            _ => Err(Error::NotAHeap { what: "expected a heap's first bytes, found others" }),
+        }
     }
 
     /// Compares what the header says with what the file is.

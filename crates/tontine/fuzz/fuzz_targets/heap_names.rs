@@ -1,0 +1,5 @@
+//! Handles, parcels and members that anybody made up: see `tontine::fuzzing`.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| tontine::fuzzing::heap_names(bytes));

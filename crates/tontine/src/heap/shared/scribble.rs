@@ -1,0 +1,37 @@
+//! For fuzzing and tests: any word that a member can write, written over.
+
+use super::Heap;
+use super::layout::{ARENAS, GRANULES, MEMBERS};
+use crate::sync::{AtomicU64, Ordering};
+
+impl Heap {
+    /// Writes over a word of the header, of the tables, or of the words of blocks.
+    pub(crate) fn scribble(&self, region: u8, at: u16, what: impl FnOnce(u64) -> u64) {
+        let word = self.word_of(region, usize::from(at));
+        word.store(what(word.load(Ordering::Relaxed)), Ordering::Relaxed);
+    }
+
+    /// The offset behind the last block.
+    pub(crate) fn alloc_end(&self) -> u64 {
+        self.core.space.geometry().size() as u64
+    }
+
+    fn word_of(&self, region: u8, at: usize) -> &AtomicU64 {
+        let space = &self.core.space;
+        let slab = space.slab(at % space.geometry().slabs());
+        let granule = at % (space.geometry().slabs() * GRANULES);
+        let header = space.header();
+        match region % 10 {
+            0 => [&header.deaths, &header.hint, &header.ready, &header.canaries][at % 4],
+            1 => [&header.magic, &header.version, &header.slabs][at % 3],
+            2 => &space.member(at % MEMBERS).word,
+            3 => &space.member(at % MEMBERS).pid,
+            4 => &space.arena(at % ARENAS).word,
+            5 => &slab.owner,
+            6 => &slab.class,
+            7 => &slab.freed,
+            8 => space.word(granule),
+            _ => space.destination(granule),
+        }
+    }
+}
