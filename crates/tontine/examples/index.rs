@@ -160,7 +160,7 @@ impl Process {
 }
 
 /// Kills one of the four so often, and puts another one in its place.
-pub fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
+pub(crate) fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let kills: u32 = std::env::args().nth(1).and_then(|kills| kills.parse().ok()).unwrap_or(100);
     let heap = Heap::create(&Options::new(64 << 20))?;
     let is_writer = |at: usize| at == 0;
