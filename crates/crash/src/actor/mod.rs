@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use self::order::{Act, Order, Reply};
 use crate::message::{LENGTH, Seen, numbered};
 use crate::place::Place;
-use crate::subject::{self, Endpoint, Subject, Wait};
+use crate::subject::{self, Endpoint, Kind, Queue, Wait};
 use crate::trouble;
 
 /// Serves as an actor: standard input brings orders, standard output takes replies. The arguments
@@ -29,7 +29,9 @@ pub fn serve(subject: &OsStr, folder: &OsStr) -> io::Result<()> {
         .to_str()
         .and_then(subject::find)
         .ok_or_else(|| io::Error::other(format!("no subject is named {subject:?}")))?;
-    let mut actor = Actor { subject, place: Place::of(folder.into()), endpoint: None };
+    let place = Place::of(folder.into());
+    let Kind::Queue(queue) = subject.kind();
+    let mut actor = Actor { queue, place, endpoint: None };
     let mut replies = io::stdout().lock();
     for line in io::stdin().lock().lines() {
         let order: Order = line?.parse().map_err(io::Error::other)?;
@@ -41,7 +43,7 @@ pub fn serve(subject: &OsStr, folder: &OsStr) -> io::Result<()> {
 }
 
 struct Actor {
-    subject: &'static dyn Subject,
+    queue: &'static dyn Queue,
     place: Place,
     endpoint: Option<Box<dyn Endpoint>>,
 }
@@ -49,8 +51,8 @@ struct Actor {
 impl Actor {
     fn obey(&mut self, order: &Order) -> Reply {
         let done = match order.act {
-            Act::Create => self.subject.create(&self.place).map(|()| Vec::new()),
-            Act::Open(end) => framed(order.marked, || self.subject.open(&self.place, end))
+            Act::Create => self.queue.create(&self.place).map(|()| Vec::new()),
+            Act::Open(end) => framed(order.marked, || self.queue.open(&self.place, end))
                 .map(|endpoint| self.endpoint = Some(endpoint))
                 .map(|()| Vec::new()),
             Act::Close => {

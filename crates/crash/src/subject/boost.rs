@@ -6,7 +6,7 @@
 use std::io;
 use std::process::Command;
 
-use super::{End, Endpoint, Operation, Prepared, Subject};
+use super::{End, Endpoint, Kind, Operation, Prepared, Queue, Subject};
 use crate::place::Place;
 use crate::trouble::{During, Result, Trouble};
 
@@ -31,11 +31,6 @@ impl Subject for MessageQueue {
         &Operation::OF_A_BOUNDED_QUEUE
     }
 
-    /// As many as the C++ actor makes room for.
-    fn capacity(&self) -> u32 {
-        4
-    }
-
     fn prepare(&self) -> Result<Prepared> {
         let folder = tempfile::tempdir().setting_up("mkdir of a temporary folder")?;
         let source = folder.path().join("message_queue.cpp");
@@ -58,6 +53,17 @@ impl Subject for MessageQueue {
         } else {
             Trouble::fail(format!("c++ refuses the actor's text: {first}"))
         })
+    }
+
+    fn kind(&self) -> Kind<'_> {
+        Kind::Queue(self)
+    }
+}
+
+impl Queue for MessageQueue {
+    /// As many as the C++ actor makes room for.
+    fn capacity(&self) -> u32 {
+        4
     }
 
     fn open(&self, _place: &Place, _end: End) -> io::Result<Box<dyn Endpoint>> {
