@@ -33,7 +33,7 @@ impl Attempt<'_> {
             let act = scene.act();
             let recording = scene.with_victim(|victim, release| {
                 let mut knife = Victim::seize(victim, act.marked())?;
-                let recording = knife.record(detail, release)?;
+                let recording = knife.record(detail, self.cast.subject.longest(), release)?;
                 if recording.is_some() {
                     knife.finish()?;
                     done_unharmed(act, victim.reply(&Patience::alone(UNHARMED))?)?;
@@ -74,7 +74,8 @@ impl Attempt<'_> {
             }
             let act = scene.act();
             let recorded = scene.with_victim(|victim, release| {
-                Victim::seize(victim, act.marked())?.record(detail, release)
+                let longest = self.cast.subject.longest();
+                Victim::seize(victim, act.marked())?.record(detail, longest, release)
             });
             match recorded {
                 Ok(Some(recording)) => return Ok(Ok(recording)),

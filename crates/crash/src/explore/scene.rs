@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use super::queue;
 use super::verdict::Killed;
+use super::{heap, queue};
 use crate::actor::order::{Act, Reply};
 use crate::knife::Release;
 use crate::message::Seen;
@@ -36,6 +36,7 @@ impl Cast<'_> {
 #[derive(Debug)]
 pub(super) enum Scene {
     Queue(queue::Scene),
+    Heap(heap::Scene),
 }
 
 impl Scene {
@@ -43,6 +44,7 @@ impl Scene {
     pub(super) fn set(cast: Cast<'_>, operation: Operation, pair: bool) -> Result<Self> {
         match cast.subject.kind() {
             Kind::Queue(queue) => queue::Scene::set(cast, queue, operation, pair).map(Self::Queue),
+            Kind::Heap(heap) => heap::Scene::set(cast, heap, operation).map(Self::Heap),
         }
     }
 
@@ -50,6 +52,7 @@ impl Scene {
     pub(super) fn act(&self) -> Act {
         match self {
             Self::Queue(scene) => scene.act,
+            Self::Heap(scene) => scene.act,
         }
     }
 
@@ -57,6 +60,7 @@ impl Scene {
     pub(super) fn is_concurrent(&self) -> bool {
         match self {
             Self::Queue(scene) => scene.is_concurrent(),
+            Self::Heap(_) => false,
         }
     }
 
@@ -67,6 +71,7 @@ impl Scene {
     ) -> Result<T> {
         match self {
             Self::Queue(scene) => scene.with_victim(body),
+            Self::Heap(scene) => scene.with_victim(body),
         }
     }
 
@@ -74,6 +79,7 @@ impl Scene {
     pub(super) fn kill(&mut self, returned: bool) {
         match self {
             Self::Queue(scene) => scene.kill(returned),
+            Self::Heap(scene) => scene.kill(returned),
         }
     }
 
@@ -86,6 +92,7 @@ impl Scene {
     ) -> Result<Option<Killed>> {
         match self {
             Self::Queue(scene) => scene.succeed(cast, operation),
+            Self::Heap(scene) => scene.succeed(cast, operation),
         }
     }
 
@@ -93,6 +100,7 @@ impl Scene {
     pub(super) fn judge(self, cast: Cast<'_>) -> Result<Killed> {
         match self {
             Self::Queue(scene) => scene.judge(cast),
+            Self::Heap(scene) => scene.judge(cast),
         }
     }
 }
@@ -108,7 +116,7 @@ pub(super) fn done_unharmed(act: Act, reply: Reply) -> Result<Vec<Seen>> {
     match reply {
         Reply::Done(seen) => Ok(seen),
         Reply::Lacking(why) => Err(Trouble::skip(format!("{order}: {why}"))),
-        Reply::Refused(why) => {
+        Reply::Refused(why) | Reply::Faulty(why) => {
             Err(Trouble::fail(format!("{order}, where nobody was killed: {why}")))
         }
     }
@@ -121,7 +129,7 @@ pub(super) type Received = std::result::Result<Vec<Seen>, Killed>;
 pub(super) fn answer(who: &str, answer: std::result::Result<Reply, Silence>) -> Received {
     match answer {
         Ok(Reply::Done(seen)) => Ok(seen),
-        Ok(Reply::Refused(why) | Reply::Lacking(why)) => {
+        Ok(Reply::Refused(why) | Reply::Lacking(why) | Reply::Faulty(why)) => {
             Err(Killed::wedged(format!("{who} got an error: {why}")))
         }
         Err(silence) => Err(silent(who, &silence)),

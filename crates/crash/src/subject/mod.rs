@@ -1,12 +1,14 @@
 //! The mechanisms that come under the knife: [`Subject`], and the registry ([`all`], [`find`]).
 //!
-//! A subject knows how to make and to open the two ends of one mechanism; it knows nothing of
-//! tracing, scripts and verdicts ([`crate::explore`]). Three roles: Tontine's own mailbox, whose
-//! failure is ours; *peers*, whose failure is a finding; *controls*, broken on purpose, which show
+//! A subject is of a [`Kind`]: a [`Queue`] knows how to make and to open the two ends of one
+//! mechanism, a [`Heap`] how to make and to join it. It knows nothing of tracing, scripts and
+//! verdicts ([`crate::explore`]). Three roles: Tontine's own, whose failure is ours; *peers*, whose failure is a finding; *controls*, broken on purpose, which show
 //! that the explorer finds what is there. Controls run only where they are named.
 
 mod boost;
+mod broken_heaps;
 mod controls;
+pub mod heap;
 #[cfg(feature = "peers")]
 mod iceoryx;
 mod mailbox;
@@ -18,6 +20,7 @@ mod region;
 mod ring;
 mod robust_ring;
 mod semaphore_ring;
+mod shared_heap;
 #[cfg(feature = "peers")]
 mod zeromq;
 
@@ -26,6 +29,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::heap::Heap;
 pub use self::operation::Operation;
 pub use self::queue::{End, Endpoint, Queue, Wait};
 use crate::trouble::Result;
@@ -75,6 +79,11 @@ pub trait Subject: Sync {
         Duration::ZERO
     }
 
+    /// Points after which an operation of its is too long to be stepped through.
+    fn longest(&self) -> usize {
+        50_000
+    }
+
     /// Makes ready what all runs share, once, in the explorer.
     ///
     /// # Errors
@@ -92,6 +101,8 @@ pub trait Subject: Sync {
 pub enum Kind<'a> {
     /// Messages go through it.
     Queue(&'a dyn Queue),
+    /// Blocks are allocated from it.
+    Heap(&'a dyn Heap),
 }
 
 /// Many thousand times what an operation takes.
@@ -128,6 +139,8 @@ pub fn all() -> &'static [&'static dyn Subject] {
         &semaphore_ring::SemaphoreRing,
         &robust_ring::RobustRing,
         &boost::MessageQueue,
+        &shared_heap::Own,
+        &boost::ManagedMemory,
         #[cfg(feature = "peers")]
         &zeromq::PushPull,
         #[cfg(feature = "peers")]
@@ -135,6 +148,10 @@ pub fn all() -> &'static [&'static dyn Subject] {
         &controls::LockWord,
         &controls::PublishedFirst,
         &controls::Cleared,
+        &broken_heaps::LOCK,
+        &broken_heaps::TORN,
+        &broken_heaps::LOST,
+        &broken_heaps::SOUND,
     ]
 }
 
@@ -151,8 +168,10 @@ mod tests {
     fn names_are_unique_and_every_subject_has_operations() {
         for (at, subject) in all().iter().enumerate() {
             assert!(all()[..at].iter().all(|other| other.name() != subject.name()));
-            let Kind::Queue(queue) = subject.kind();
-            assert!(!subject.operations().is_empty() && queue.capacity() > 3);
+            assert!(!subject.operations().is_empty());
+            if let Kind::Queue(queue) = subject.kind() {
+                assert!(queue.capacity() > 3);
+            }
             assert!(!subject.summary().is_empty());
         }
     }

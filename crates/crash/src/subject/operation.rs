@@ -28,11 +28,33 @@ pub enum Operation {
     ReceiveEmpty,
     /// A sender closes its end.
     Close,
+    /// A process joins a heap.
+    Join,
+    /// A member allocates a block; one of this size is at hand.
+    Allocate,
+    /// A member allocates the first block of a size.
+    AllocateSlab,
+    /// A member allocates a block for which one slab is too small.
+    AllocateLarge,
+    /// A member frees a block that it has allocated.
+    Free,
+    /// A member frees a block that another one has allocated.
+    FreeRemote,
+    /// A member gives back memory in which no block is left.
+    GiveBack,
+    /// A member hands a block over to another one.
+    HandOver,
+    /// A member takes a block that another one has handed over.
+    Accept,
+    /// A member looks after a dead one.
+    Recover,
+    /// A member leaves.
+    Leave,
 }
 
 impl Operation {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 21] = [
         Self::Bind,
         Self::Connect,
         Self::Send,
@@ -43,6 +65,17 @@ impl Operation {
         Self::ReceiveWaking,
         Self::ReceiveEmpty,
         Self::Close,
+        Self::Join,
+        Self::Allocate,
+        Self::AllocateSlab,
+        Self::AllocateLarge,
+        Self::Free,
+        Self::FreeRemote,
+        Self::GiveBack,
+        Self::HandOver,
+        Self::Accept,
+        Self::Recover,
+        Self::Leave,
     ];
 
     /// What can happen at a ring that both ends have mapped.
@@ -68,6 +101,21 @@ impl Operation {
         Self::Close,
     ];
 
+    /// What can happen at a heap whose members hand blocks over, and look after the dead.
+    pub const OF_A_HEAP: [Self; 11] = [
+        Self::Join,
+        Self::Allocate,
+        Self::AllocateSlab,
+        Self::AllocateLarge,
+        Self::Free,
+        Self::FreeRemote,
+        Self::GiveBack,
+        Self::HandOver,
+        Self::Accept,
+        Self::Recover,
+        Self::Leave,
+    ];
+
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
@@ -81,19 +129,33 @@ impl Operation {
             Self::ReceiveWaking => "receive-waking",
             Self::ReceiveEmpty => "receive-empty",
             Self::Close => "close",
+            Self::Join => "join",
+            Self::Allocate => "allocate",
+            Self::AllocateSlab => "allocate-slab",
+            Self::AllocateLarge => "allocate-large",
+            Self::Free => "free",
+            Self::FreeRemote => "free-remote",
+            Self::GiveBack => "give-back",
+            Self::HandOver => "hand-over",
+            Self::Accept => "accept",
+            Self::Recover => "recover",
+            Self::Leave => "leave",
         }
     }
 
-    /// The end at which the victim is.
-    pub fn end(self) -> End {
+    /// The end of a queue at which the victim is; a heap has none.
+    pub fn end(self) -> Option<End> {
         match self {
-            Self::Bind | Self::Receive | Self::ReceiveWaking | Self::ReceiveEmpty => End::Receiver,
+            Self::Bind | Self::Receive | Self::ReceiveWaking | Self::ReceiveEmpty => {
+                Some(End::Receiver)
+            }
             Self::Connect
             | Self::Send
             | Self::SendWaking
             | Self::Grow
             | Self::SendFull
-            | Self::Close => End::Sender,
+            | Self::Close => Some(End::Sender),
+            _ => None,
         }
     }
 }

@@ -75,7 +75,7 @@ impl Scene {
             if let Some(Act::Send(waiting)) = self.pending.take() {
                 match self.companion.reply(patience) {
                     Ok(Reply::Done(_)) => self.ledger.acknowledge(waiting),
-                    Ok(Reply::Refused(_) | Reply::Lacking(_)) => {}
+                    Ok(Reply::Refused(_) | Reply::Lacking(_) | Reply::Faulty(_)) => {}
                     Err(silence) => return Err(silent(LEFT_TO_SEND, &silence)),
                 }
             }

@@ -62,7 +62,7 @@ impl Scene {
             victim: cast.actor(&place)?,
             companion: cast.actor(&place)?,
             ledger: Ledger::default(),
-            end: operation.end(),
+            end: end_of(operation)?,
             is_open: operation != Operation::Bind,
             delivers_again: queue.delivers_again(),
             hands_over: queue.hands_over(),
@@ -131,6 +131,8 @@ impl Scene {
                 scene.companion_sleeps_in(waits)?;
                 scene.act = Act::Receive;
             }
+            // Told apart above: these have no end.
+            _ => {}
         }
         std::thread::sleep(cast.subject.settles());
         Ok(scene)
@@ -259,7 +261,7 @@ impl Scene {
     ) -> Result<Option<Killed>> {
         self.victim = cast.actor(&self.place)?;
         let patience = &self.patience(self.victim.pid());
-        self.end = operation.end();
+        self.end = end_of(operation)?;
         self.acknowledges = None;
         if operation == Operation::Bind {
             self.act = Act::Open(End::Receiver);
@@ -289,4 +291,9 @@ impl Scene {
         };
         Ok(None)
     }
+}
+
+fn end_of(operation: Operation) -> Result<End> {
+    let none = || Trouble::fail(format!("'{}' is no operation of a queue", operation.name()));
+    operation.end().ok_or_else(none)
 }
