@@ -21,8 +21,8 @@ use super::heap::{Accepted, Checked, Heap, Member};
 use super::{Kind, Operation, Role, Subject};
 use crate::place::Place;
 
-/// Bytes of the heap: eight slabs, all of which the longest script needs.
-const BYTES: usize = 512 << 10;
+/// Bytes of the heap: ten slabs, all of which the longest script needs.
+const BYTES: usize = 640 << 10;
 
 pub(super) struct Own;
 

@@ -2,8 +2,8 @@
 //!
 //! The *victim* carries the operation out; its *companion*, who made the heap, survives. Where the
 //! heap looks after its dead, the victim has blocks of every kind: its own, large, of its
-//! companion's slab, on their way to and from it; and its companion has one of the victim's slab.
-//! What is asked of the survivors afterwards stands in [`aftermath`].
+//! companion's slab, on their way to and from it; and its companion has a small and a large one of
+//! the victim's slabs. What is asked of the survivors afterwards stands in [`aftermath`].
 
 mod aftermath;
 
@@ -36,6 +36,8 @@ const POSTED: u32 = 11;
 const KEPT: u32 = 12;
 /// A large one, of the victim.
 const LARGE: u32 = 13;
+/// A large one that the companion has, of the victim's slabs.
+const KEPT_LARGE: u32 = 14;
 /// The one under the knife.
 const ASKED: u32 = 20;
 /// Whole slabs, free again.
@@ -173,16 +175,20 @@ impl Scene {
         for number in [KEPT, POSTED] {
             self.victims(HeapAct::Allocate { number, bytes: small })?;
         }
-        self.victims(HeapAct::Allocate { number: LARGE, bytes: large / 2 })?;
+        for number in [LARGE, KEPT_LARGE] {
+            self.victims(HeapAct::Allocate { number, bytes: large / 2 })?;
+        }
         for number in [GIVEN, UNREAD] {
             self.companions(HeapAct::Allocate { number, bytes: small })?;
         }
         self.companions(HeapAct::HandOver { number: GIVEN, to: to_victim })?;
         self.victims(HeapAct::Accept)?;
         self.companions(HeapAct::HandOver { number: UNREAD, to: to_victim })?;
-        self.victims(HeapAct::HandOver { number: KEPT, to: to_companion })?;
-        self.companions(HeapAct::Accept)?;
-        self.companions.push(KEPT);
+        for number in [KEPT, KEPT_LARGE] {
+            self.victims(HeapAct::HandOver { number, to: to_companion })?;
+            self.companions(HeapAct::Accept)?;
+            self.companions.push(number);
+        }
         self.victims(HeapAct::HandOver { number: POSTED, to: to_companion })?;
         self.ledger.must.insert(POSTED);
         Ok(())
