@@ -273,11 +273,12 @@ Examples:
   tontine crash robust-ring --mode full      one, at every instruction
   tontine crash robust-ring --operation send --point 123
                                              one kill again
+  tontine crash heap --mode pairs            two deaths, the second over the first
   tontine crash --plan --mode full           how many kills, and how long
   tontine crash control-lock control-torn    broken on purpose, to be found
 
-Exit status: 0 explored, whatever came of the peers; 1 Tontine's own mailbox
-wedged, tore or lost, or there is no such --point; 2 wrong usage; 128 + n ended
+Exit status: 0 explored, whatever came of the peers; 1 Tontine's own wedged,
+tore or lost, or there is no such --point; 2 wrong usage; 128 + n ended
 early by signal n.")]
 pub(crate) struct Crash {
     /// What to explore: pipe, robust-ring, … All where none is named, except the controls.
@@ -288,7 +289,7 @@ pub(crate) struct Crash {
     #[arg(long, value_enum, default_value_t = Mode::Fast)]
     pub(crate) mode: Mode,
 
-    /// Explore only this operation: send, receive, …
+    /// Explore only this operation: send, receive, allocate, …
     #[arg(long, value_name = "NAME")]
     pub(crate) operation: Option<String>,
 

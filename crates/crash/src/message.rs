@@ -48,6 +48,21 @@ impl Seen {
             _ => Self::Torn,
         }
     }
+
+    /// The same of many, one behind the other, which have to be alike.
+    pub fn of_all(bytes: &[u8]) -> Self {
+        let first = Self::of(&bytes[..LENGTH.min(bytes.len())]);
+        let alike = |one: &[u8]| one == &bytes[..LENGTH];
+        if bytes.chunks(LENGTH).all(alike) { first } else { Self::Torn }
+    }
+}
+
+/// Fills a block with the message of this number, again and again.
+pub fn fill(block: &mut [u8], number: u32) {
+    let message = numbered(number);
+    for place in block.chunks_mut(LENGTH) {
+        place.copy_from_slice(&message[..place.len()]);
+    }
 }
 
 impl fmt::Display for Seen {
@@ -87,5 +102,11 @@ mod tests {
             }
         }
         assert_eq!(Seen::of(&[]), Seen::Torn);
+        let mut block = [0; 4 * LENGTH];
+        fill(&mut block, 7);
+        assert_eq!(Seen::of_all(&block), Seen::Whole(7));
+        block[200] ^= 1;
+        assert_eq!(Seen::of_all(&block), Seen::Torn);
+        assert_eq!(Seen::of_all(&[]), Seen::Torn);
     }
 }

@@ -7,16 +7,18 @@
 
 #![allow(unsafe_code, reason = "breakpoint instructions")]
 
+mod end;
+mod member;
 pub mod order;
 
 use std::ffi::OsStr;
 use std::io::{self, BufRead, Write};
-use std::time::{Duration, Instant};
 
-use self::order::{Act, Order, Reply};
-use crate::message::{LENGTH, Seen, numbered};
+use self::end::Holder;
+use self::member::Tenant;
+use self::order::{Order, Reply};
 use crate::place::Place;
-use crate::subject::{self, Endpoint, Subject, Wait};
+use crate::subject::{self, Kind};
 use crate::trouble;
 
 /// Serves as an actor: standard input brings orders, standard output takes replies. The arguments
@@ -29,99 +31,37 @@ pub fn serve(subject: &OsStr, folder: &OsStr) -> io::Result<()> {
         .to_str()
         .and_then(subject::find)
         .ok_or_else(|| io::Error::other(format!("no subject is named {subject:?}")))?;
-    let mut actor = Actor { subject, place: Place::of(folder.into()), endpoint: None };
+    let place = Place::of(folder.into());
+    let mut player: Box<dyn Player> = match subject.kind() {
+        Kind::Queue(queue) => Box::new(Holder::new(queue, place)),
+        Kind::Heap(heap) => Box::new(Tenant::new(heap, place)),
+    };
     let mut replies = io::stdout().lock();
     for line in io::stdin().lock().lines() {
         let order: Order = line?.parse().map_err(io::Error::other)?;
-        let reply = actor.obey(&order);
+        let reply = player.obey(&order).unwrap_or_else(|error| {
+            if trouble::refused(&error) {
+                Reply::Lacking(error.to_string())
+            } else {
+                Reply::Refused(error.to_string())
+            }
+        });
         writeln!(replies, "{reply}")?;
         replies.flush()?;
     }
     Ok(())
 }
 
-struct Actor {
-    subject: &'static dyn Subject,
-    place: Place,
-    endpoint: Option<Box<dyn Endpoint>>,
+/// One that carries orders out.
+trait Player {
+    /// Carries one out; an error is the mechanism's own.
+    fn obey(&mut self, order: &Order) -> io::Result<Reply>;
 }
 
-impl Actor {
-    fn obey(&mut self, order: &Order) -> Reply {
-        let done = match order.act {
-            Act::Create => self.subject.create(&self.place).map(|()| Vec::new()),
-            Act::Open(end) => framed(order.marked, || self.subject.open(&self.place, end))
-                .map(|endpoint| self.endpoint = Some(endpoint))
-                .map(|()| Vec::new()),
-            Act::Close => {
-                let endpoint = self.endpoint.take();
-                framed(order.marked, || drop(endpoint));
-                Ok(Vec::new())
-            }
-            Act::Send(number) => {
-                let message = numbered(number);
-                self.endpoint()
-                    .and_then(|endpoint| framed(order.marked, || endpoint.send(&message)))
-                    .map(|()| Vec::new())
-            }
-            Act::Receive => {
-                let mut into = [0; LENGTH];
-                self.endpoint()
-                    .and_then(|endpoint| {
-                        framed(order.marked, || endpoint.receive(&mut into, Wait::Ever))
-                    })
-                    .map(|length| length.map(|length| Seen::of(&into[..length])))
-                    .map(|seen| seen.into_iter().collect())
-            }
-            Act::Drain { until, quiet_ms } => {
-                self.endpoint().and_then(|endpoint| drain(endpoint, until, quiet_ms))
-            }
-            Act::Unread => self.endpoint().map(|endpoint| {
-                endpoint.unread().iter().map(|message| Seen::of(message)).collect()
-            }),
-            Act::LookForSuccessor => self
-                .endpoint()
-                .and_then(|endpoint| endpoint.look_for_successor())
-                .map(|()| Vec::new()),
-        };
-        match done {
-            Ok(seen) => Reply::Done(seen),
-            Err(error) if trouble::refused(&error) => Reply::Lacking(error.to_string()),
-            Err(error) => Reply::Refused(error.to_string()),
-        }
-    }
-
-    fn endpoint(&mut self) -> io::Result<&mut (dyn Endpoint + 'static)> {
-        self.endpoint.as_deref_mut().ok_or_else(|| io::Error::other("this end is not open"))
-    }
+/// An order that is given to whoever cannot carry it out.
+fn misplaced(order: &Order) -> io::Error {
+    io::Error::other(format!("'{order}' makes no sense here"))
 }
-
-/// Receives until the message `until` has come, and then whatever comes before it is quiet. Ends
-/// only with that message: whoever gave the order has a deadline.
-fn drain(endpoint: &mut dyn Endpoint, until: u32, quiet_ms: u64) -> io::Result<Vec<Seen>> {
-    let pause = Duration::from_millis(quiet_ms);
-    let mut seen = Vec::new();
-    let mut into = [0; LENGTH];
-    let mut quiet_since: Option<Instant> = None;
-    loop {
-        if let Some(length) = endpoint.receive(&mut into, Wait::AtMost(pause))? {
-            let one = Seen::of(&into[..length]);
-            seen.push(one);
-            if one == Seen::Whole(until) || quiet_since.is_some() {
-                quiet_since = Some(Instant::now());
-            }
-            // A torn length or header may repeat itself without end; a few are proof enough.
-            if seen.len() > MOST_SEEN {
-                return Ok(seen);
-            }
-        } else if quiet_since.is_some_and(|since| since.elapsed() >= pause) {
-            return Ok(seen);
-        }
-    }
-}
-
-/// Messages that are received in one go before something must be wrong.
-const MOST_SEEN: usize = 4_096;
 
 /// Runs `act` between two marks, if asked to.
 #[inline(never)]

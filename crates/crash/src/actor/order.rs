@@ -37,8 +37,110 @@ pub enum Act {
     Unread,
     /// Look for the successor of a dead reader, and hand over to it.
     LookForSuccessor,
-    /// Close one's end.
+    /// Close one's end, or leave the heap.
     Close,
+    /// What is done with a heap.
+    Heap(HeapAct),
+}
+
+/// What can be done with a heap. Blocks go by the numbers that they are filled with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HeapAct {
+    /// Join it.
+    Join,
+    /// Allocate a block, and fill it.
+    Allocate {
+        /// With this.
+        number: u32,
+        /// How long it is to be.
+        bytes: usize,
+    },
+    /// Allocate and fill blocks until there is no room.
+    Fill {
+        /// The first one's number.
+        first: u32,
+        /// How long each is to be.
+        bytes: usize,
+    },
+    /// Free the block with this number.
+    Free(u32),
+    /// Free all.
+    Empty,
+    /// Learn how to reach the member that is this process.
+    Meet(u32),
+    /// Hand a block over.
+    HandOver {
+        /// Which.
+        number: u32,
+        /// To the member that is this process.
+        to: u32,
+    },
+    /// Take a block that was handed over.
+    Accept,
+    /// Take all blocks that were handed over.
+    AcceptAll,
+    /// Free what was on its way to or from the dead.
+    Settle,
+    /// Look after the dead.
+    Tend,
+    /// Look at every block that one has.
+    Look,
+    /// Look at the whole heap: bytes in use, and bytes that could be given back.
+    Check,
+}
+
+impl HeapAct {
+    /// The order to do it without marks.
+    pub fn plain(self) -> Order {
+        Act::Heap(self).plain()
+    }
+}
+
+impl fmt::Display for HeapAct {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Join => f.write_str("join"),
+            Self::Allocate { number, bytes } => write!(f, "allocate {number} {bytes}"),
+            Self::Fill { first, bytes } => write!(f, "fill {first} {bytes}"),
+            Self::Free(number) => write!(f, "free {number}"),
+            Self::Empty => f.write_str("empty"),
+            Self::Meet(pid) => write!(f, "meet {pid}"),
+            Self::HandOver { number, to } => write!(f, "hand-over {number} {to}"),
+            Self::Accept => f.write_str("accept"),
+            Self::AcceptAll => f.write_str("accept-all"),
+            Self::Settle => f.write_str("settle"),
+            Self::Tend => f.write_str("tend"),
+            Self::Look => f.write_str("look"),
+            Self::Check => f.write_str("check"),
+        }
+    }
+}
+
+impl FromStr for HeapAct {
+    type Err = Garbled;
+
+    fn from_str(text: &str) -> Result<Self, Garbled> {
+        let garbled = || Garbled(text.to_owned());
+        let number = |word: &str| word.parse().map_err(|_| garbled());
+        let bytes = |word: &str| word.parse().map_err(|_| garbled());
+        let words: Vec<&str> = text.split_whitespace().collect();
+        Ok(match words[..] {
+            ["join"] => Self::Join,
+            ["allocate", of, long] => Self::Allocate { number: number(of)?, bytes: bytes(long)? },
+            ["fill", first, long] => Self::Fill { first: number(first)?, bytes: bytes(long)? },
+            ["free", of] => Self::Free(number(of)?),
+            ["empty"] => Self::Empty,
+            ["meet", pid] => Self::Meet(number(pid)?),
+            ["hand-over", of, to] => Self::HandOver { number: number(of)?, to: number(to)? },
+            ["accept"] => Self::Accept,
+            ["accept-all"] => Self::AcceptAll,
+            ["settle"] => Self::Settle,
+            ["tend"] => Self::Tend,
+            ["look"] => Self::Look,
+            ["check"] => Self::Check,
+            _ => return Err(garbled()),
+        })
+    }
 }
 
 impl Act {
@@ -67,6 +169,7 @@ impl fmt::Display for Order {
             Act::Unread => f.write_str("unread"),
             Act::LookForSuccessor => f.write_str("look-for-successor"),
             Act::Close => f.write_str("close"),
+            Act::Heap(act) => act.fmt(f),
         }
     }
 }
@@ -98,7 +201,7 @@ impl FromStr for Order {
             ["unread"] => Act::Unread,
             ["look-for-successor"] => Act::LookForSuccessor,
             ["close"] => Act::Close,
-            _ => return Err(garbled()),
+            _ => Act::Heap(plain.unwrap_or(line).parse()?),
         };
         Ok(Self { marked: plain.is_some(), act })
     }
@@ -113,6 +216,8 @@ pub enum Reply {
     Refused(String),
     /// The machine does not offer what it takes.
     Lacking(String),
+    /// Done, and what was looked at is not as it should be.
+    Faulty(String),
 }
 
 impl fmt::Display for Reply {
@@ -124,6 +229,7 @@ impl fmt::Display for Reply {
             }
             Self::Refused(why) => write!(f, "refused {}", why.replace('\n', "; ")),
             Self::Lacking(why) => write!(f, "lacking {}", why.replace('\n', "; ")),
+            Self::Faulty(what) => write!(f, "faulty {}", what.replace('\n', "; ")),
         }
     }
 }
@@ -141,6 +247,7 @@ impl FromStr for Reply {
             }
             "refused" => Ok(Self::Refused(rest.to_owned())),
             "lacking" => Ok(Self::Lacking(rest.to_owned())),
+            "faulty" => Ok(Self::Faulty(rest.to_owned())),
             _ => Err(garbled()),
         }
     }
@@ -162,6 +269,19 @@ mod tests {
             Act::Unread,
             Act::LookForSuccessor,
             Act::Close,
+            Act::Heap(HeapAct::Join),
+            Act::Heap(HeapAct::Allocate { number: 3, bytes: 4_096 }),
+            Act::Heap(HeapAct::Fill { first: 3, bytes: 4_096 }),
+            Act::Heap(HeapAct::Free(3)),
+            Act::Heap(HeapAct::Empty),
+            Act::Heap(HeapAct::Meet(77)),
+            Act::Heap(HeapAct::HandOver { number: 3, to: 77 }),
+            Act::Heap(HeapAct::Accept),
+            Act::Heap(HeapAct::AcceptAll),
+            Act::Heap(HeapAct::Settle),
+            Act::Heap(HeapAct::Tend),
+            Act::Heap(HeapAct::Look),
+            Act::Heap(HeapAct::Check),
         ] {
             for order in [act.plain(), act.marked()] {
                 assert_eq!(order.to_string().parse(), Ok(order));
@@ -172,6 +292,7 @@ mod tests {
             Reply::Done(vec![Seen::Whole(1), Seen::Torn]),
             Reply::Refused("Broken pipe (os error 32)".into()),
             Reply::Lacking("Function not implemented (os error 38)".into()),
+            Reply::Faulty("a slab is part of a block that is not there".into()),
         ] {
             assert_eq!(reply.to_string().parse(), Ok(reply));
         }

@@ -30,10 +30,10 @@ impl Attempt<'_> {
     pub(super) fn record(self, kind: Kind) -> Result<Recording> {
         for detail in [Detail::Steps, Detail::Calls] {
             let mut scene = self.scene(kind)?;
-            let act = scene.act;
+            let act = scene.act();
             let recording = scene.with_victim(|victim, release| {
                 let mut knife = Victim::seize(victim, act.marked())?;
-                let recording = knife.record(detail, release)?;
+                let recording = knife.record(detail, self.cast.subject.longest(), release)?;
                 if recording.is_some() {
                     knife.finish()?;
                     done_unharmed(act, victim.reply(&Patience::alone(UNHARMED))?)?;
@@ -72,9 +72,10 @@ impl Attempt<'_> {
             if let Some(killed) = scene.succeed(self.cast, operation)? {
                 return Ok(Err(killed));
             }
-            let act = scene.act;
+            let act = scene.act();
             let recorded = scene.with_victim(|victim, release| {
-                Victim::seize(victim, act.marked())?.record(detail, release)
+                let longest = self.cast.subject.longest();
+                Victim::seize(victim, act.marked())?.record(detail, longest, release)
             });
             match recorded {
                 Ok(Some(recording)) => return Ok(Ok(recording)),
@@ -115,7 +116,7 @@ impl Attempt<'_> {
 
     /// Leads the scene's victim to a point and kills it there.
     fn end(self, scene: &mut Scene, point: &Point) -> Result<Reached> {
-        let act = scene.act;
+        let act = scene.act();
         // Somebody who runs meanwhile has to have as much time for it as in the recording.
         let pace = if scene.is_concurrent() { Pace::Stepped } else { self.pace };
         let reached = scene.with_victim(|victim, release| {

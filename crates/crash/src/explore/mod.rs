@@ -1,15 +1,15 @@
 //! The exploration: [`run`] records each operation, kills at the points that the [`Mode`] wants,
 //! and makes a [`Report`] of what the survivors came to.
 //!
-//! [`select`] finds what names stand for, [`scene`] leads one run up to its kill and [`aftermath`]
-//! from there, [`attempt`] records one operation and kills at one point, [`verdict`] judges. Kills
-//! run side by side, a few a processor: most of the time of a wedged one is waiting for its
-//! deadline.
+//! [`select`] finds what names stand for, [`attempt`] records one operation and kills at one point,
+//! [`scene`] is one run, whose script is that of a [`queue`] or a [`heap`], [`verdict`] judges. Kills run side by
+//! side, a few a processor: most of the time of a wedged one is waiting for its deadline.
 //!
 //! What it does not do: print ([`crate::report`] does), or parse a command line.
 
-mod aftermath;
 mod attempt;
+mod heap;
+mod queue;
 mod scene;
 pub mod select;
 pub mod verdict;

@@ -1,31 +1,29 @@
-//! One run of a script: [`Scene`], the actors and what they do up to the kill.
+//! One run of a script: [`Scene`], which [`Attempt`](super::attempt::Attempt) plays without knowing
+//! what the actors do; and what all scripts have in common.
 //!
-//! The *victim* carries the operation out; its *companion* has the other end. What is asked of the
-//! survivors afterwards stands in [`super::aftermath`]. Each answer has a deadline.
+//! The *victim* carries the operation out; the others survive. Each answer has a deadline.
 
 use std::time::Duration;
 
-use rustix::process::Pid;
-
-use super::aftermath::answer;
-use super::verdict::{Killed, Ledger};
+use super::verdict::Killed;
+use super::{heap, queue};
 use crate::actor::order::{Act, Reply};
 use crate::knife::Release;
 use crate::message::Seen;
 use crate::patience::Patience;
 use crate::place::Place;
-use crate::stage::{Actor, Stage};
-use crate::subject::{End, Operation, Subject};
+use crate::stage::{Actor, Silence, Stage};
+use crate::subject::{Kind, Operation, Subject};
 use crate::trouble::{Result, Trouble};
 
 /// How long the same may take where nobody was killed.
-pub(crate) const UNHARMED: Duration = Duration::from_secs(5);
+pub(super) const UNHARMED: Duration = Duration::from_secs(5);
 
 /// Who plays, and where.
 #[derive(Clone, Copy)]
-pub(crate) struct Cast<'a> {
-    pub(crate) stage: &'a Stage,
-    pub(crate) subject: &'static dyn Subject,
+pub(super) struct Cast<'a> {
+    pub(super) stage: &'a Stage,
+    pub(super) subject: &'static dyn Subject,
 }
 
 impl Cast<'_> {
@@ -34,281 +32,117 @@ impl Cast<'_> {
     }
 }
 
-/// A run, at any time between its beginning and its verdict. Actors go before the place.
+/// A run, at any time between its beginning and its verdict.
 #[derive(Debug)]
-pub(crate) struct Scene {
-    pub(crate) victim: Actor,
-    pub(crate) companion: Actor,
-    pub(crate) ledger: Ledger,
-    pub(super) operation: Operation,
-    /// Whether the companion has opened its end.
-    pub(super) is_open: bool,
-    /// [`Subject::delivers_again`]: what was received is not acknowledged by that.
-    pub(super) delivers_again: bool,
-    /// What the receive under the knife acknowledges, where it delivers again.
-    acknowledges: Option<u32>,
-    /// What the victim does under the knife.
-    pub(crate) act: Act,
-    /// What the companion does for a blocked victim, once, and how often in a row.
-    release: Option<(Act, u32)>,
-    /// What the companion was told and sleeps in, to be woken by the victim.
-    pub(super) pending: Option<Act>,
-    /// The number that nobody has sent yet.
-    next: u32,
-    /// How long a survivor may take for one answer.
-    patience: Duration,
-    pub(super) place: Place,
+pub(super) enum Scene {
+    Queue(queue::Scene),
+    Heap(heap::Scene),
 }
 
 impl Scene {
-    /// Leads the actors up to the operation. With `spare`, another message waits for a receiver.
-    pub(crate) fn set(cast: Cast<'_>, operation: Operation, spare: bool) -> Result<Self> {
-        let place = Place::new()?;
-        let mut scene = Self {
-            victim: cast.actor(&place)?,
-            companion: cast.actor(&place)?,
-            ledger: Ledger::default(),
-            operation,
-            is_open: operation != Operation::Bind,
-            delivers_again: cast.subject.delivers_again(),
-            acknowledges: None,
-            act: Act::Close,
-            release: None,
-            pending: None,
-            next: 0,
-            patience: cast.subject.patience(),
-            place,
-        };
-        unharmed(&mut scene.companion, Act::Create)?;
-        match operation {
-            Operation::Bind => scene.act = Act::Open(End::Receiver),
-            Operation::Connect => {
-                unharmed(&mut scene.companion, Act::Open(End::Receiver))?;
-                scene.act = Act::Open(End::Sender);
-            }
-            Operation::Send | Operation::Close => {
-                scene.open()?;
-                scene.exchange()?;
-                let number = scene.number();
-                unharmed(&mut scene.victim, Act::Send(number))?;
-                scene.ledger.must.insert(number);
-                if operation == Operation::Send {
-                    scene.act = scene.send_that_may_arrive();
-                }
-            }
-            Operation::SendWaking => {
-                scene.open()?;
-                scene.exchange()?;
-                scene.companion_sleeps_in(Act::Receive)?;
-                scene.act = scene.send_that_may_arrive();
-            }
-            Operation::Grow | Operation::SendFull => {
-                scene.open()?;
-                scene.exchange()?;
-                for _ in 0..cast.subject.capacity() {
-                    let number = scene.number();
-                    unharmed(&mut scene.victim, Act::Send(number))?;
-                    scene.ledger.must.insert(number);
-                }
-                scene.act = scene.send_that_may_arrive();
-                let take = (Act::Receive, cast.subject.makes_room());
-                scene.release = (operation == Operation::SendFull).then_some(take);
-            }
-            Operation::Receive | Operation::ReceiveEmpty => {
-                scene.open()?;
-                scene.exchange()?;
-                if scene.delivers_again {
-                    scene.ledger.may.insert(0);
-                    scene.acknowledges = Some(0);
-                }
-                scene.act = Act::Receive;
-                if operation == Operation::ReceiveEmpty {
-                    scene.release = Some((Act::Send(scene.number()), 1));
-                } else {
-                    scene.companion_sends(if spare { 3 } else { 2 })?;
-                }
-            }
-            Operation::ReceiveWaking => {
-                scene.open()?;
-                scene.exchange()?;
-                scene.companion_sends(cast.subject.capacity())?;
-                let waits = scene.send_that_may_arrive();
-                scene.companion_sleeps_in(waits)?;
-                scene.act = Act::Receive;
-            }
+    /// Leads the actors up to the operation; with `pair`, the victim's successor will die, too.
+    pub(super) fn set(cast: Cast<'_>, operation: Operation, pair: bool) -> Result<Self> {
+        match cast.subject.kind() {
+            Kind::Queue(queue) => queue::Scene::set(cast, queue, operation, pair).map(Self::Queue),
+            Kind::Heap(heap) => heap::Scene::set(cast, heap, operation).map(Self::Heap),
         }
-        std::thread::sleep(cast.subject.settles());
-        Ok(scene)
     }
 
-    /// Both ends; the receiver's first.
-    fn open(&mut self) -> Result<()> {
-        let (receiver, sender) = match self.operation.end() {
-            End::Sender => (&mut self.companion, &mut self.victim),
-            End::Receiver => (&mut self.victim, &mut self.companion),
-        };
-        unharmed(receiver, Act::Open(End::Receiver))?;
-        unharmed(sender, Act::Open(End::Sender)).map(drop)
-    }
-
-    /// One message goes through, so that both ends know each other.
-    fn exchange(&mut self) -> Result<()> {
-        let number = self.number();
-        let (receiver, sender) = match self.operation.end() {
-            End::Sender => (&mut self.companion, &mut self.victim),
-            End::Receiver => (&mut self.victim, &mut self.companion),
-        };
-        unharmed(sender, Act::Send(number))?;
-        let seen = unharmed(receiver, Act::Receive)?;
-        if seen == [Seen::Whole(number)] {
-            return Ok(());
+    /// What the victim does under the knife.
+    pub(super) fn act(&self) -> Act {
+        match self {
+            Self::Queue(scene) => scene.act,
+            Self::Heap(scene) => scene.act,
         }
-        Err(Trouble::fail(format!("nobody was killed, and of message {number} arrived {seen:?}")))
-    }
-
-    /// Messages for the receiver under the knife; the first is the one that it will take, and may
-    /// take along.
-    fn companion_sends(&mut self, count: u32) -> Result<()> {
-        for at in 0..count {
-            let number = self.number();
-            unharmed(&mut self.companion, Act::Send(number))?;
-            let goes_along = at == 0 && !self.delivers_again;
-            let of = if goes_along { &mut self.ledger.may } else { &mut self.ledger.must };
-            of.insert(number);
-        }
-        Ok(())
-    }
-
-    /// The companion does what the victim is to wake it from.
-    fn companion_sleeps_in(&mut self, act: Act) -> Result<()> {
-        self.companion.tell_into_sleep(act.plain())?;
-        self.pending = Some(act);
-        Ok(())
     }
 
     /// Whether somebody else runs while the victim does.
-    pub(crate) fn is_concurrent(&self) -> bool {
-        self.pending.is_some()
-    }
-
-    fn send_that_may_arrive(&mut self) -> Act {
-        let number = self.number();
-        self.ledger.may.insert(number);
-        Act::Send(number)
-    }
-
-    pub(super) fn number(&mut self) -> u32 {
-        self.next += 1;
-        self.next - 1
-    }
-
-    /// How long a survivor may take for one answer, which may need the companion and `another` to
-    /// run.
-    pub(super) fn patience(&self, another: Pid) -> Patience {
-        Patience::with(self.patience, &[self.companion.pid(), another])
+    pub(super) fn is_concurrent(&self) -> bool {
+        match self {
+            Self::Queue(scene) => scene.is_concurrent(),
+            Self::Heap(_) => false,
+        }
     }
 
     /// Runs `body` with the victim, and with a way to release it where it blocks.
-    pub(crate) fn with_victim<T>(
+    pub(super) fn with_victim<T>(
         &mut self,
         body: impl FnOnce(&mut Actor, Release<'_>) -> Result<T>,
     ) -> Result<T> {
-        let Self { victim, companion, ledger, release, delivers_again, .. } = self;
-        let mut release = || {
-            let Some((act, times)) = release.take() else {
-                return Ok(());
-            };
-            for _ in 0..times {
-                for one in unharmed(companion, act)? {
-                    if let Seen::Whole(number) = one {
-                        ledger.must.remove(&number);
-                    }
-                }
-            }
-            if let Act::Send(number) = act {
-                let of = if *delivers_again { &mut ledger.must } else { &mut ledger.may };
-                of.insert(number);
-            }
-            Ok(())
-        };
-        body(victim, &mut release)
+        match self {
+            Self::Queue(scene) => scene.with_victim(body),
+            Self::Heap(scene) => scene.with_victim(body),
+        }
     }
 
-    /// Kills the victim. `returned` says that the operation had: its message is acknowledged.
-    pub(crate) fn kill(&mut self, returned: bool) {
-        self.victim.kill();
-        if !returned {
-            return;
-        }
-        match self.act {
-            Act::Send(number) => self.ledger.acknowledge(number),
-            // What it received first of all that may arrive is not to arrive again.
-            Act::Receive if !self.delivers_again => {
-                self.ledger.may.pop_first();
-            }
-            Act::Receive => {
-                if let Some(before) = self.acknowledges {
-                    self.ledger.may.remove(&before);
-                }
-            }
-            _ => {}
+    /// Kills the victim. `returned` says that the operation had.
+    pub(super) fn kill(&mut self, returned: bool) {
+        match self {
+            Self::Queue(scene) => scene.kill(returned),
+            Self::Heap(scene) => scene.kill(returned),
         }
     }
 
     /// Puts a fresh process in the dead victim's place, which is to do `operation` next and to be
     /// killed in turn. What came of it, where it does not even get there.
-    pub(crate) fn succeed(
+    pub(super) fn succeed(
         &mut self,
         cast: Cast<'_>,
         operation: Operation,
     ) -> Result<Option<Killed>> {
-        self.victim = cast.actor(&self.place)?;
-        let patience = &self.patience(self.victim.pid());
-        self.operation = operation;
-        self.acknowledges = None;
-        if operation == Operation::Bind {
-            self.act = Act::Open(End::Receiver);
-            return Ok(None);
+        match self {
+            Self::Queue(scene) => scene.succeed(cast, operation),
+            Self::Heap(scene) => scene.succeed(cast, operation),
         }
-        let opened = self.victim.ask(Act::Open(operation.end()).plain(), patience);
-        if let Err(killed) = answer("the successor, opening its end,", opened) {
-            return Ok(Some(killed));
+    }
+
+    /// Asks the survivors to go on, and judges.
+    pub(super) fn judge(self, cast: Cast<'_>) -> Result<Killed> {
+        match self {
+            Self::Queue(scene) => scene.judge(cast),
+            Self::Heap(scene) => scene.judge(cast),
         }
-        if operation.end() == End::Receiver && cast.subject.hands_over() {
-            const LOOKING: &str = "the sender that was left, looking for a successor,";
-            let looked = self.companion.ask(Act::LookForSuccessor.plain(), patience);
-            if let Err(killed) = answer(LOOKING, looked) {
-                return Ok(Some(killed));
-            }
-        }
-        self.act = match operation.end() {
-            End::Sender => self.send_that_may_arrive(),
-            End::Receiver if self.delivers_again => Act::Receive,
-            End::Receiver => {
-                // It takes the next one that is there: the first of those under the knife, or,
-                // where the dead victim took that along, the first of the others.
-                let first = self.ledger.must.pop_first();
-                self.ledger.may.extend(first);
-                Act::Receive
-            }
-        };
-        Ok(None)
     }
 }
 
 /// Has something done where nobody has been killed yet.
-fn unharmed(actor: &mut Actor, act: Act) -> Result<Vec<Seen>> {
+pub(super) fn unharmed(actor: &mut Actor, act: Act) -> Result<Vec<Seen>> {
     done_unharmed(act, actor.ask(act.plain(), &Patience::alone(UNHARMED))?)
 }
 
 /// What an order led to that had to be carried out.
-pub(crate) fn done_unharmed(act: Act, reply: Reply) -> Result<Vec<Seen>> {
+pub(super) fn done_unharmed(act: Act, reply: Reply) -> Result<Vec<Seen>> {
     let order = act.plain();
     match reply {
         Reply::Done(seen) => Ok(seen),
         Reply::Lacking(why) => Err(Trouble::skip(format!("{order}: {why}"))),
-        Reply::Refused(why) => {
+        Reply::Refused(why) | Reply::Faulty(why) => {
             Err(Trouble::fail(format!("{order}, where nobody was killed: {why}")))
+        }
+    }
+}
+
+/// What was received, or what came of one that did not get on.
+pub(super) type Received = std::result::Result<Vec<Seen>, Killed>;
+
+/// What one that had to go on answers: that it did, or else what came of the kill.
+pub(super) fn answer(who: &str, answer: std::result::Result<Reply, Silence>) -> Received {
+    match answer {
+        Ok(Reply::Done(seen)) => Ok(seen),
+        Ok(Reply::Refused(why) | Reply::Lacking(why) | Reply::Faulty(why)) => {
+            Err(Killed::wedged(format!("{who} got an error: {why}")))
+        }
+        Err(silence) => Err(silent(who, &silence)),
+    }
+}
+
+/// What came of the kill, where one that had to go on did not answer.
+pub(super) fn silent(who: &str, silence: &Silence) -> Killed {
+    match silence {
+        Silence::Stuck(how) => Killed::wedged(format!("{who} did not get on: {how}")),
+        Silence::Ended(how) => Killed::wedged(format!("{who} came to an end of its own: {how}")),
+        Silence::Starved(how) => {
+            Killed::Unexplored(format!("the machine is too loaded to judge {who} {how}"))
         }
     }
 }

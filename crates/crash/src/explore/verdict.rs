@@ -17,9 +17,11 @@ pub enum Verdict {
     Passed,
     /// A survivor did not get on within the deadline, or a later process could not begin.
     Wedged,
-    /// A message arrived that nobody sent: half of one, or of two.
+    /// A message arrived that nobody sent: half of one, or of two. Of a heap: a block of a living
+    /// member was changed, freed or given out again, or the heap is damaged.
     Torn,
-    /// An acknowledged message was lost, or one arrived twice, or before one sent earlier.
+    /// An acknowledged message was lost, or one arrived twice, or before one sent earlier. Of a
+    /// heap: memory that nobody has, and nobody can get.
     Lost,
 }
 

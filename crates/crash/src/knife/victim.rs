@@ -18,9 +18,6 @@ use crate::actor::order::Order;
 use crate::stage::Actor;
 use crate::trouble::{Result, Trouble};
 
-/// Points after which an operation is too long to be recorded in this detail.
-const MOST_POINTS: usize = 50_000;
-
 /// A victim that has not stopped for so long hangs.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -101,32 +98,33 @@ impl<'a> Victim<'a> {
         }
     }
 
-    /// Goes through the operation to its end, in this detail; `None` where that makes too many
-    /// points.
+    /// Goes through the operation to its end, in this detail; `None` where that makes more points
+    /// than `longest`.
     pub(crate) fn record(
         &mut self,
         detail: Detail,
+        longest: usize,
         release: Release<'_>,
     ) -> Result<Option<Recording>> {
         match detail {
-            Detail::Steps => self.record_steps(release),
-            Detail::Calls => self.record_calls(release),
+            Detail::Steps => self.record_steps(longest, release),
+            Detail::Calls => self.record_calls(longest, release),
         }
     }
 
-    fn record_steps(&mut self, release: Release<'_>) -> Result<Option<Recording>> {
+    fn record_steps(&mut self, longest: usize, release: Release<'_>) -> Result<Option<Recording>> {
         let mut log = Log::new(self.trace, self.actor.pid())?;
         self.walk(release, &mut |position| {
             log.enter(position)?;
-            Ok(log.len() >= MOST_POINTS)
+            Ok(log.len() >= longest)
         })?;
         if log.is_whole() { log.finish(true).map(Some) } else { Ok(None) }
     }
 
-    fn record_calls(&mut self, release: Release<'_>) -> Result<Option<Recording>> {
+    fn record_calls(&mut self, longest: usize, release: Release<'_>) -> Result<Option<Recording>> {
         let mut log = Log::new(self.trace, self.actor.pid())?;
         let mut here = Position::default();
-        while log.len() < MOST_POINTS {
+        while log.len() < longest {
             self.trace.resume(Resume::ToCall, 0)?;
             match self.stopped(&mut || Ok(()))? {
                 CALL_STOP => {}

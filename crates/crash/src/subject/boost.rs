@@ -1,16 +1,16 @@
-//! `boost-message-queue`: Boost.Interprocess's `message_queue`, driven by a C++ actor of its own.
+//! `boost-message-queue` and `boost-heap`: Boost.Interprocess's `message_queue` and
+//! `managed_shared_memory`, each driven by a C++ actor of its own.
 //!
-//! The actor's text is `boost/message_queue.cpp`; it is compiled when the subject is asked for,
-//! with the machine's `c++` and its Boost headers.
+//! The actors' texts are in `boost/`; they are compiled when the subject is asked for, with the
+//! machine's `c++` and its Boost headers.
 
 use std::io;
 use std::process::Command;
 
-use super::{End, Endpoint, Operation, Prepared, Subject};
+use super::heap::{Heap, Member};
+use super::{End, Endpoint, Kind, Operation, Prepared, Queue, Subject};
 use crate::place::Place;
 use crate::trouble::{During, Result, Trouble};
-
-const SOURCE: &str = include_str!("../../boost/message_queue.cpp");
 
 pub(super) struct MessageQueue;
 
@@ -31,36 +31,92 @@ impl Subject for MessageQueue {
         &Operation::OF_A_BOUNDED_QUEUE
     }
 
+    fn prepare(&self) -> Result<Prepared> {
+        compiled(include_str!("../../boost/message_queue.cpp"))
+    }
+
+    fn kind(&self) -> Kind<'_> {
+        Kind::Queue(self)
+    }
+}
+
+impl Queue for MessageQueue {
     /// As many as the C++ actor makes room for.
     fn capacity(&self) -> u32 {
         4
     }
 
-    fn prepare(&self) -> Result<Prepared> {
-        let folder = tempfile::tempdir().setting_up("mkdir of a temporary folder")?;
-        let source = folder.path().join("message_queue.cpp");
-        let program = folder.path().join("message_queue");
-        std::fs::write(&source, SOURCE).setting_up("writing the C++ actor's text")?;
-        let compiled = Command::new("c++")
-            .args(["-std=c++17", "-O2", "-o"])
-            .arg(&program)
-            .arg(&source)
-            .args(["-pthread", "-lrt"])
-            .output()
-            .setting_up("c++")?;
-        if compiled.status.success() {
-            return Ok(Prepared { program: Some(program), folder: Some(folder) });
-        }
-        let said = String::from_utf8_lossy(&compiled.stderr);
-        let first = said.lines().find(|line| line.contains("error")).unwrap_or("no reason given");
-        Err(if first.contains("boost/") && first.contains("No such file") {
-            Trouble::skip("no Boost headers (Debian: libboost-dev)")
-        } else {
-            Trouble::fail(format!("c++ refuses the actor's text: {first}"))
-        })
-    }
-
     fn open(&self, _place: &Place, _end: End) -> io::Result<Box<dyn Endpoint>> {
         Err(io::Error::other("its ends are opened by the C++ actor"))
     }
+}
+
+pub(super) struct ManagedMemory;
+
+impl Subject for ManagedMemory {
+    fn name(&self) -> &'static str {
+        "boost-heap"
+    }
+
+    fn summary(&self) -> &'static str {
+        "Boost.Interprocess, managed_shared_memory"
+    }
+
+    fn caveat(&self) -> &'static str {
+        "Its mutex is process-shared and not robust, and what a dead process had allocated nobody \
+         frees: the scenes have no block of the victim's but the one under the knife"
+    }
+
+    fn operations(&self) -> &'static [Operation] {
+        &[
+            Operation::Join,
+            Operation::Allocate,
+            Operation::AllocateLarge,
+            Operation::Free,
+            Operation::Leave,
+        ]
+    }
+
+    fn prepare(&self) -> Result<Prepared> {
+        compiled(include_str!("../../boost/managed_memory.cpp"))
+    }
+
+    fn kind(&self) -> Kind<'_> {
+        Kind::Heap(self)
+    }
+}
+
+impl Heap for ManagedMemory {
+    fn create(&self, _place: &Place) -> io::Result<Box<dyn Member>> {
+        Err(io::Error::other("it is made by the C++ actor"))
+    }
+
+    fn join(&self, _place: &Place) -> io::Result<Box<dyn Member>> {
+        Err(io::Error::other("its members are C++ actors"))
+    }
+}
+
+/// An actor, made of its text.
+fn compiled(text: &str) -> Result<Prepared> {
+    let folder = tempfile::tempdir().setting_up("mkdir of a temporary folder")?;
+    let source = folder.path().join("actor.cpp");
+    let program = folder.path().join("actor");
+    std::fs::write(&source, text).setting_up("writing the C++ actor's text")?;
+    let compiled = Command::new("c++")
+        .args(["-std=c++17", "-O2", "-o"])
+        .arg(&program)
+        .arg(&source)
+        .args(["-pthread", "-lrt"])
+        .output()
+        .setting_up("c++")?;
+    if compiled.status.success() {
+        return Ok(Prepared { program: Some(program), folder: Some(folder) });
+    }
+    let said = String::from_utf8_lossy(&compiled.stderr);
+    let first = said.lines().find(|line| line.contains("error")).unwrap_or("no reason given");
+    Err(if first.contains("boost/") && first.contains("No such file") {
+        Trouble::skip("no Boost headers (Debian: libboost-dev)")
+    } else {
+        Trouble::fail(format!("c++ refuses the actor's text: {first}"))
+    })
 }

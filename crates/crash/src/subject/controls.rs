@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::region::Region;
 use super::ring::{Ring, SLOTS};
-use super::{End, Endpoint, Operation, Role, Subject, Wait};
+use super::{End, Endpoint, Kind, Operation, Queue, Role, Subject, Wait};
 use crate::message::Message;
 use crate::place::Place;
 
@@ -46,6 +46,12 @@ macro_rules! control {
                 &[$operation]
             }
 
+            fn kind(&self) -> Kind<'_> {
+                Kind::Queue(self)
+            }
+        }
+
+        impl Queue for $subject {
             fn capacity(&self) -> u32 {
                 SLOTS as u32
             }

@@ -8,7 +8,7 @@ use iceoryx2::port::publisher::Publisher;
 use iceoryx2::port::subscriber::Subscriber;
 use iceoryx2::prelude::*;
 
-use super::{End, Endpoint, Operation, Subject, Wait};
+use super::{End, Endpoint, Kind, Operation, Queue, Subject, Wait};
 use crate::message::{LENGTH, Message};
 use crate::place::Place;
 
@@ -41,13 +41,19 @@ impl Subject for PublishSubscribe {
         &[Operation::Connect, Operation::Send, Operation::Receive, Operation::Close]
     }
 
-    fn capacity(&self) -> u32 {
-        BUFFER as u32
-    }
-
     /// It waits a second for what another process has begun to create.
     fn patience(&self) -> Duration {
         Duration::from_secs(5)
+    }
+
+    fn kind(&self) -> Kind<'_> {
+        Kind::Queue(self)
+    }
+}
+
+impl Queue for PublishSubscribe {
+    fn capacity(&self) -> u32 {
+        BUFFER as u32
     }
 
     fn open(&self, place: &Place, end: End) -> io::Result<Box<dyn Endpoint>> {

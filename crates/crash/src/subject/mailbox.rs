@@ -9,7 +9,7 @@ use std::io;
 use tontine::Error;
 use tontine::mailbox::{Mailbox, OnDeath, Options, Sender, Waiting};
 
-use super::{End, Endpoint, Operation, Role, Subject, Wait};
+use super::{End, Endpoint, Kind, Operation, Queue, Role, Subject, Wait};
 use crate::message::Message;
 use crate::place::Place;
 
@@ -76,6 +76,12 @@ impl Subject for Own {
         operation == Operation::Bind
     }
 
+    fn kind(&self) -> Kind<'_> {
+        Kind::Queue(self)
+    }
+}
+
+impl Queue for Own {
     fn hands_over(&self) -> bool {
         self.on_death == OnDeath::WaitForSuccessor
     }

@@ -1,36 +1,40 @@
 //! The mechanisms that come under the knife: [`Subject`], and the registry ([`all`], [`find`]).
 //!
-//! A subject knows how to make and to open the two ends of one mechanism; it knows nothing of
-//! tracing, scripts and verdicts ([`crate::explore`]). Three roles: Tontine's own mailbox, whose
-//! failure is ours; *peers*, whose failure is a finding; *controls*, broken on purpose, which show
+//! A subject is of a [`Kind`]: a [`Queue`] knows how to make and to open the two ends of one
+//! mechanism, a [`Heap`] how to make and to join it. It knows nothing of tracing, scripts and
+//! verdicts ([`crate::explore`]). Three roles: Tontine's own, whose failure is ours; *peers*, whose failure is a finding; *controls*, broken on purpose, which show
 //! that the explorer finds what is there. Controls run only where they are named.
 
 mod boost;
+mod broken_heaps;
 mod controls;
+pub mod heap;
 #[cfg(feature = "peers")]
 mod iceoryx;
 mod mailbox;
+mod operation;
 mod pipe;
 mod posix_mq;
+mod queue;
 mod region;
 mod ring;
 mod robust_ring;
 mod semaphore_ring;
+mod shared_heap;
 #[cfg(feature = "peers")]
 mod zeromq;
 
-use std::fmt;
-use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::message::Message;
-use crate::place::Place;
+pub use self::heap::Heap;
+pub use self::operation::Operation;
+pub use self::queue::{End, Endpoint, Queue, Wait};
 use crate::trouble::Result;
 
-/// One mechanism that carries messages from a sender to a receiver.
+/// One mechanism.
 pub trait Subject: Sync {
     /// Its name on the command line.
     fn name(&self) -> &'static str;
@@ -64,14 +68,6 @@ pub trait Subject: Sync {
         false
     }
 
-    /// Messages that an empty queue takes before the next `send` waits, or grows the queue.
-    fn capacity(&self) -> u32;
-
-    /// Messages that have to be taken out of a full queue before a waiting `send` goes on.
-    fn makes_room(&self) -> u32 {
-        1
-    }
-
     /// How long a survivor may take for one answer: longer where the mechanism has time-outs of its
     /// own, after which it does get on.
     fn patience(&self) -> Duration {
@@ -83,15 +79,9 @@ pub trait Subject: Sync {
         Duration::ZERO
     }
 
-    /// Whether a message may come again that a dead receiver had received: at least once.
-    fn delivers_again(&self) -> bool {
-        false
-    }
-
-    /// Whether a sender outlives its receiver and hands what is unread over to the next one, for
-    /// which it looks when asked to.
-    fn hands_over(&self) -> bool {
-        false
+    /// Points after which an operation of its is too long to be stepped through.
+    fn longest(&self) -> usize {
+        50_000
     }
 
     /// Makes ready what all runs share, once, in the explorer.
@@ -102,95 +92,21 @@ pub trait Subject: Sync {
         Ok(Prepared::default())
     }
 
-    /// Makes what both ends need, once a run, in an actor.
-    ///
-    /// # Errors
-    /// Those of the mechanism.
-    fn create(&self, place: &Place) -> io::Result<()> {
-        let _ = place;
-        Ok(())
-    }
+    /// What is done with it.
+    fn kind(&self) -> Kind<'_>;
+}
 
-    /// Opens one end, in an actor.
-    ///
-    /// # Errors
-    /// Those of the mechanism.
-    fn open(&self, place: &Place, end: End) -> io::Result<Box<dyn Endpoint>>;
+/// What is done with a mechanism: the scripts that it comes under the knife in.
+#[derive(Clone, Copy)]
+pub enum Kind<'a> {
+    /// Messages go through it.
+    Queue(&'a dyn Queue),
+    /// Blocks are allocated from it.
+    Heap(&'a dyn Heap),
 }
 
 /// Many thousand times what an operation takes.
 const PATIENCE: Duration = Duration::from_millis(600);
-
-/// An open end. Dropped, it is closed.
-pub trait Endpoint {
-    /// Sends; waits for room.
-    ///
-    /// # Errors
-    /// Those of the mechanism, such as a reader that is gone.
-    fn send(&mut self, message: &Message) -> io::Result<()>;
-
-    /// Receives one message and returns its length; `None` where none came in time.
-    ///
-    /// # Errors
-    /// Those of the mechanism.
-    fn receive(&mut self, into: &mut Message, wait: Wait) -> io::Result<Option<usize>>;
-
-    /// Takes back what a dead reader did not read, where the mechanism can.
-    fn unread(&mut self) -> Vec<Vec<u8>> {
-        Vec::new()
-    }
-
-    /// Looks whether somebody has taken a dead reader's place, and hands over to it.
-    ///
-    /// # Errors
-    /// Those of the mechanism; that there is nobody yet is none.
-    fn look_for_successor(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// How long to wait for a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wait {
-    /// Until one comes.
-    Ever,
-    /// No longer than this.
-    AtMost(Duration),
-}
-
-impl Wait {
-    /// Its end as POSIX wants it: on the real-time clock; `None` where it has none.
-    fn deadline(self) -> Option<libc::timespec> {
-        let Self::AtMost(wait) = self else {
-            return None;
-        };
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
-        let now = Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.try_into().unwrap_or(0));
-        let end = now + wait;
-        Some(libc::timespec {
-            tv_sec: end.as_secs().cast_signed(),
-            tv_nsec: libc::c_long::from(end.subsec_nanos()),
-        })
-    }
-}
-
-/// One of the two ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
-    /// The one that sends.
-    Sender,
-    /// The one that receives.
-    Receiver,
-}
-
-impl fmt::Display for End {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Sender => "sender",
-            Self::Receiver => "receiver",
-        })
-    }
-}
 
 /// What a subject's failure means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -202,100 +118,6 @@ pub enum Role {
     Peer,
     /// The explorer works.
     Control,
-}
-
-/// What the victim is killed in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Operation {
-    /// A receiver opens its end.
-    Bind,
-    /// A sender opens its end.
-    Connect,
-    /// A sender sends; there is room.
-    Send,
-    /// A sender sends; the receiver sleeps until something comes.
-    SendWaking,
-    /// A sender sends into a full queue, which grows.
-    Grow,
-    /// A sender sends into a full queue, waits, and goes on when there is room.
-    SendFull,
-    /// A receiver receives; a message is there.
-    Receive,
-    /// A receiver receives from a full queue; a sender sleeps until there is room.
-    ReceiveWaking,
-    /// A receiver receives from an empty queue, waits, and goes on when a message comes.
-    ReceiveEmpty,
-    /// A sender closes its end.
-    Close,
-}
-
-impl Operation {
-    /// All of them.
-    pub const ALL: [Self; 10] = [
-        Self::Bind,
-        Self::Connect,
-        Self::Send,
-        Self::SendWaking,
-        Self::Grow,
-        Self::SendFull,
-        Self::Receive,
-        Self::ReceiveWaking,
-        Self::ReceiveEmpty,
-        Self::Close,
-    ];
-
-    /// What can happen at a ring that both ends have mapped.
-    pub const OF_A_RING: [Self; 7] = [
-        Self::Send,
-        Self::SendWaking,
-        Self::SendFull,
-        Self::Receive,
-        Self::ReceiveWaking,
-        Self::ReceiveEmpty,
-        Self::Close,
-    ];
-
-    /// What can happen at a queue of fixed size that has a name to be opened by.
-    pub const OF_A_BOUNDED_QUEUE: [Self; 8] = [
-        Self::Connect,
-        Self::Send,
-        Self::SendWaking,
-        Self::SendFull,
-        Self::Receive,
-        Self::ReceiveWaking,
-        Self::ReceiveEmpty,
-        Self::Close,
-    ];
-
-    /// Its name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Bind => "bind",
-            Self::Connect => "connect",
-            Self::Send => "send",
-            Self::SendWaking => "send-waking",
-            Self::Grow => "grow",
-            Self::SendFull => "send-full",
-            Self::Receive => "receive",
-            Self::ReceiveWaking => "receive-waking",
-            Self::ReceiveEmpty => "receive-empty",
-            Self::Close => "close",
-        }
-    }
-
-    /// The end at which the victim is.
-    pub fn end(self) -> End {
-        match self {
-            Self::Bind | Self::Receive | Self::ReceiveWaking | Self::ReceiveEmpty => End::Receiver,
-            Self::Connect
-            | Self::Send
-            | Self::SendWaking
-            | Self::Grow
-            | Self::SendFull
-            | Self::Close => End::Sender,
-        }
-    }
 }
 
 /// What [`Subject::prepare`] made; it goes when dropped.
@@ -317,6 +139,8 @@ pub fn all() -> &'static [&'static dyn Subject] {
         &semaphore_ring::SemaphoreRing,
         &robust_ring::RobustRing,
         &boost::MessageQueue,
+        &shared_heap::Own,
+        &boost::ManagedMemory,
         #[cfg(feature = "peers")]
         &zeromq::PushPull,
         #[cfg(feature = "peers")]
@@ -324,6 +148,10 @@ pub fn all() -> &'static [&'static dyn Subject] {
         &controls::LockWord,
         &controls::PublishedFirst,
         &controls::Cleared,
+        &broken_heaps::LOCK,
+        &broken_heaps::TORN,
+        &broken_heaps::LOST,
+        &broken_heaps::SOUND,
     ]
 }
 
@@ -340,7 +168,10 @@ mod tests {
     fn names_are_unique_and_every_subject_has_operations() {
         for (at, subject) in all().iter().enumerate() {
             assert!(all()[..at].iter().all(|other| other.name() != subject.name()));
-            assert!(!subject.operations().is_empty() && subject.capacity() > 3);
+            assert!(!subject.operations().is_empty());
+            if let Kind::Queue(queue) = subject.kind() {
+                assert!(queue.capacity() > 3);
+            }
             assert!(!subject.summary().is_empty());
         }
     }

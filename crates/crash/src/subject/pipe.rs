@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, Mode, OFlags, mkfifoat};
 
-use super::{End, Endpoint, Operation, Subject, Wait};
+use super::{End, Endpoint, Kind, Operation, Queue, Subject, Wait};
 use crate::message::{LENGTH, Message};
 use crate::place::Place;
 
@@ -31,6 +31,12 @@ impl Subject for Pipe {
         &Operation::OF_A_BOUNDED_QUEUE
     }
 
+    fn kind(&self) -> Kind<'_> {
+        Kind::Queue(self)
+    }
+}
+
+impl Queue for Pipe {
     fn capacity(&self) -> u32 {
         (rustix::param::page_size().max(SMALLEST) / LENGTH) as u32
     }

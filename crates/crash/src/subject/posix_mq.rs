@@ -5,7 +5,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-use super::{End, Endpoint, Operation, Subject, Wait};
+use super::{End, Endpoint, Kind, Operation, Queue, Subject, Wait};
 use crate::message::{LENGTH, Message};
 use crate::place::Place;
 
@@ -27,6 +27,12 @@ impl Subject for PosixMq {
         &Operation::OF_A_BOUNDED_QUEUE
     }
 
+    fn kind(&self) -> Kind<'_> {
+        Kind::Queue(self)
+    }
+}
+
+impl Queue for PosixMq {
     fn capacity(&self) -> u32 {
         CAPACITY
     }
@@ -40,7 +46,7 @@ impl Subject for PosixMq {
             End::Sender => libc::O_WRONLY,
             End::Receiver => libc::O_RDONLY,
         };
-        Ok(Box::new(Queue(open(place, access)?)))
+        Ok(Box::new(Descriptor(open(place, access)?)))
     }
 }
 
@@ -62,9 +68,9 @@ fn open(place: &Place, flags: libc::c_int) -> io::Result<OwnedFd> {
 }
 
 /// On Linux its descriptor is a file descriptor.
-struct Queue(OwnedFd);
+struct Descriptor(OwnedFd);
 
-impl Endpoint for Queue {
+impl Endpoint for Descriptor {
     fn send(&mut self, message: &Message) -> io::Result<()> {
         // SAFETY: the queue is open; the message is a live array of that length.
         match unsafe { libc::mq_send(self.0.as_raw_fd(), message.as_ptr().cast(), LENGTH, 0) } {

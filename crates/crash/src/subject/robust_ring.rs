@@ -10,7 +10,7 @@ use std::mem::MaybeUninit;
 
 use super::region::Region;
 use super::ring::{Ring, SLOTS};
-use super::{End, Endpoint, Operation, Subject, Wait};
+use super::{End, Endpoint, Kind, Operation, Queue, Subject, Wait};
 use crate::message::Message;
 use crate::place::Place;
 
@@ -41,6 +41,12 @@ impl Subject for RobustRing {
         }
     }
 
+    fn kind(&self) -> Kind<'_> {
+        Kind::Queue(self)
+    }
+}
+
+impl Queue for RobustRing {
     fn capacity(&self) -> u32 {
         SLOTS as u32
     }

@@ -6,7 +6,7 @@ use std::io;
 
 use super::region::Region;
 use super::ring::{Ring, SLOTS};
-use super::{End, Endpoint, Operation, Subject, Wait};
+use super::{End, Endpoint, Kind, Operation, Queue, Subject, Wait};
 use crate::message::Message;
 use crate::place::Place;
 
@@ -29,6 +29,12 @@ impl Subject for SemaphoreRing {
         &Operation::OF_A_RING
     }
 
+    fn kind(&self) -> Kind<'_> {
+        Kind::Queue(self)
+    }
+}
+
+impl Queue for SemaphoreRing {
     fn capacity(&self) -> u32 {
         SLOTS as u32
     }

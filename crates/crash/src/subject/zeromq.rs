@@ -6,7 +6,7 @@
 use std::io;
 use std::time::Duration;
 
-use super::{End, Endpoint, Operation, Subject, Wait};
+use super::{End, Endpoint, Kind, Operation, Queue, Subject, Wait};
 use crate::message::Message;
 use crate::place::Place;
 
@@ -33,13 +33,19 @@ impl Subject for PushPull {
         &[Operation::Connect, Operation::Send, Operation::Receive, Operation::ReceiveEmpty]
     }
 
-    fn capacity(&self) -> u32 {
-        1_000
-    }
-
     /// Its IO threads carry a message on after `send` has returned.
     fn settles(&self) -> Duration {
         Duration::from_millis(20)
+    }
+
+    fn kind(&self) -> Kind<'_> {
+        Kind::Queue(self)
+    }
+}
+
+impl Queue for PushPull {
+    fn capacity(&self) -> u32 {
+        1_000
     }
 
     fn open(&self, place: &Place, end: End) -> io::Result<Box<dyn Endpoint>> {

@@ -3,31 +3,29 @@
 //! A fresh process takes the dead one's place, messages go from one to the other, and whatever
 //! arrives is held against the ledger.
 
-use super::scene::{Cast, Scene};
-use super::verdict::Killed;
+use super::Scene;
 use crate::actor::order::{Act, Order, Reply};
+use crate::explore::scene::{Cast, Received, answer, silent};
+use crate::explore::verdict::Killed;
 use crate::message::Seen;
 use crate::patience::Patience;
-use crate::stage::{Actor, Silence};
+use crate::stage::Actor;
 use crate::subject::End;
 use crate::trouble::Result;
 
 /// A receiver has everything when nothing more has come for so long.
 const QUIET_MS: u64 = 10;
 
-/// What was received, or what came of one that did not get on.
-type Received = std::result::Result<Vec<Seen>, Killed>;
-
 impl Scene {
     /// Asks the survivors to go on, and judges.
-    pub(crate) fn judge(mut self, cast: Cast<'_>) -> Result<Killed> {
+    pub(in crate::explore) fn judge(mut self, cast: Cast<'_>) -> Result<Killed> {
         let mut fresh = cast.actor(&self.place)?;
-        let done = match self.operation.end() {
+        let done = match self.end {
             End::Sender => self.with_fresh_sender(&mut fresh),
             End::Receiver => self.with_fresh_receiver(&mut fresh),
         };
         // One sender, one reader after the other, and nothing that a dead one took along: in order.
-        let in_order = self.delivers_again && self.operation.end() == End::Receiver;
+        let in_order = self.delivers_again && self.end == End::Receiver;
         Ok(done.map_or_else(
             |stuck| stuck,
             |seen| {
@@ -77,7 +75,7 @@ impl Scene {
             if let Some(Act::Send(waiting)) = self.pending.take() {
                 match self.companion.reply(patience) {
                     Ok(Reply::Done(_)) => self.ledger.acknowledge(waiting),
-                    Ok(Reply::Refused(_) | Reply::Lacking(_)) => {}
+                    Ok(Reply::Refused(_) | Reply::Lacking(_) | Reply::Faulty(_)) => {}
                     Err(silence) => return Err(silent(LEFT_TO_SEND, &silence)),
                 }
             }
@@ -125,25 +123,4 @@ const ROUNDS: u32 = 2;
 
 fn drain(until: u32) -> Order {
     Act::Drain { until, quiet_ms: QUIET_MS }.plain()
-}
-
-/// What one that had to go on answers: that it did, or else what came of the kill.
-pub(super) fn answer(who: &str, answer: std::result::Result<Reply, Silence>) -> Received {
-    match answer {
-        Ok(Reply::Done(seen)) => Ok(seen),
-        Ok(Reply::Refused(why) | Reply::Lacking(why)) => {
-            Err(Killed::wedged(format!("{who} got an error: {why}")))
-        }
-        Err(silence) => Err(silent(who, &silence)),
-    }
-}
-
-fn silent(who: &str, silence: &Silence) -> Killed {
-    match silence {
-        Silence::Stuck(how) => Killed::wedged(format!("{who} did not get on: {how}")),
-        Silence::Ended(how) => Killed::wedged(format!("{who} came to an end of its own: {how}")),
-        Silence::Starved(how) => {
-            Killed::Unexplored(format!("the machine is too loaded to judge {who} {how}"))
-        }
-    }
 }

@@ -1,0 +1,98 @@
+//! An actor with one end of a queue: [`Holder`].
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use super::order::{Act, Order, Reply};
+use super::{Player, framed, misplaced};
+use crate::message::{LENGTH, Seen, numbered};
+use crate::place::Place;
+use crate::subject::{Endpoint, Queue, Wait};
+
+/// Has one end of a queue.
+pub(super) struct Holder {
+    queue: &'static dyn Queue,
+    place: Place,
+    endpoint: Option<Box<dyn Endpoint>>,
+}
+
+impl Holder {
+    /// None as yet.
+    pub(super) fn new(queue: &'static dyn Queue, place: Place) -> Self {
+        Self { queue, place, endpoint: None }
+    }
+
+    fn endpoint(&mut self) -> io::Result<&mut (dyn Endpoint + 'static)> {
+        self.endpoint.as_deref_mut().ok_or_else(|| io::Error::other("this end is not open"))
+    }
+}
+
+impl Player for Holder {
+    fn obey(&mut self, order: &Order) -> io::Result<Reply> {
+        let done = match order.act {
+            Act::Create => self.queue.create(&self.place).map(|()| Vec::new()),
+            Act::Open(end) => framed(order.marked, || self.queue.open(&self.place, end))
+                .map(|endpoint| self.endpoint = Some(endpoint))
+                .map(|()| Vec::new()),
+            Act::Close => {
+                let endpoint = self.endpoint.take();
+                framed(order.marked, || drop(endpoint));
+                Ok(Vec::new())
+            }
+            Act::Send(number) => {
+                let message = numbered(number);
+                self.endpoint()
+                    .and_then(|endpoint| framed(order.marked, || endpoint.send(&message)))
+                    .map(|()| Vec::new())
+            }
+            Act::Receive => {
+                let mut into = [0; LENGTH];
+                self.endpoint()
+                    .and_then(|endpoint| {
+                        framed(order.marked, || endpoint.receive(&mut into, Wait::Ever))
+                    })
+                    .map(|length| length.map(|length| Seen::of(&into[..length])))
+                    .map(|seen| seen.into_iter().collect())
+            }
+            Act::Drain { until, quiet_ms } => {
+                self.endpoint().and_then(|endpoint| drain(endpoint, until, quiet_ms))
+            }
+            Act::Unread => self.endpoint().map(|endpoint| {
+                endpoint.unread().iter().map(|message| Seen::of(message)).collect()
+            }),
+            Act::LookForSuccessor => self
+                .endpoint()
+                .and_then(|endpoint| endpoint.look_for_successor())
+                .map(|()| Vec::new()),
+            Act::Heap(_) => Err(misplaced(order)),
+        };
+        done.map(Reply::Done)
+    }
+}
+
+/// Receives until the message `until` has come, and then whatever comes before it is quiet. Ends
+/// only with that message: whoever gave the order has a deadline.
+fn drain(endpoint: &mut dyn Endpoint, until: u32, quiet_ms: u64) -> io::Result<Vec<Seen>> {
+    let pause = Duration::from_millis(quiet_ms);
+    let mut seen = Vec::new();
+    let mut into = [0; LENGTH];
+    let mut quiet_since: Option<Instant> = None;
+    loop {
+        if let Some(length) = endpoint.receive(&mut into, Wait::AtMost(pause))? {
+            let one = Seen::of(&into[..length]);
+            seen.push(one);
+            if one == Seen::Whole(until) || quiet_since.is_some() {
+                quiet_since = Some(Instant::now());
+            }
+            // A torn length or header may repeat itself without end; a few are proof enough.
+            if seen.len() > MOST_SEEN {
+                return Ok(seen);
+            }
+        } else if quiet_since.is_some_and(|since| since.elapsed() >= pause) {
+            return Ok(seen);
+        }
+    }
+}
+
+/// Messages that are received in one go before something must be wrong.
+const MOST_SEEN: usize = 4_096;

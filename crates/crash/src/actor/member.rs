@@ -1,0 +1,183 @@
+//! An actor that is a member of a heap: [`Tenant`].
+//!
+//! It fills each block with a number of its own, all of it, and reads all of it whenever it is
+//! asked to look: a block that two have shows the other one's number, or both.
+
+use std::io;
+
+use super::order::{Act, HeapAct, Order, Reply};
+use super::{Player, framed, misplaced};
+use crate::message::{Seen, fill};
+use crate::place::Place;
+use crate::subject::Heap;
+use crate::subject::heap::{Accepted, Checked, Member};
+
+/// Is a member of a heap.
+pub(super) struct Tenant {
+    heap: &'static dyn Heap,
+    place: Place,
+    member: Option<Box<dyn Member>>,
+    /// The number of each block, in the order of the member's row.
+    kept: Vec<u32>,
+}
+
+impl Tenant {
+    /// None as yet.
+    pub(super) fn new(heap: &'static dyn Heap, place: Place) -> Self {
+        Self { heap, place, member: None, kept: Vec::with_capacity(64) }
+    }
+
+    fn member(&mut self) -> io::Result<&mut (dyn Member + 'static)> {
+        self.member.as_deref_mut().ok_or_else(|| io::Error::other("this is no member"))
+    }
+
+    fn enter(&mut self, mut member: Box<dyn Member>) -> io::Result<()> {
+        member.listen()?;
+        self.member = Some(member);
+        Ok(())
+    }
+
+    /// Allocates and fills one; whether there was room.
+    fn allocate(&mut self, number: u32, bytes: usize, marked: bool) -> io::Result<bool> {
+        let at = self.kept.len();
+        let member = self.member()?;
+        let there = framed(marked, || member.allocate(bytes))?;
+        if there {
+            fill(member.bytes(at), number);
+            self.kept.push(number);
+        }
+        Ok(there)
+    }
+
+    fn fill(&mut self, first: u32, bytes: usize) -> io::Result<Vec<Seen>> {
+        let mut numbers = first..;
+        let mut all = Vec::new();
+        while let Some(number) = numbers.next()
+            && self.allocate(number, bytes, false)?
+        {
+            all.push(Seen::Whole(number));
+        }
+        Ok(all)
+    }
+
+    /// Takes a block out of the row.
+    fn remove(&mut self, number: u32) -> io::Result<usize> {
+        let at = self.kept.iter().position(|kept| *kept == number);
+        let at = at.ok_or_else(|| io::Error::other(format!("there is no block {number}")))?;
+        self.kept.swap_remove(at);
+        Ok(at)
+    }
+
+    /// Takes one that was handed over, and says what is in it; `None` where there is none. One that
+    /// came too late counts as nothing.
+    fn accept(&mut self, marked: bool) -> io::Result<Option<Vec<Seen>>> {
+        let at = self.kept.len();
+        let member = self.member()?;
+        match framed(marked, || member.accept())? {
+            None => Ok(None),
+            Some(Accepted::Stale) => Ok(Some(Vec::new())),
+            Some(Accepted::Taken) => {
+                let seen = Seen::of_all(member.bytes(at));
+                self.kept.push(if let Seen::Whole(number) = seen { number } else { u32::MAX });
+                Ok(Some(vec![seen]))
+            }
+        }
+    }
+
+    fn look(&mut self) -> io::Result<Reply> {
+        let mut seen = Vec::new();
+        for at in 0..self.kept.len() {
+            let number = self.kept[at];
+            let found = Seen::of_all(self.member()?.bytes(at));
+            if found != Seen::Whole(number) {
+                let what = format!("a living member's block {number} holds what is {found}");
+                return Ok(Reply::Faulty(what));
+            }
+            seen.push(found);
+        }
+        Ok(Reply::Done(seen))
+    }
+
+    fn check(&mut self) -> io::Result<Reply> {
+        let whole = |bytes: usize| Seen::Whole(u32::try_from(bytes).unwrap_or(u32::MAX));
+        Ok(match self.member()?.check()? {
+            Checked::Faulty(what) => Reply::Faulty(what),
+            Checked::Sound { in_use, committed } => {
+                Reply::Done(vec![whole(in_use), whole(committed)])
+            }
+        })
+    }
+
+    fn act(&mut self, act: HeapAct, marked: bool) -> io::Result<Reply> {
+        let done = |()| Reply::Done(Vec::new());
+        match act {
+            HeapAct::Join => {
+                let member = framed(marked, || self.heap.join(&self.place))?;
+                self.enter(member).map(done)
+            }
+            HeapAct::Allocate { number, bytes } => {
+                if self.allocate(number, bytes, marked)? {
+                    Ok(done(()))
+                } else {
+                    Err(io::Error::other(format!("there is no room for {bytes} bytes")))
+                }
+            }
+            HeapAct::Fill { first, bytes } => self.fill(first, bytes).map(Reply::Done),
+            HeapAct::Free(number) => {
+                let at = self.remove(number)?;
+                let member = self.member()?;
+                framed(marked, || member.free(at)).map(done)
+            }
+            HeapAct::Empty => {
+                while !self.kept.is_empty() {
+                    self.kept.pop();
+                    let last = self.kept.len();
+                    self.member()?.free(last)?;
+                }
+                Ok(done(()))
+            }
+            HeapAct::Meet(pid) => self.member()?.meet(pid).map(done),
+            HeapAct::HandOver { number, to } => {
+                let at = self.remove(number)?;
+                let member = self.member()?;
+                framed(marked, || member.hand_over(at, to)).map(done)
+            }
+            HeapAct::Accept => {
+                let nothing = || io::Error::other("nothing was handed over");
+                self.accept(marked)?.map(Reply::Done).ok_or_else(nothing)
+            }
+            HeapAct::AcceptAll => {
+                let mut all = Vec::new();
+                while let Some(seen) = self.accept(false)? {
+                    all.extend(seen);
+                }
+                Ok(Reply::Done(all))
+            }
+            HeapAct::Settle => self.member()?.settle().map(done),
+            HeapAct::Tend => {
+                let member = self.member()?;
+                framed(marked, || member.tend()).map(done)
+            }
+            HeapAct::Look => self.look(),
+            HeapAct::Check => self.check(),
+        }
+    }
+}
+
+impl Player for Tenant {
+    fn obey(&mut self, order: &Order) -> io::Result<Reply> {
+        match order.act {
+            Act::Create => {
+                let member = self.heap.create(&self.place)?;
+                self.enter(member)?;
+            }
+            Act::Close => {
+                let member = self.member.take();
+                framed(order.marked, || drop(member));
+            }
+            Act::Heap(act) => return self.act(act, order.marked),
+            _ => return Err(misplaced(order)),
+        }
+        Ok(Reply::Done(Vec::new()))
+    }
+}

@@ -1,0 +1,217 @@
+//! What is asked of a heap's survivors after the kill: the other half of [`Scene`].
+//!
+//! The companion and a fresh process look after the dead, go on to allocate, to free and to hand
+//! over, and look at every byte of what they have. In the end all is free, and has room for as much
+//! as in the beginning.
+
+use super::{OWN, Scene, number_of};
+use crate::actor::order::{HeapAct, Reply};
+use crate::explore::scene::{Cast, Received, answer};
+use crate::explore::verdict::{Judged, Killed, Verdict};
+use crate::message::Seen;
+use crate::patience::Patience;
+use crate::stage::Actor;
+use crate::trouble::Result;
+
+const LEFT: &str = "the member that was left";
+const FRESH: &str = "a fresh member";
+
+/// Blocks that survivors allocate: the companion at once, the fresh one, and both until it is full.
+const AT_ONCE: u32 = 100;
+const OF_FRESH: u32 = 110;
+/// Whole slabs of them, for nobody else can allocate from what is left of one.
+const FRESH_PART: [u32; 4] = [200, 201, 202, 203];
+const THE_REST: u32 = 300;
+/// Those that the companion gets while both have blocks from before.
+const BESIDE: u32 = 500;
+
+/// That all went well, or what came of the kill.
+type Gone = std::result::Result<(), Killed>;
+
+impl Scene {
+    /// Asks the survivors to go on, and judges.
+    pub(in crate::explore) fn judge(mut self, cast: Cast<'_>) -> Result<Killed> {
+        let mut fresh = cast.actor(&self.place)?;
+        let patience = self.patience(fresh.pid());
+        let mut both = Both {
+            companion: &mut self.companion,
+            fresh: &mut fresh,
+            patience: &patience,
+            companions: &mut self.companions,
+            freshs: Vec::new(),
+        };
+        let (sizes, room) = (self.sizes, self.room);
+        let mut judge = || -> Gone {
+            // Nobody knows of the death yet.
+            both.allocates(true, AT_ONCE, sizes.small)?;
+            both.look()?;
+            both.of_companion(HeapAct::Free(AT_ONCE))?;
+            both.companions.retain(|number| *number != AT_ONCE);
+            both.of_fresh(HeapAct::Join)?;
+            both.allocates(false, OF_FRESH, sizes.small)?;
+            if self.recovers {
+                both.tend()?;
+            }
+            if self.hands_over {
+                let seen = both.of_companion(HeapAct::AcceptAll)?;
+                let judged = self.ledger.judge(&seen);
+                if judged.verdict != Verdict::Passed {
+                    return Err(Killed::Judged(judged));
+                }
+                both.companions.extend(seen.iter().filter_map(|one| match one {
+                    Seen::Whole(number) => Some(*number),
+                    Seen::Torn => None,
+                }));
+                both.of_companion(HeapAct::Settle)?;
+                both.look()?;
+                both.exchange()?;
+            }
+            // A block that was freed behind its holder's back is given out now.
+            both.allocates(false, OF_FRESH + 1, sizes.small)?;
+            both.fills(BESIDE, sizes.small)?;
+            both.look()?;
+            both.of_companion(HeapAct::Check)?;
+            both.empty(self.recovers)?;
+            both.is_empty()?;
+            // All of it can be used, and what two have shows.
+            for number in FRESH_PART {
+                both.allocates(false, number, sizes.filling)?;
+            }
+            let now = FRESH_PART.len() + both.fills(THE_REST, sizes.filling)?;
+            both.look()?;
+            match now.cmp(&room) {
+                std::cmp::Ordering::Less => {
+                    return Err(lost(format!("room for {now} blocks is left of {room}")));
+                }
+                std::cmp::Ordering::Greater => {
+                    return Err(torn(format!("{now} blocks were given out of {room}")));
+                }
+                std::cmp::Ordering::Equal => {}
+            }
+            both.empty(self.recovers)?;
+            both.is_empty()
+        };
+        let passed = || Killed::Judged(Judged { verdict: Verdict::Passed, detail: String::new() });
+        Ok(judge().map_or_else(|killed| killed, |()| passed()))
+    }
+}
+
+fn torn(detail: String) -> Killed {
+    Killed::Judged(Judged { verdict: Verdict::Torn, detail })
+}
+
+fn lost(detail: String) -> Killed {
+    Killed::Judged(Judged { verdict: Verdict::Lost, detail })
+}
+
+/// The two that live.
+struct Both<'a> {
+    companion: &'a mut Actor,
+    fresh: &'a mut Actor,
+    patience: &'a Patience,
+    /// What each has.
+    companions: &'a mut Vec<u32>,
+    freshs: Vec<u32>,
+}
+
+impl Both<'_> {
+    fn of_companion(&mut self, act: HeapAct) -> Received {
+        ask(LEFT, self.companion, act, self.patience)
+    }
+
+    fn of_fresh(&mut self, act: HeapAct) -> Received {
+        ask(FRESH, self.fresh, act, self.patience)
+    }
+
+    fn allocates(&mut self, companion: bool, number: u32, bytes: usize) -> Gone {
+        let act = HeapAct::Allocate { number, bytes };
+        if companion {
+            self.of_companion(act)?;
+            self.companions.push(number);
+        } else {
+            self.of_fresh(act)?;
+            self.freshs.push(number);
+        }
+        Ok(())
+    }
+
+    /// The companion takes all that is left: how many blocks.
+    fn fills(&mut self, first: u32, bytes: usize) -> std::result::Result<usize, Killed> {
+        let count = self.of_companion(HeapAct::Fill { first, bytes })?.len();
+        self.companions.extend((first..).take(count));
+        Ok(count)
+    }
+
+    fn tend(&mut self) -> Gone {
+        self.of_companion(HeapAct::Tend)?;
+        self.of_fresh(HeapAct::Tend).map(drop)
+    }
+
+    /// Each has what it has, unchanged.
+    fn look(&mut self) -> Gone {
+        let companion = self.of_companion(HeapAct::Look)?;
+        has(companion, self.companions)?;
+        let fresh = if self.freshs.is_empty() { Vec::new() } else { self.of_fresh(HeapAct::Look)? };
+        has(fresh, &self.freshs)
+    }
+
+    /// A block goes from each to the other; the fresh one frees what it got.
+    fn exchange(&mut self) -> Gone {
+        let [companion, fresh] = [self.companion.pid(), self.fresh.pid()].map(number_of);
+        self.of_companion(HeapAct::Meet(fresh))?;
+        self.of_fresh(HeapAct::Meet(companion))?;
+        let [number, _] = OWN;
+        self.of_companion(HeapAct::HandOver { number, to: fresh })?;
+        has(self.of_fresh(HeapAct::Accept)?, &[number])?;
+        self.of_fresh(HeapAct::Free(number))?;
+        self.of_fresh(HeapAct::HandOver { number: OF_FRESH, to: companion })?;
+        has(self.of_companion(HeapAct::Accept)?, &[OF_FRESH])?;
+        self.companions.retain(|kept| *kept != number);
+        self.companions.push(OF_FRESH);
+        self.freshs.clear();
+        Ok(())
+    }
+
+    /// Both free all that they have.
+    fn empty(&mut self, tends: bool) -> Gone {
+        self.of_companion(HeapAct::Empty)?;
+        self.of_fresh(HeapAct::Empty)?;
+        self.companions.clear();
+        self.freshs.clear();
+        if tends { self.tend() } else { Ok(()) }
+    }
+
+    /// Nobody has anything, and nothing is kept.
+    fn is_empty(&mut self) -> Gone {
+        let found = self.of_companion(HeapAct::Check)?;
+        match found[..] {
+            [Seen::Whole(0), Seen::Whole(0)] => Ok(()),
+            [Seen::Whole(0), Seen::Whole(kept)] => {
+                Err(lost(format!("{kept} bytes stay fetched, in which nobody has a block")))
+            }
+            [Seen::Whole(in_use), _] => {
+                Err(lost(format!("{in_use} bytes are in use, and nobody has them")))
+            }
+            _ => Err(Killed::wedged(format!("the check was answered with {found:?}"))),
+        }
+    }
+}
+
+/// What one that lives answers; that it found damage is a verdict of its own.
+fn ask(who: &str, actor: &mut Actor, act: HeapAct, patience: &Patience) -> Received {
+    match actor.ask(act.plain(), patience) {
+        Ok(Reply::Faulty(what)) => Err(torn(what)),
+        asked => answer(&format!("{who}, asked to '{act}',"), asked),
+    }
+}
+
+/// What one has, against what it should have.
+fn has(mut seen: Vec<Seen>, numbers: &[u32]) -> Gone {
+    let mut expected: Vec<Seen> = numbers.iter().map(|number| Seen::Whole(*number)).collect();
+    expected.sort_unstable();
+    seen.sort_unstable();
+    if seen == expected {
+        return Ok(());
+    }
+    Err(torn(format!("expected the blocks {expected:?}, found {seen:?}")))
+}

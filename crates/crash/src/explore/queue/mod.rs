@@ -1,0 +1,299 @@
+//! One run of a script for a queue: [`Scene`], the two ends and what they do up to the kill.
+//!
+//! The *victim* carries the operation out; its *companion* has the other end. What is asked of the
+//! survivors afterwards stands in [`aftermath`].
+
+mod aftermath;
+
+use std::time::Duration;
+
+use rustix::process::Pid;
+
+use super::scene::{Cast, answer, unharmed};
+use super::verdict::{Killed, Ledger};
+use crate::actor::order::Act;
+use crate::knife::Release;
+use crate::message::Seen;
+use crate::patience::Patience;
+use crate::place::Place;
+use crate::stage::Actor;
+use crate::subject::{End, Operation, Queue};
+use crate::trouble::{Result, Trouble};
+
+/// A run, at any time between its beginning and its verdict. Actors go before the place.
+#[derive(Debug)]
+pub(super) struct Scene {
+    victim: Actor,
+    companion: Actor,
+    ledger: Ledger,
+    /// The victim's.
+    end: End,
+    /// Whether the companion has opened its end.
+    is_open: bool,
+    /// [`Queue::delivers_again`]: what was received is not acknowledged by that.
+    delivers_again: bool,
+    /// [`Queue::hands_over`].
+    hands_over: bool,
+    /// What the receive under the knife acknowledges, where it delivers again.
+    acknowledges: Option<u32>,
+    /// What the victim does under the knife.
+    pub(super) act: Act,
+    /// What the companion does for a blocked victim, once, and how often in a row.
+    release: Option<(Act, u32)>,
+    /// What the companion was told and sleeps in, to be woken by the victim.
+    pending: Option<Act>,
+    /// The number that nobody has sent yet.
+    next: u32,
+    /// How long a survivor may take for one answer.
+    patience: Duration,
+    place: Place,
+}
+
+impl Scene {
+    /// Leads the actors up to the operation. With `spare`, another message waits for a receiver.
+    pub(super) fn set(
+        cast: Cast<'_>,
+        queue: &dyn Queue,
+        operation: Operation,
+        spare: bool,
+    ) -> Result<Self> {
+        let place = Place::new()?;
+        let mut scene = Self {
+            victim: cast.actor(&place)?,
+            companion: cast.actor(&place)?,
+            ledger: Ledger::default(),
+            end: end_of(operation)?,
+            is_open: operation != Operation::Bind,
+            delivers_again: queue.delivers_again(),
+            hands_over: queue.hands_over(),
+            acknowledges: None,
+            act: Act::Close,
+            release: None,
+            pending: None,
+            next: 0,
+            patience: cast.subject.patience(),
+            place,
+        };
+        unharmed(&mut scene.companion, Act::Create)?;
+        match operation {
+            Operation::Bind => scene.act = Act::Open(End::Receiver),
+            Operation::Connect => {
+                unharmed(&mut scene.companion, Act::Open(End::Receiver))?;
+                scene.act = Act::Open(End::Sender);
+            }
+            Operation::Send | Operation::Close => {
+                scene.open()?;
+                scene.exchange()?;
+                let number = scene.number();
+                unharmed(&mut scene.victim, Act::Send(number))?;
+                scene.ledger.must.insert(number);
+                if operation == Operation::Send {
+                    scene.act = scene.send_that_may_arrive();
+                }
+            }
+            Operation::SendWaking => {
+                scene.open()?;
+                scene.exchange()?;
+                scene.companion_sleeps_in(Act::Receive)?;
+                scene.act = scene.send_that_may_arrive();
+            }
+            Operation::Grow | Operation::SendFull => {
+                scene.open()?;
+                scene.exchange()?;
+                for _ in 0..queue.capacity() {
+                    let number = scene.number();
+                    unharmed(&mut scene.victim, Act::Send(number))?;
+                    scene.ledger.must.insert(number);
+                }
+                scene.act = scene.send_that_may_arrive();
+                let take = (Act::Receive, queue.makes_room());
+                scene.release = (operation == Operation::SendFull).then_some(take);
+            }
+            Operation::Receive | Operation::ReceiveEmpty => {
+                scene.open()?;
+                scene.exchange()?;
+                if scene.delivers_again {
+                    scene.ledger.may.insert(0);
+                    scene.acknowledges = Some(0);
+                }
+                scene.act = Act::Receive;
+                if operation == Operation::ReceiveEmpty {
+                    scene.release = Some((Act::Send(scene.number()), 1));
+                } else {
+                    scene.companion_sends(if spare { 3 } else { 2 })?;
+                }
+            }
+            Operation::ReceiveWaking => {
+                scene.open()?;
+                scene.exchange()?;
+                scene.companion_sends(queue.capacity())?;
+                let waits = scene.send_that_may_arrive();
+                scene.companion_sleeps_in(waits)?;
+                scene.act = Act::Receive;
+            }
+            // Told apart above: these have no end.
+            _ => {}
+        }
+        std::thread::sleep(cast.subject.settles());
+        Ok(scene)
+    }
+
+    /// Both ends; the receiver's first.
+    fn open(&mut self) -> Result<()> {
+        let (receiver, sender) = match self.end {
+            End::Sender => (&mut self.companion, &mut self.victim),
+            End::Receiver => (&mut self.victim, &mut self.companion),
+        };
+        unharmed(receiver, Act::Open(End::Receiver))?;
+        unharmed(sender, Act::Open(End::Sender)).map(drop)
+    }
+
+    /// One message goes through, so that both ends know each other.
+    fn exchange(&mut self) -> Result<()> {
+        let number = self.number();
+        let (receiver, sender) = match self.end {
+            End::Sender => (&mut self.companion, &mut self.victim),
+            End::Receiver => (&mut self.victim, &mut self.companion),
+        };
+        unharmed(sender, Act::Send(number))?;
+        let seen = unharmed(receiver, Act::Receive)?;
+        if seen == [Seen::Whole(number)] {
+            return Ok(());
+        }
+        Err(Trouble::fail(format!("nobody was killed, and of message {number} arrived {seen:?}")))
+    }
+
+    /// Messages for the receiver under the knife; the first is the one that it will take, and may
+    /// take along.
+    fn companion_sends(&mut self, count: u32) -> Result<()> {
+        for at in 0..count {
+            let number = self.number();
+            unharmed(&mut self.companion, Act::Send(number))?;
+            let goes_along = at == 0 && !self.delivers_again;
+            let of = if goes_along { &mut self.ledger.may } else { &mut self.ledger.must };
+            of.insert(number);
+        }
+        Ok(())
+    }
+
+    /// The companion does what the victim is to wake it from.
+    fn companion_sleeps_in(&mut self, act: Act) -> Result<()> {
+        self.companion.tell_into_sleep(act.plain())?;
+        self.pending = Some(act);
+        Ok(())
+    }
+
+    /// Whether somebody else runs while the victim does.
+    pub(super) fn is_concurrent(&self) -> bool {
+        self.pending.is_some()
+    }
+
+    fn send_that_may_arrive(&mut self) -> Act {
+        let number = self.number();
+        self.ledger.may.insert(number);
+        Act::Send(number)
+    }
+
+    fn number(&mut self) -> u32 {
+        self.next += 1;
+        self.next - 1
+    }
+
+    /// How long a survivor may take for one answer, which may need the companion and `another` to
+    /// run.
+    fn patience(&self, another: Pid) -> Patience {
+        Patience::with(self.patience, &[self.companion.pid(), another])
+    }
+
+    /// Runs `body` with the victim, and with a way to release it where it blocks.
+    pub(super) fn with_victim<T>(
+        &mut self,
+        body: impl FnOnce(&mut Actor, Release<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let Self { victim, companion, ledger, release, delivers_again, .. } = self;
+        let mut release = || {
+            let Some((act, times)) = release.take() else {
+                return Ok(());
+            };
+            for _ in 0..times {
+                for one in unharmed(companion, act)? {
+                    if let Seen::Whole(number) = one {
+                        ledger.must.remove(&number);
+                    }
+                }
+            }
+            if let Act::Send(number) = act {
+                let of = if *delivers_again { &mut ledger.must } else { &mut ledger.may };
+                of.insert(number);
+            }
+            Ok(())
+        };
+        body(victim, &mut release)
+    }
+
+    /// Kills the victim. `returned` says that the operation had: its message is acknowledged.
+    pub(super) fn kill(&mut self, returned: bool) {
+        self.victim.kill();
+        if !returned {
+            return;
+        }
+        match self.act {
+            Act::Send(number) => self.ledger.acknowledge(number),
+            // What it received first of all that may arrive is not to arrive again.
+            Act::Receive if !self.delivers_again => {
+                self.ledger.may.pop_first();
+            }
+            Act::Receive => {
+                if let Some(before) = self.acknowledges {
+                    self.ledger.may.remove(&before);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Puts a fresh process in the dead victim's place, which is to do `operation` next and to be
+    /// killed in turn. What came of it, where it does not even get there.
+    pub(super) fn succeed(
+        &mut self,
+        cast: Cast<'_>,
+        operation: Operation,
+    ) -> Result<Option<Killed>> {
+        self.victim = cast.actor(&self.place)?;
+        let patience = &self.patience(self.victim.pid());
+        self.end = end_of(operation)?;
+        self.acknowledges = None;
+        if operation == Operation::Bind {
+            self.act = Act::Open(End::Receiver);
+            return Ok(None);
+        }
+        let opened = self.victim.ask(Act::Open(self.end).plain(), patience);
+        if let Err(killed) = answer("the successor, opening its end,", opened) {
+            return Ok(Some(killed));
+        }
+        if self.end == End::Receiver && self.hands_over {
+            const LOOKING: &str = "the sender that was left, looking for a successor,";
+            let looked = self.companion.ask(Act::LookForSuccessor.plain(), patience);
+            if let Err(killed) = answer(LOOKING, looked) {
+                return Ok(Some(killed));
+            }
+        }
+        self.act = match self.end {
+            End::Sender => self.send_that_may_arrive(),
+            End::Receiver if self.delivers_again => Act::Receive,
+            End::Receiver => {
+                // It takes the next one that is there: the first of those under the knife, or,
+                // where the dead victim took that along, the first of the others.
+                let first = self.ledger.must.pop_first();
+                self.ledger.may.extend(first);
+                Act::Receive
+            }
+        };
+        Ok(None)
+    }
+}
+
+fn end_of(operation: Operation) -> Result<End> {
+    let none = || Trouble::fail(format!("'{}' is no operation of a queue", operation.name()));
+    operation.end().ok_or_else(none)
+}

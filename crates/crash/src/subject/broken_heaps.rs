@@ -1,0 +1,210 @@
+//! Heaps that are broken on purpose: what the explorer must call wedged, torn and lost.
+//!
+//! All three are one table of blocks with the pid of whoever has each, and one fault. Without it
+//! the table is sound: a block is taken by one exchange, and the dead are looked up by their pids.
+
+#![allow(unsafe_code, reason = "a table in shared memory")]
+
+use std::io;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Duration;
+
+use rustix::process::{Pid, test_kill_process};
+
+use super::heap::{Checked, Heap, Member};
+use super::region::Region;
+use super::{Kind, Operation, Role, Subject};
+use crate::place::Place;
+
+/// Between two looks at a lock that is held.
+const PAUSE: Duration = Duration::from_micros(100);
+
+const BLOCKS: usize = 16;
+const BLOCK: usize = 1 << 10;
+
+/// A table with one fault, or none.
+pub(super) struct Broken {
+    name: &'static str,
+    summary: &'static str,
+    fault: Fault,
+}
+
+/// `control-heap-lock`: whoever dies with the lock takes it along.
+pub(super) const LOCK: Broken = Broken {
+    name: "control-heap-lock",
+    summary: "broken on purpose: a heap under a lock word that a dead holder keeps",
+    fault: Fault::KeepsTheLock,
+};
+
+/// `control-heap-lost`: nobody looks after the dead.
+pub(super) const LOST: Broken = Broken {
+    name: "control-heap-lost",
+    summary: "broken on purpose: a heap in which nobody frees what the dead had",
+    fault: Fault::LeavesTheDead,
+};
+
+/// `control-heap-torn`: whoever looks after the dead frees the neighbours of their blocks, too.
+pub(super) const TORN: Broken = Broken {
+    name: "control-heap-torn",
+    summary: "broken on purpose: a heap that frees a living one's block beside a dead one's",
+    fault: Fault::FreesNeighbours,
+};
+
+/// `control-heap-sound`: the same table without a fault, which must pass.
+pub(super) const SOUND: Broken = Broken {
+    name: "control-heap-sound",
+    summary: "the heap that the broken ones were made of: a table of pids",
+    fault: Fault::None,
+};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    None,
+    KeepsTheLock,
+    LeavesTheDead,
+    FreesNeighbours,
+}
+
+impl Subject for Broken {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn summary(&self) -> &'static str {
+        self.summary
+    }
+
+    fn role(&self) -> Role {
+        Role::Control
+    }
+
+    fn operations(&self) -> &'static [Operation] {
+        &[Operation::Allocate]
+    }
+
+    fn kind(&self) -> Kind<'_> {
+        Kind::Heap(self)
+    }
+}
+
+impl Heap for Broken {
+    fn small(&self) -> usize {
+        BLOCK
+    }
+
+    fn filling(&self) -> usize {
+        BLOCK
+    }
+
+    fn recovers(&self) -> bool {
+        true
+    }
+
+    fn create(&self, place: &Place) -> io::Result<Box<dyn Member>> {
+        Ok(Box::new(Tenant::new(Region::create(place)?, self.fault)))
+    }
+
+    fn join(&self, place: &Place) -> io::Result<Box<dyn Member>> {
+        Ok(Box::new(Tenant::new(Region::open(place)?, self.fault)))
+    }
+}
+
+/// What lies in the shared memory.
+#[repr(C)]
+struct Table {
+    /// 1 while somebody holds it.
+    lock: AtomicI32,
+    /// The pid of whoever has a block; 0 is nobody.
+    holders: [AtomicI32; BLOCKS],
+    blocks: [[u8; BLOCK]; BLOCKS],
+}
+
+struct Tenant {
+    region: Region<Table>,
+    fault: Fault,
+    pid: i32,
+    blocks: Vec<usize>,
+}
+
+impl Tenant {
+    fn new(region: Region<Table>, fault: Fault) -> Self {
+        let pid = rustix::process::getpid().as_raw_nonzero().get();
+        Self { region, fault, pid, blocks: Vec::with_capacity(BLOCKS) }
+    }
+
+    fn lock(&self) -> &AtomicI32 {
+        // SAFETY: mapped, and valid from zero on; only used through its atomic.
+        unsafe { &(*self.region.at()).lock }
+    }
+
+    fn holders(&self) -> &[AtomicI32; BLOCKS] {
+        // SAFETY: as above.
+        unsafe { &(*self.region.at()).holders }
+    }
+
+    fn take(&self) -> Option<usize> {
+        let locks = self.fault == Fault::KeepsTheLock;
+        // SYNC control-heap: pairs with the store below.
+        while locks && self.lock().swap(1, Ordering::Acquire) != 0 {
+            std::thread::sleep(PAUSE);
+        }
+        let mine = |holder: &AtomicI32| {
+            // SYNC control-heap-block: pairs with the stores of those who freed it.
+            holder.compare_exchange(0, self.pid, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        };
+        let taken = self.holders().iter().position(mine);
+        if locks {
+            // SYNC control-heap: pairs with the swap above.
+            self.lock().store(0, Ordering::Release);
+        }
+        taken
+    }
+
+    fn give(&self, block: usize) {
+        // SYNC control-heap-block: pairs with the exchange in `take`.
+        self.holders()[block].store(0, Ordering::Release);
+    }
+}
+
+impl Member for Tenant {
+    fn allocate(&mut self, bytes: usize) -> io::Result<bool> {
+        debug_assert_eq!(bytes, BLOCK);
+        let taken = self.take();
+        self.blocks.extend(taken);
+        Ok(taken.is_some())
+    }
+
+    fn bytes(&mut self, at: usize) -> &mut [u8] {
+        // SAFETY: a block of this process's, as far as the table is sound; that two have one is the
+        // point, and then both run in turns.
+        unsafe { &mut (*self.region.at()).blocks[self.blocks[at]] }
+    }
+
+    fn free(&mut self, at: usize) -> io::Result<()> {
+        let block = self.blocks.swap_remove(at);
+        self.give(block);
+        Ok(())
+    }
+
+    fn tend(&mut self) -> io::Result<()> {
+        if self.fault == Fault::LeavesTheDead {
+            return Ok(());
+        }
+        for (block, holder) in self.holders().iter().enumerate() {
+            let pid = Pid::from_raw(holder.load(Ordering::Relaxed));
+            if pid.is_none_or(|pid| test_kill_process(pid) != Err(rustix::io::Errno::SRCH)) {
+                continue;
+            }
+            self.give(block);
+            if self.fault == Fault::FreesNeighbours && block > 0 {
+                self.give(block - 1);
+            }
+        }
+        Ok(())
+    }
+
+    fn check(&mut self) -> io::Result<Checked> {
+        let held = self.holders().iter().filter(|holder| holder.load(Ordering::Relaxed) != 0);
+        Ok(Checked::Sound { in_use: held.count() * BLOCK, committed: 0 })
+    }
+}

@@ -1,0 +1,234 @@
+//! `heap`: Tontine's shared heap, which must survive every kill.
+//!
+//! Parcels go from member to member through named pipes, one a reader, in one write each: whoever
+//! is killed has published one or has not. Each member says in a file which one it is.
+
+#![allow(unsafe_code, reason = "opening a heap is unsafe, and a member outlives its blocks")]
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{OpenOptionsExt, symlink};
+use std::path::PathBuf;
+use std::ptr::NonNull;
+
+use rustix::fs::{CWD, Mode, OFlags, mkfifoat};
+use tontine::heap::Error;
+use tontine::heap::shared::{Block, Heap as Shared, Member as Name, Options, Parcel};
+
+use super::heap::{Accepted, Checked, Heap, Member};
+use super::{Kind, Operation, Role, Subject};
+use crate::place::Place;
+
+/// Bytes of the heap: ten slabs, all of which the longest script needs.
+const BYTES: usize = 640 << 10;
+
+pub(super) struct Own;
+
+impl Subject for Own {
+    fn name(&self) -> &'static str {
+        "heap"
+    }
+
+    fn summary(&self) -> &'static str {
+        "Tontine's shared heap"
+    }
+
+    fn role(&self) -> Role {
+        Role::Own
+    }
+
+    fn operations(&self) -> &'static [Operation] {
+        &Operation::OF_A_HEAP
+    }
+
+    /// Whoever looks after the dead may die over it, wherever the first one died.
+    fn succession(&self, operation: Operation) -> Option<Operation> {
+        (operation != Operation::Join).then_some(Operation::Recover)
+    }
+
+    /// To look after the dead has some fifty classes.
+    fn is_long_succession(&self, operation: Operation) -> bool {
+        !matches!(operation, Operation::Allocate | Operation::HandOver)
+    }
+
+    /// It reads the entries of all members and arenas.
+    fn longest(&self) -> usize {
+        400_000
+    }
+
+    fn kind(&self) -> Kind<'_> {
+        Kind::Heap(self)
+    }
+}
+
+impl Heap for Own {
+    fn recovers(&self) -> bool {
+        true
+    }
+
+    fn hands_over(&self) -> bool {
+        true
+    }
+
+    fn create(&self, place: &Place) -> io::Result<Box<dyn Member>> {
+        let heap = Shared::create(&Options::new(BYTES)).map_err(error)?;
+        // SAFETY: only its number is taken.
+        let number = unsafe { heap.descriptor() }.as_raw_fd();
+        let file = format!("/proc/{}/fd/{number}", std::process::id());
+        symlink(file, path(place))?;
+        Ok(Box::new(Tenant::new(heap, place)))
+    }
+
+    fn join(&self, place: &Place) -> io::Result<Box<dyn Member>> {
+        let file = OwnedFd::from(File::options().read(true).write(true).open(path(place))?);
+        // SAFETY: actors of one scene write to it, all by this library; this one has no other
+        // descriptor of the file.
+        let heap = unsafe { Shared::open(file) }.map_err(error)?;
+        Ok(Box::new(Tenant::new(heap, place)))
+    }
+}
+
+/// A link to the file of whoever made the heap, who lives to the end.
+fn path(place: &Place) -> PathBuf {
+    place.folder().join("heap")
+}
+
+fn error(error: Error) -> io::Error {
+    io::Error::other(error.to_string())
+}
+
+/// This process's part.
+struct Tenant {
+    /// From a box; the heap of all blocks here.
+    heap: NonNull<Shared>,
+    blocks: Vec<Block<'static>>,
+    folder: PathBuf,
+    inbox: Option<File>,
+    /// Others, and where they read.
+    known: BTreeMap<u32, (Name, File)>,
+}
+
+impl Tenant {
+    fn new(heap: Shared, place: &Place) -> Self {
+        let heap = NonNull::from(Box::leak(Box::new(heap)));
+        let folder = place.folder().to_owned();
+        // No block under the knife makes the row grow.
+        let blocks = Vec::with_capacity(64);
+        Self { heap, blocks, folder, inbox: None, known: BTreeMap::new() }
+    }
+
+    fn heap(&self) -> &'static Shared {
+        // SAFETY: it lives until `self` is dropped, and what borrows it for longer, the blocks, is
+        // forgotten before.
+        unsafe { self.heap.as_ref() }
+    }
+
+    fn of(&self, what: &str, pid: u32) -> PathBuf {
+        self.folder.join(format!("{what}-{pid:010}"))
+    }
+}
+
+impl Member for Tenant {
+    fn allocate(&mut self, bytes: usize) -> io::Result<bool> {
+        match self.heap().alloc(bytes) {
+            Ok(block) => {
+                self.blocks.push(block);
+                Ok(true)
+            }
+            Err(Error::Full { .. }) => Ok(false),
+            Err(other) => Err(error(other)),
+        }
+    }
+
+    fn bytes(&mut self, at: usize) -> &mut [u8] {
+        &mut self.blocks[at]
+    }
+
+    fn free(&mut self, at: usize) -> io::Result<()> {
+        self.blocks.swap_remove(at).free().map_err(error)
+    }
+
+    fn listen(&mut self) -> io::Result<()> {
+        let pid = std::process::id();
+        let pipe = self.of("parcels", pid);
+        mkfifoat(CWD, &pipe, Mode::RUSR | Mode::WUSR)?;
+        let flags = OFlags::NONBLOCK.bits().cast_signed();
+        self.inbox = Some(File::options().read(true).write(true).custom_flags(flags).open(pipe)?);
+        fs::write(self.of("member", pid), self.heap().member().to_u64().to_le_bytes())
+    }
+
+    fn meet(&mut self, pid: u32) -> io::Result<()> {
+        let bytes = fs::read(self.of("member", pid))?;
+        let number = bytes.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
+        let name = Name::from_u64(number.ok_or(io::ErrorKind::UnexpectedEof)?);
+        let pipe = File::options().write(true).open(self.of("parcels", pid))?;
+        self.known.insert(pid, (name, pipe));
+        Ok(())
+    }
+
+    fn hand_over(&mut self, at: usize, pid: u32) -> io::Result<()> {
+        let block = self.blocks.swap_remove(at);
+        let (to, pipe) = self.known.get_mut(&pid).ok_or(io::ErrorKind::NotFound)?;
+        let parcel = match block.hand_over(*to) {
+            Ok(parcel) => parcel,
+            Err((why, block)) => {
+                self.blocks.push(block);
+                return Err(error(why));
+            }
+        };
+        let published = pipe.write_all(&parcel.to_bytes());
+        if published.is_err() {
+            let block = self.heap().take_back(parcel).map_err(error)?;
+            self.blocks.push(block);
+        }
+        published
+    }
+
+    fn accept(&mut self) -> io::Result<Option<Accepted>> {
+        let inbox = self.inbox.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+        let mut bytes = [0; Parcel::SIZE];
+        match inbox.read_exact(&mut bytes) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+            Err(error) => return Err(error),
+        }
+        match self.heap().accept(Parcel::from_bytes(bytes)) {
+            Ok(block) => {
+                self.blocks.push(block);
+                Ok(Some(Accepted::Taken))
+            }
+            Err(Error::Stale { .. }) => Ok(Some(Accepted::Stale)),
+            Err(other) => Err(error(other)),
+        }
+    }
+
+    fn settle(&mut self) -> io::Result<()> {
+        for (name, _) in self.known.values() {
+            self.heap().recall(*name).map_err(error)?;
+        }
+        self.heap().sweep().map_err(error).map(drop)
+    }
+
+    fn tend(&mut self) -> io::Result<()> {
+        self.heap().tend().map_err(error).map(drop)
+    }
+
+    fn check(&mut self) -> io::Result<Checked> {
+        let report = self.heap().check().map_err(error)?;
+        Ok(match report.faults.first() {
+            Some(fault) => Checked::Faulty(fault.to_string()),
+            None => Checked::Sound { in_use: report.in_use(), committed: report.committed() },
+        })
+    }
+}
+
+impl Drop for Tenant {
+    /// Leaves with all its blocks, as somebody does who forgets them.
+    fn drop(&mut self) {
+        std::mem::forget(std::mem::take(&mut self.blocks));
+        // SAFETY: from the box in `new`; nobody has a block of it any more.
+        drop(unsafe { Box::from_raw(self.heap.as_ptr()) });
+    }
+}

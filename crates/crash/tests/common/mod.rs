@@ -1,0 +1,45 @@
+//! What the explorer's tests have in common.
+
+use tontine_crash::explore::{Observer, select};
+use tontine_crash::report::{OperationReport, Report, text};
+use tontine_crash::stage::Stage;
+use tontine_crash::{Mode, Request, run};
+
+struct Quiet;
+
+impl Observer for Quiet {
+    fn progress(&self, _subject: &str, _operation: &str, _done: usize, _of: usize) {}
+
+    fn stopped(&self) -> bool {
+        false
+    }
+}
+
+/// Explores with this package's own actor.
+pub(crate) fn explore(name: &str, ask: impl FnOnce(&mut Request)) -> Report {
+    let subjects = select::subjects(&[name.to_owned()]).expect("it exists");
+    let mut request =
+        Request { subjects, mode: Mode::Fast, operation: None, point: None, sample: None };
+    ask(&mut request);
+    let program = env!("CARGO_BIN_EXE_tontine-crash-actor").into();
+    let report = run(&request, &Stage { program, arguments: Vec::new() }, &Quiet);
+    println!("{}", text::render(&report));
+    report
+}
+
+/// The operations of the only subject, unless the machine refuses.
+pub(crate) fn operations(report: &Report) -> Option<&[OperationReport]> {
+    let subject = &report.subjects[0];
+    let mut troubles = subject.operations.iter().filter_map(|one| one.trouble.as_ref());
+    if let Some(trouble) = subject.trouble.as_ref().or_else(|| troubles.next()) {
+        assert!(trouble.starts_with("skipped: "), "{}: {trouble}", subject.name);
+        println!("{trouble}");
+        return None;
+    }
+    for one in &subject.operations {
+        let kinds = [one.passed, one.wedged, one.torn, one.lost];
+        assert_eq!(kinds.iter().sum::<usize>(), one.explored, "every kill has one verdict");
+        assert!(one.explored > 0 && one.classes <= one.points, "{one:?}");
+    }
+    Some(&subject.operations)
+}

@@ -1,0 +1,61 @@
+//! The explorer on heaps: Tontine's, which survives every kill, and ones that are broken on purpose.
+
+mod common;
+
+use tontine_crash::Mode;
+use tontine_crash::explore::verdict::Verdict;
+use tontine_crash::subject::Operation;
+
+use self::common::{explore, operations};
+
+/// No block is given out twice, none is lost, and nobody waits.
+#[test]
+fn the_shared_heap_survives_every_kill() {
+    let report = explore("heap", |_| ());
+    for one in operations(&report).into_iter().flatten() {
+        assert!(one.stepped, "{one:?}");
+        assert_eq!((one.passed, one.not_explored), (one.explored, 0), "{one:?}");
+    }
+}
+
+/// Somebody dies over a hand-over, whoever looks after it dies over that, at each step of it, and a
+/// third one finds all in order.
+#[test]
+fn a_heap_outlives_two_deaths() {
+    let report = explore("heap", |request| {
+        request.mode = Mode::Pairs;
+        request.operation = Some(Operation::HandOver);
+        request.sample = Some(1);
+    });
+    for one in operations(&report).into_iter().flatten() {
+        assert!(one.explored > 10, "looking after the dead has many steps: {one:?}");
+        assert_eq!((one.passed, one.not_explored), (one.explored, 0), "{one:?}");
+    }
+}
+
+/// Without these, that nothing was found would mean nothing.
+#[test]
+fn heaps_that_are_broken_on_purpose_are_found() {
+    for (name, verdict) in [
+        ("control-heap-lock", Some(Verdict::Wedged)),
+        ("control-heap-torn", Some(Verdict::Torn)),
+        ("control-heap-lost", Some(Verdict::Lost)),
+        ("control-heap-sound", None),
+    ] {
+        let report = explore(name, |_| ());
+        for one in operations(&report).into_iter().flatten() {
+            let found = |verdict| one.findings.iter().any(|finding| finding.verdict == verdict);
+            assert!(verdict.is_none_or(found), "{name} is expected to be {verdict:?}: {one:?}");
+            assert!(verdict.is_some() || one.findings.is_empty(), "{name} is sound: {one:?}");
+        }
+    }
+}
+
+/// Whoever dies with its mutex takes it along, and what the dead had nobody frees.
+#[test]
+fn a_heap_under_a_mutex_that_is_not_robust_wedges() {
+    let report = explore("boost-heap", |request| request.operation = Some(Operation::Allocate));
+    for one in operations(&report).into_iter().flatten() {
+        assert!(one.wedged > 0 && one.passed > 0, "{one:?}");
+    }
+}
