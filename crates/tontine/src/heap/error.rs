@@ -72,6 +72,94 @@ pub enum Error {
         why: &'static str,
     },
 
+    /// A handle of a block that is not, or not any more, this process's: freed, handed over, or
+    /// taken back.
+    #[error(
+        "the handle of the block at offset {offset:#x} is stale: it is of generation {generation}, \
+         and the block is {now}; it was freed or handed over before, or was never this process's"
+    )]
+    Stale {
+        /// The block.
+        offset: u64,
+        /// What the handle says.
+        generation: u64,
+        /// What the block is: its state, who has it, its generation.
+        now: String,
+    },
+
+    /// An offset at which no block of the heap begins.
+    #[error("no block begins at offset {offset:#x}: {why}; use handles as the heap gave them out")]
+    NoHandle {
+        /// The offset.
+        offset: u64,
+        /// What is there.
+        why: &'static str,
+    },
+
+    /// Somebody has written beyond a block's end. Only with canaries.
+    #[error(
+        "the block at offset {offset:#x} of {asked} bytes, of pid {pid}, was written beyond its \
+         end: expected the canary {expected:#018x}, found {found:#018x}"
+    )]
+    Overrun {
+        /// The block.
+        offset: u64,
+        /// Bytes that were asked for.
+        asked: usize,
+        /// Whose it is.
+        pid: u32,
+        /// What was written behind it when it was given out.
+        expected: u64,
+        /// What is there now.
+        found: u64,
+    },
+
+    /// A file that is no heap, or no whole one.
+    #[error("this is no shared heap: {what}")]
+    NotAHeap {
+        /// What was expected and what was found.
+        what: &'static str,
+    },
+
+    /// A heap that another version of this library made.
+    #[error(
+        "this heap has layout {found}, and this library knows layout {expected}; let all members \
+         use one version of it"
+    )]
+    Version {
+        /// The heap's.
+        found: u64,
+        /// This library's.
+        expected: u64,
+    },
+
+    /// This process is a member already.
+    #[error("this process has this heap open already; use the one that it has")]
+    AlreadyOpen,
+
+    /// There is no slot left for another member, or for another thread's arena.
+    #[error("no room for another {what}: the heap has {most} of them at most")]
+    Crowded {
+        /// Of what there are too many.
+        what: &'static str,
+        /// How many there may be.
+        most: usize,
+    },
+
+    /// The handle was made by the process that forked this one.
+    #[error(
+        "this heap was opened by the process that forked this one; call `rejoin` in the child, \
+         and leave the parent's blocks to the parent"
+    )]
+    Forked,
+
+    /// The member to whom a block was to go is one no more.
+    #[error("member {slot} of the heap has ended; nobody would ever take the block")]
+    Gone {
+        /// Its slot.
+        slot: usize,
+    },
+
     /// A system call failed for a reason of its own.
     #[error("{call} failed: {}", std::io::Error::from(*.errno))]
     System {
@@ -92,7 +180,22 @@ impl Error {
             Self::FreeAlready { .. } => libc::EALREADY,
             Self::Damaged { .. } => libc::EUCLEAN,
             Self::BadSize { .. } => libc::EDOM,
+            Self::Stale { .. } => libc::ESTALE,
+            Self::NoHandle { .. } => libc::EINVAL,
+            Self::Overrun { .. } => libc::EUCLEAN,
+            Self::NotAHeap { .. } => libc::EBADF,
+            Self::Version { .. } => libc::EPROTONOSUPPORT,
+            Self::AlreadyOpen => libc::EBUSY,
+            Self::Crowded { .. } => libc::EUSERS,
+            Self::Forked => libc::ECHILD,
+            Self::Gone { .. } => libc::ESRCH,
             Self::System { errno, .. } => errno.raw_os_error(),
         }
+    }
+
+    /// A guard fails by a system call alone.
+    pub(super) fn from_guard(error: crate::Error) -> Self {
+        let errno = Errno::from_raw_os_error(error.errno());
+        Self::System { call: "mmap", errno }
     }
 }

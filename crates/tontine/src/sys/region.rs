@@ -204,24 +204,25 @@ fn check(fd: BorrowedFd<'_>, size: usize) -> Result<(), Unfit> {
     }
     let allocated = u64::try_from(file.st_blocks).unwrap_or(0).saturating_mul(STAT_BLOCK);
     // The blocks may lie behind the end (`FALLOC_FL_KEEP_SIZE`), where they hide holes inside.
-    if allocated < size as u64 || pages_inside(fd, size).is_some_and(|bytes| bytes < size) {
+    let inside = pages_inside(fd, 0, size);
+    if allocated < size as u64 || inside.is_some_and(|bytes| bytes < size) {
         return Err(Unfit::Sparse);
     }
     Ok(())
 }
 
-/// Bytes of the pages that the first `size` bytes of the file have, in memory or swapped out; none
-/// where the kernel does not tell (before 6.5). It tells of what one may write, so an honest peer's
-/// descriptor will do, and one that was opened anew for reading counts as having none.
+/// Bytes of the pages that `size` bytes of the file from `at` on have, in memory or swapped out;
+/// none where the kernel does not tell (before 6.5). It tells of what one may write, so an honest
+/// peer's descriptor will do, and one that was opened anew for reading counts as having none.
 ///
 /// `SEEK_HOLE` would not do: a page that was allocated and not yet written to counts as a hole
 /// there
 /// (`folio_seek_hole_data` in `mm/filemap.c`). Nothing is touched; 16,384 pages take some 0.1 ms.
 /// What it says stays true: `F_SEAL_FUTURE_WRITE` forbids to punch holes, to the maker too
 /// (`shmem_fallocate` in `mm/shmem.c`), `MADV_REMOVE` included, and tests try both.
-fn pages_inside(fd: BorrowedFd<'_>, size: usize) -> Option<usize> {
+pub(crate) fn pages_inside(fd: BorrowedFd<'_>, at: usize, size: usize) -> Option<usize> {
     const CACHESTAT: libc::c_long = 451;
-    let range = [0_u64, size as u64];
+    let range = [at as u64, size as u64];
     // Pages that are cached, dirty, in write-back, evicted, evicted lately.
     let mut counts = [0_u64; 5];
     // SAFETY: the range is two integers to read, the counts five to write.
@@ -377,7 +378,7 @@ mod tests {
         rustix::fs::fallocate(&fd, behind, large, large).expect("fallocate");
         rustix::fs::fcntl_add_seals(&fd, SEALS).expect("seal");
         let size = large as usize;
-        if pages_inside(fd.as_fd(), size).is_some() {
+        if pages_inside(fd.as_fd(), 0, size).is_some() {
             let unfit = PeerRegion::map(fd.as_fd(), size).expect_err("unfit");
             assert_eq!(unfit, Unfit::Sparse);
         }

@@ -1,0 +1,347 @@
+//! A block that one has: [`Block`]; and what is left of it where it is not at hand: [`Handle`],
+//! [`Parcel`].
+
+#![allow(unsafe_code, reason = "a block's bytes lie in shared memory")]
+
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::ops::{Deref, DerefMut};
+
+use super::core::Core;
+use super::layout::GRANULES;
+use super::local;
+use super::word::{Member, State, Truth, truth};
+use crate::heap::{Error, Result};
+use crate::sync::Ordering;
+
+/// Bytes of a heap that are this process's, until it is dropped: then they are free.
+///
+/// It may be dropped in another thread than it was allocated in; it goes home to the slab that it
+/// came from. What it holds at first is whatever somebody left there.
+///
+/// # Panics
+/// In a forked child, where the parent's blocks are not to be reached: reading and writing.
+#[derive(Debug)]
+pub struct Block<'heap> {
+    core: &'heap Core,
+    granule: usize,
+    generation: u64,
+    len: usize,
+}
+
+/// The name of a block: where it begins, counted from the heap's first byte, and its generation.
+///
+/// It means the same in every process, wherever the heap is mapped there, and never another block:
+/// a handle of a block that was freed is stale, and using it is an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(C)]
+pub struct Handle {
+    /// Bytes from the heap's first one.
+    pub offset: u64,
+    /// How often the block has changed hands.
+    pub generation: u64,
+}
+
+/// A block on its way to another member, in 24 bytes of plain data that can be sent over anything.
+///
+/// Whoever gives it to [`Heap::accept`](super::Heap::accept) first has the block; a second time it
+/// is stale.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Parcel {
+    offset: u64,
+    flight: u64,
+    len: u64,
+}
+
+impl Parcel {
+    /// Bytes of a parcel.
+    pub const SIZE: usize = 24;
+
+    /// As bytes.
+    pub fn to_bytes(self) -> [u8; Self::SIZE] {
+        let mut bytes = [0; Self::SIZE];
+        let words = [self.offset, self.flight, self.len];
+        for (bytes, word) in bytes.chunks_exact_mut(8).zip(words) {
+            bytes.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// From bytes, whatever they are: what is no parcel is refused where it is accepted.
+    pub fn from_bytes(bytes: [u8; Self::SIZE]) -> Self {
+        let word = |at: usize| {
+            u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight of 24 bytes"))
+        };
+        Self { offset: word(0), flight: word(8), len: word(16) }
+    }
+
+    /// The block, and its generation.
+    pub(super) fn names(self) -> (u64, u64) {
+        (self.offset, Truth(self.flight).generation())
+    }
+
+    /// Bytes of the block.
+    #[expect(clippy::len_without_is_empty, reason = "a length that is passed on, no collection's")]
+    pub fn len(self) -> u64 {
+        self.len
+    }
+}
+
+impl<'heap> Block<'heap> {
+    /// A block that has just become this process's.
+    #[inline(always)]
+    pub(super) fn new(core: &'heap Core, granule: usize, generation: u64, len: usize) -> Self {
+        Self { core, granule, generation, len }
+    }
+
+    /// Where it begins, counted from the heap's first byte.
+    pub fn offset(&self) -> u64 {
+        self.core.space.geometry().block(self.granule) as u64
+    }
+
+    /// Keeps the block without its borrow: it is this process's until [`Heap::claim`] gives it back
+    /// or [`Heap::free`] frees it, or the process ends.
+    ///
+    /// [`Heap::claim`]: super::Heap::claim
+    /// [`Heap::free`]: super::Heap::free
+    #[must_use = "the handle is all that is left of the block"]
+    pub fn into_handle(self) -> Handle {
+        let block = ManuallyDrop::new(self);
+        Handle { offset: block.offset(), generation: block.generation }
+    }
+
+    /// Sends the block to another member: from now on it is neither's, until that one accepts the
+    /// parcel. How the parcel gets there is the caller's business.
+    ///
+    /// # Errors
+    /// [`Error::Gone`]: it has ended, as far as is known. The block is in the error's company, and
+    /// still this process's.
+    pub fn hand_over(self, to: Member) -> Result<Parcel, (Error, Self)> {
+        if let Err(error) = self.prepare(to) {
+            return Err((error, self));
+        }
+        let block = ManuallyDrop::new(self);
+        let word = block.core.space.word(block.granule);
+        let generation = truth::send(word, block.core.slot(), block.generation);
+        let flight = Truth::in_flight(block.core.slot(), generation).0;
+        Ok(Parcel { offset: block.offset(), flight, len: block.len as u64 })
+    }
+
+    fn prepare(&self, to: Member) -> Result<()> {
+        if self.core.space.is_forked() {
+            return Err(Error::Forked);
+        }
+        if !self.core.is_alive(to) {
+            return Err(Error::Gone { slot: to.slot() });
+        }
+        self.look_for_overrun()?;
+        self.core.fetch_destinations(self.granule)?;
+        // Before the word: whoever sees the block in flight sees where to.
+        self.core.space.destination(self.granule).store(to.to_u64(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Frees it; dropping does the same, and cannot say what was wrong.
+    ///
+    /// # Errors
+    /// [`Error::Overrun`], in a heap with canaries: somebody has written behind it. It is free all
+    /// the same.
+    pub fn free(self) -> Result<()> {
+        let found = self.look_for_overrun();
+        let block = ManuallyDrop::new(self);
+        block.core.free(block.granule, block.generation);
+        found
+    }
+
+    /// With canaries: whether what lies behind it is as it was.
+    ///
+    /// # Errors
+    /// [`Error::Overrun`].
+    pub fn look_for_overrun(&self) -> Result<()> {
+        if self.core.canaries {
+            return super::canary::look(self.core, self.granule, Some(self.len));
+        }
+        Ok(())
+    }
+
+    fn must_be_ours(&self) {
+        if self.core.space.is_forked() {
+            not_ours();
+        }
+    }
+}
+
+#[cold]
+fn not_ours() -> ! {
+    panic!("{}", Error::Forked)
+}
+
+impl Deref for Block<'_> {
+    type Target = [u8];
+
+    #[inline(always)]
+    fn deref(&self) -> &[u8] {
+        self.must_be_ours();
+        // SAFETY: within the mapping, which outlives the borrow; while the block is on loan to this
+        // process nobody else writes it, which members promise each other (`Heap::open`).
+        unsafe {
+            std::slice::from_raw_parts(self.core.space.block(self.granule).as_ptr(), self.len)
+        }
+    }
+}
+
+impl DerefMut for Block<'_> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.must_be_ours();
+        // SAFETY: as above, and nobody else reads it.
+        unsafe {
+            std::slice::from_raw_parts_mut(self.core.space.block(self.granule).as_ptr(), self.len)
+        }
+    }
+}
+
+impl AsRef<[u8]> for Block<'_> {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl AsMut<[u8]> for Block<'_> {
+    fn as_mut(&mut self) -> &mut [u8] {
+        self
+    }
+}
+
+impl Drop for Block<'_> {
+    /// # Panics
+    /// In a heap with canaries, where somebody has written behind it.
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.core.canaries {
+            drop_with_canary(self);
+        }
+        self.core.free(self.granule, self.generation);
+    }
+}
+
+#[cold]
+fn drop_with_canary(block: &Block<'_>) {
+    if block.core.space.is_forked() || std::thread::panicking() {
+        return;
+    }
+    if let Err(error) = block.look_for_overrun() {
+        block.core.free(block.granule, block.generation);
+        panic!("{error}");
+    }
+}
+
+impl Core {
+    /// Frees a block of this process's.
+    #[inline(always)]
+    pub(super) fn free(&self, granule: usize, generation: u64) {
+        // The parent's blocks are the parent's.
+        if self.space.is_forked() {
+            return;
+        }
+        truth::free(self.space.word(granule), generation);
+        if local::with_known(self, |arena| arena.put(self, granule)) != Some(true) {
+            self.tell_owner(granule);
+        }
+    }
+
+    /// The granule of a handle's block and its bytes, if a block begins there.
+    pub(super) fn find(&self, offset: u64) -> Result<(usize, usize)> {
+        let wrong = |why| Error::NoHandle { offset, why };
+        let granule = self
+            .space
+            .geometry()
+            .granule(offset)
+            .ok_or(wrong("that is no multiple of 64 there"))?;
+        let slab = granule / GRANULES;
+        if !self.is_owned(slab) {
+            return Err(wrong("no blocks are allocated from that slab"));
+        }
+        let class = self.class(slab).ok_or(wrong("the slab's entry is damaged"))?;
+        if !class.begins_at(granule % GRANULES) {
+            return Err(wrong("that is within a block"));
+        }
+        Ok((granule, class.bytes() - self.behind()))
+    }
+
+    /// Bytes behind each block that are the heap's own.
+    pub(super) fn behind(&self) -> usize {
+        if self.canaries { super::canary::BYTES } else { 0 }
+    }
+
+    /// A handle becomes a block again, for whoever comes first.
+    pub(super) fn claim(&self, handle: Handle) -> Result<Block<'_>> {
+        let (granule, len) = self.find(handle.offset)?;
+        let word = self.space.word(granule);
+        let ours = Truth::loaned(self.slot(), handle.generation);
+        let then = Truth::loaned(self.slot(), Truth::next(handle.generation));
+        // SYNC truth: pairs with itself: of two threads with one handle one gets the block.
+        match word.compare_exchange(ours.0, then.0, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => {
+                let len = if self.canaries { super::canary::len(self, granule) } else { len };
+                Ok(Block::new(self, granule, then.generation(), len))
+            }
+            Err(found) => Err(self.stale(handle.offset, handle.generation, Truth(found))),
+        }
+    }
+
+    /// A block that was sent becomes this process's.
+    pub(super) fn accept(&self, parcel: Parcel) -> Result<Block<'_>> {
+        let then = Truth::loaned(self.slot(), Truth(parcel.flight).generation());
+        self.land(parcel, then)
+    }
+
+    /// A block that this process has sent, and that nobody has accepted, is its own again.
+    pub(super) fn take_back(&self, parcel: Parcel) -> Result<Block<'_>> {
+        let flight = Truth(parcel.flight);
+        if flight.holder() != self.slot() {
+            let now = Truth(parcel.flight);
+            return Err(self.stale(parcel.offset, flight.generation(), now));
+        }
+        let generation = Truth::next(flight.generation());
+        self.land(parcel, Truth::loaned(self.slot(), generation))
+    }
+
+    fn land(&self, parcel: Parcel, then: Truth) -> Result<Block<'_>> {
+        let flight = Truth(parcel.flight);
+        let wrong = |why| Error::NoHandle { offset: parcel.offset, why };
+        if flight.state() != State::InFlight {
+            return Err(wrong("the parcel is none that a block was handed over with"));
+        }
+        let (granule, most) = self.find(parcel.offset)?;
+        let len = usize::try_from(parcel.len).ok().filter(|len| *len <= most);
+        let len = len.ok_or(wrong("the block there is smaller than the parcel says"))?;
+        match truth::leave_flight(self.space.word(granule), flight, then) {
+            Ok(()) => Ok(Block::new(self, granule, then.generation(), len)),
+            Err(found) => Err(self.stale(parcel.offset, flight.generation(), found)),
+        }
+    }
+
+    fn stale(&self, offset: u64, generation: u64, found: Truth) -> Error {
+        Error::Stale { offset, generation, now: Now { core: self, found }.to_string() }
+    }
+}
+
+/// A truth word, for people.
+pub(super) struct Now<'a> {
+    pub(super) core: &'a Core,
+    pub(super) found: Truth,
+}
+
+impl fmt::Display for Now<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let generation = self.found.generation();
+        let pid = self.core.pid_of(self.found.holder());
+        match self.found.state() {
+            State::Free => write!(out, "free, of generation {generation}"),
+            State::Loaned => write!(out, "pid {pid}'s, of generation {generation}"),
+            State::InFlight => write!(out, "on its way from pid {pid}, of generation {generation}"),
+            State::Rubbish => write!(out, "of a state that nobody gives it ({:#x})", self.found.0),
+        }
+    }
+}

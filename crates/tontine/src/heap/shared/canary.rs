@@ -1,0 +1,74 @@
+//! What lies behind a block in a heap with canaries, and is looked at before it changes hands.
+//!
+//! The last 16 bytes of the block are its length and a number that its offset gives; what is left
+//! between the bytes that were asked for and these is filled with one byte.
+
+#![allow(unsafe_code, reason = "reads and writes behind a block")]
+
+use super::core::Core;
+use super::layout::{GRANULE, GRANULES};
+use crate::heap::{Error, Result};
+
+/// Bytes of length and canary.
+pub(super) const BYTES: usize = 16;
+/// What fills the rest.
+const FILL: u8 = 0xc5;
+
+/// Where the length stands; the canary follows.
+fn tail(core: &Core, granule: usize) -> Option<(*mut u64, usize)> {
+    let bytes = core.class(granule / GRANULES)?.bytes();
+    let room = core.space.geometry().size() - core.space.geometry().block(granule);
+    let most = bytes.min(room) - BYTES;
+    // SAFETY: within the mapping, by the line above; aligned, for blocks are made of granules.
+    Some((unsafe { core.space.block(granule).add(most).as_ptr().cast() }, most))
+}
+
+fn canary(core: &Core, granule: usize) -> u64 {
+    // Odd, and unlike any address or count: Knuth's multiplier.
+    let number = (core.space.geometry().block(granule) / GRANULE) as u64;
+    number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
+}
+
+/// Writes them behind a block that was just given out.
+pub(super) fn write(core: &Core, granule: usize, len: usize) {
+    let Some((tail, most)) = tail(core, granule) else { return };
+    let len = len.min(most);
+    // SAFETY: within the block, which is ours.
+    unsafe {
+        core.space.block(granule).add(len).write_bytes(FILL, most - len);
+        tail.write_volatile(len as u64);
+        tail.add(1).write_volatile(canary(core, granule));
+    }
+}
+
+/// What was asked for, as far as it can be believed.
+pub(super) fn len(core: &Core, granule: usize) -> usize {
+    let Some((tail, most)) = tail(core, granule) else { return 0 };
+    // SAFETY: within the mapping.
+    usize::try_from(unsafe { tail.read_volatile() }).map_or(most, |len| len.min(most))
+}
+
+/// Whether they are as they were.
+pub(super) fn look(core: &Core, granule: usize, expected_len: Option<usize>) -> Result<()> {
+    let Some((tail, most)) = tail(core, granule) else { return Ok(()) };
+    let expected = canary(core, granule);
+    // SAFETY: within the mapping.
+    let (len, found) = unsafe { (tail.read_volatile(), tail.add(1).read_volatile()) };
+    let len = usize::try_from(len).map_or(most + 1, |len| len);
+    let lied = len > most || expected_len.is_some_and(|expected| expected != len);
+    let asked = expected_len.unwrap_or(len.min(most));
+    // SAFETY: within the block.
+    let byte = |at| unsafe { core.space.block(granule).add(at).read_volatile() };
+    let overrun = |expected, found| {
+        let offset = core.space.geometry().block(granule) as u64;
+        Err(Error::Overrun { offset, asked, pid: core.holder_of(granule), expected, found })
+    };
+    if found != expected {
+        return overrun(expected, found);
+    }
+    match (asked..most).map(byte).find(|byte| *byte != FILL) {
+        Some(byte) => overrun(FILL.into(), byte.into()),
+        None if lied => overrun(asked as u64, len as u64),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,378 @@
+//! Whether all is as it should be: [`check`], and the map that it prints.
+//!
+//! Reads everything and writes nothing. Exact where nobody works meanwhile; otherwise a snapshot,
+//! in which a block that is just changing hands may look wrong.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::block::{Now, Parcel};
+use super::canary;
+use super::class::Class;
+use super::core::Core;
+use super::layout::{GRANULE, GRANULES, MEMBERS, SLAB};
+use super::word::{MemberState, MemberWord, SlabState, SlabWord, State, Truth};
+use crate::sync::Ordering;
+
+/// What is wrong, and with what.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// Which of the seven invariants of `docs/heap-shared.md`; 0 is an overrun.
+    pub invariant: u8,
+    /// Where: bytes from the heap's first one.
+    pub offset: u64,
+    /// What was expected, what was found, and whose it is.
+    pub what: String,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "at offset {:#x}: {} (invariant {})", self.offset, self.what, self.invariant)
+    }
+}
+
+/// What is made of a slab.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Standing {
+    /// It has no memory.
+    Empty,
+    /// Its memory is being fetched.
+    Claimed,
+    /// It has blocks of so many bytes.
+    Blocks(usize),
+    /// It is part of a block that begins so many slabs before it.
+    Part(usize),
+    /// Its memory is being given back.
+    Punching,
+    /// Its entry is damaged.
+    Damaged,
+}
+
+/// One slab, as it was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SlabMap {
+    /// Its first byte, counted from the heap's first one.
+    pub offset: u64,
+    /// What is made of it.
+    pub standing: Standing,
+    /// Whose arena allocates from it, if any does: a process.
+    pub owner: Option<u32>,
+    /// Bytes of it that are free.
+    pub free: usize,
+    /// Bytes in blocks that a process has, by its pid.
+    pub loaned: BTreeMap<u32, usize>,
+    /// Bytes in blocks that are on their way.
+    pub in_flight: usize,
+    /// Bytes that no block has: what is left behind the last one.
+    pub rest: usize,
+    /// Of each block: where it begins, and its generation.
+    generations: Vec<(u64, u64)>,
+}
+
+/// What [`Heap::check`](super::Heap::check) found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// All slabs, in order.
+    pub slabs: Vec<SlabMap>,
+    /// What is wrong.
+    pub faults: Vec<Fault>,
+    /// Blocks on their way: offset, and generation.
+    in_flight: Vec<(u64, u64)>,
+}
+
+impl Report {
+    /// Bytes in blocks that somebody has, and blocks on their way.
+    pub fn in_use(&self) -> usize {
+        let loaned = |slab: &SlabMap| slab.loaned.values().sum::<usize>() + slab.in_flight;
+        self.slabs.iter().map(loaned).sum()
+    }
+
+    /// Bytes of slabs that have memory.
+    pub fn committed(&self) -> usize {
+        self.slabs.iter().filter(|slab| slab.standing != Standing::Empty).count() * SLAB
+    }
+
+    /// Adds what does not fit between blocks on their way and the parcels that somebody will still
+    /// read: the second invariant, which takes the ends of all queues together.
+    #[must_use]
+    pub fn with_parcels(mut self, parcels: impl IntoIterator<Item = Parcel>) -> Self {
+        let mut expected: Vec<_> = parcels.into_iter().map(Parcel::names).collect();
+        expected.sort_unstable();
+        for pair in expected.windows(2).filter(|pair| pair[0] == pair[1]) {
+            self.blame(2, pair[0].0, "two parcels with one block".into());
+        }
+        let mut found = self.in_flight.clone();
+        found.sort_unstable();
+        for (offset, generation) in found.iter().filter(|block| !expected.contains(block)) {
+            let what = format!("on its way, of generation {generation}, and in no parcel");
+            self.blame(2, *offset, what);
+        }
+        self
+    }
+
+    /// Adds what has fallen since an earlier report: the fifth invariant.
+    #[must_use]
+    pub fn with_earlier(mut self, earlier: &Self) -> Self {
+        let before: BTreeMap<u64, u64> =
+            earlier.slabs.iter().flat_map(|slab| slab.generations.iter().copied()).collect();
+        let mut fell = Vec::new();
+        for (offset, generation) in self.slabs.iter().flat_map(|slab| &slab.generations) {
+            if before.get(offset).is_some_and(|before| before > generation) {
+                fell.push((*offset, format!("generation {generation}, after {}", before[offset])));
+            }
+        }
+        for (offset, what) in fell {
+            self.blame(5, offset, what);
+        }
+        self
+    }
+
+    fn blame(&mut self, invariant: u8, offset: u64, what: String) {
+        self.faults.push(Fault { invariant, offset, what });
+    }
+}
+
+/// The map: one line for slabs that look the same and lie side by side, then what is wrong.
+impl fmt::Display for Report {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut at = 0;
+        while let Some(slab) = self.slabs.get(at) {
+            let alike = self.slabs[at..].iter().take_while(|other| other.is_like(slab)).count();
+            let until = slab.offset + (alike * SLAB) as u64;
+            write!(out, "{:#012x}-{until:#012x}  {:>4}  {}", slab.offset, alike, slab.standing)?;
+            slab.describe(out)?;
+            writeln!(out)?;
+            at += alike;
+        }
+        for fault in &self.faults {
+            writeln!(out, "fault {fault}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Standing {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => out.write_str("empty"),
+            Self::Claimed => out.write_str("being fetched"),
+            Self::Blocks(bytes) => write!(out, "blocks of {bytes}"),
+            Self::Part(0) => out.write_str("part of nothing"),
+            Self::Part(_) => out.write_str("part of the block before"),
+            Self::Punching => out.write_str("being given back"),
+            Self::Damaged => out.write_str("damaged"),
+        }
+    }
+}
+
+impl SlabMap {
+    fn is_like(&self, other: &Self) -> bool {
+        let like = |slab: &Self| (slab.standing, slab.owner, slab.free, slab.in_flight);
+        let part = |slab: &Self| matches!(slab.standing, Standing::Part(part) if part > 0);
+        (like(self) == like(other) && self.loaned == other.loaned)
+            || (part(self) && part(other) && self.owner == other.owner)
+    }
+
+    fn describe(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(pid) = self.owner {
+            write!(out, ", allocated by pid {pid}")?;
+        }
+        if matches!(self.standing, Standing::Blocks(_)) {
+            write!(out, ": {} bytes free", self.free)?;
+            for (pid, bytes) in &self.loaned {
+                write!(out, ", {bytes} pid {pid}'s")?;
+            }
+            if self.in_flight > 0 {
+                write!(out, ", {} on their way", self.in_flight)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Looks at the whole heap. `known` is what the calling thread's arena believes to be free.
+pub(super) fn check(core: &Core, known: Vec<(usize, Vec<usize>)>) -> Report {
+    let slabs = core.space.geometry().slabs();
+    let mut check =
+        Check { core, report: Report { slabs: Vec::new(), faults: Vec::new(), in_flight: vec![] } };
+    for slab in 0..slabs {
+        let map = check.slab(slab);
+        check.report.slabs.push(map);
+    }
+    for (slab, blocks) in known {
+        check.known(slab, &blocks);
+    }
+    check.report
+}
+
+struct Check<'a> {
+    core: &'a Core,
+    report: Report,
+}
+
+impl Check<'_> {
+    fn slab(&mut self, slab: usize) -> SlabMap {
+        let core = self.core;
+        let offset = core.space.geometry().block(slab * GRANULES) as u64;
+        // SYNC slab: pairs with the stores of its arena.
+        let owner = SlabWord(core.space.slab(slab).owner.load(Ordering::Acquire));
+        let standing = match owner.state() {
+            SlabState::Empty => Standing::Empty,
+            SlabState::Claimed => Standing::Claimed,
+            SlabState::Punching => Standing::Punching,
+            SlabState::Owned => {
+                core.class(slab).map_or(Standing::Damaged, |class| Standing::Blocks(class.bytes()))
+            }
+            SlabState::Span if core.belongs(slab, owner.part()) => Standing::Part(owner.part()),
+            SlabState::Span => Standing::Part(0),
+            SlabState::Rubbish => Standing::Damaged,
+        };
+        let mut map = SlabMap {
+            offset,
+            standing,
+            owner: None,
+            free: 0,
+            loaned: BTreeMap::new(),
+            in_flight: 0,
+            rest: 0,
+            generations: Vec::new(),
+        };
+        match standing {
+            Standing::Damaged => {
+                let class = core.space.slab(slab).class.load(Ordering::Relaxed);
+                let what = format!("a slab's entry is damaged: {:#x}, class {class:#x}", owner.0);
+                self.report.blame(1, offset, what);
+            }
+            Standing::Part(0) => {
+                self.report.blame(6, offset, "a slab is part of a block that is not there".into());
+            }
+            _ => {}
+        }
+        if standing != Standing::Empty && standing != Standing::Damaged {
+            map.owner = self.arena_owner(offset, owner.arena());
+        }
+        if let (Standing::Blocks(_), Some(class)) = (standing, core.class(slab)) {
+            self.blocks(slab, class, &mut map);
+        }
+        self.memory(slab, offset, standing);
+        map
+    }
+
+    /// Who has the arena of a slab.
+    fn arena_owner(&mut self, offset: u64, arena: usize) -> Option<u32> {
+        let owner = self.core.owner_of_arena(arena);
+        if owner.is_none() {
+            let what = format!("a slab is of arena {arena}, which nobody has");
+            self.report.blame(1, offset, what);
+        }
+        owner.map(|slot| self.core.pid_of(slot))
+    }
+
+    /// Each word of a slab: 1, 3, and the parts of a large block.
+    fn blocks(&mut self, slab: usize, class: Class, map: &mut SlabMap) {
+        let core = self.core;
+        let first = slab * GRANULES;
+        let at = |granule: usize| core.space.geometry().block(granule) as u64;
+        for granule in 0..GRANULES {
+            // SYNC truth: pairs with the stores of those who have it.
+            let found = Truth(core.space.word(first + granule).load(Ordering::Acquire));
+            let now = Now { core, found };
+            if !class.begins_at(granule) {
+                if found.state() != State::Free {
+                    let what = format!("within a block, and {now}");
+                    self.report.blame(1, at(first + granule), what);
+                }
+                continue;
+            }
+            map.generations.push((at(first + granule), found.generation()));
+            let bytes = class.bytes();
+            match found.state() {
+                State::Free => map.free += bytes,
+                State::Loaned => {
+                    *map.loaned.entry(core.pid_of(found.holder())).or_default() += bytes;
+                }
+                State::InFlight => {
+                    map.in_flight += bytes;
+                    self.report.in_flight.push((at(first + granule), found.generation()));
+                }
+                State::Rubbish => {
+                    let what = format!("a block is {now}");
+                    self.report.blame(1, at(first + granule), what);
+                }
+            }
+            if matches!(found.state(), State::Loaned | State::InFlight) {
+                self.holder(at(first + granule), &now, found.holder());
+                if core.canaries
+                    && let Err(error) = canary::look(core, first + granule, None)
+                {
+                    self.report.blame(0, at(first + granule), error.to_string());
+                }
+            }
+        }
+        if let Class::Small(_) = class {
+            map.rest = SLAB - class.blocks() * class.bytes();
+        }
+        for part in 1..class.slabs() {
+            let owner = SlabWord(core.space.slab(slab + part).owner.load(Ordering::Acquire));
+            if (owner.state(), owner.part()) != (SlabState::Span, part) {
+                let what = format!("part {part} of a block of {} slabs is not its", class.slabs());
+                self.report.blame(6, at(first + part * GRANULES), what);
+            }
+        }
+    }
+
+    /// 3: every holder lives, or is being recovered.
+    fn holder(&mut self, offset: u64, now: &Now<'_>, holder: usize) {
+        let state = (holder < MEMBERS).then(|| {
+            // SYNC member: pairs with the stores of its holder.
+            MemberWord(self.core.space.member(holder).word.load(Ordering::Acquire)).state()
+        });
+        if !matches!(state, Some(MemberState::Alive | MemberState::Recovering)) {
+            let what = format!("a block is {now}, and slot {holder} has nobody");
+            self.report.blame(3, offset, what);
+        }
+    }
+
+    /// 7: memory is there where it should be, and nowhere else.
+    fn memory(&mut self, slab: usize, offset: u64, standing: Standing) {
+        let Some(bytes) = self.core.space.backed(slab) else { return };
+        let wrong = match standing {
+            Standing::Empty => bytes > 0,
+            Standing::Blocks(_) | Standing::Part(_) => bytes < SLAB,
+            _ => false,
+        };
+        if wrong {
+            let what = format!("a slab is {standing}, and has {bytes} bytes of memory");
+            self.report.blame(7, offset, what);
+        }
+    }
+
+    /// 4: what the calling thread believes to be free is so.
+    fn known(&mut self, slab: usize, blocks: &[usize]) {
+        for granule in blocks.iter().map(|granule| slab * GRANULES + granule) {
+            let found = Truth(self.core.space.word(granule).load(Ordering::Acquire));
+            if found.state() != State::Free {
+                let offset = self.core.space.geometry().block(granule) as u64;
+                let now = Now { core: self.core, found };
+                let what = format!("believed to be free by this thread, and {now}");
+                self.report.blame(4, offset, what);
+            }
+        }
+    }
+}
+
+impl Core {
+    /// The pid of whoever has, or had, this slot; 0 where there is none.
+    pub(super) fn pid_of(&self, slot: usize) -> u32 {
+        let pid = (slot < MEMBERS).then(|| self.space.member(slot).pid.load(Ordering::Relaxed));
+        pid.and_then(|pid| u32::try_from(pid).ok()).unwrap_or(0)
+    }
+
+    /// The pid of whoever has a block.
+    pub(super) fn holder_of(&self, granule: usize) -> u32 {
+        self.pid_of(Truth(self.space.word(granule).load(Ordering::Relaxed)).holder())
+    }
+}
+
+const _: () = assert!(GRANULE == 64, "a cache line has one block, and so one owner");

@@ -1,0 +1,168 @@
+//! Which sizes blocks have: [`Class`].
+//!
+//! Up to half a slab there are four sizes between two powers of two, so that a block is at most a
+//! quarter larger than asked for, but for the granule. What is larger has slabs of its own.
+
+use super::layout::{GRANULE, GRANULES, SLAB};
+
+/// The largest block that shares its slab.
+pub(super) const LARGEST: usize = SLAB / 2;
+/// How many sizes there are.
+pub(super) const CLASSES: usize = SIZES.len();
+
+/// In granules.
+const SIZES: [u16; 32] = sizes();
+/// By granules less one.
+const BY_GRANULES: [u8; GRANULES / 2] = by_granules();
+
+const fn sizes() -> [u16; 32] {
+    let mut sizes = [0; 32];
+    let mut size = 1_u16;
+    let mut step = 1_u16;
+    let mut at = 0;
+    while at < 32 {
+        sizes[at] = size;
+        at += 1;
+        if size >= 8 * step {
+            step *= 2;
+        }
+        size += step;
+    }
+    sizes
+}
+
+const fn by_granules() -> [u8; GRANULES / 2] {
+    let mut table = [0; GRANULES / 2];
+    let mut class = 0;
+    let mut granules = 1;
+    while granules <= GRANULES / 2 {
+        if granules > SIZES[class] as usize {
+            class += 1;
+        }
+        table[granules - 1] = class as u8;
+        granules += 1;
+    }
+    table
+}
+
+const _: () = assert!(SIZES[31] as usize * GRANULE == LARGEST);
+
+/// What a slab is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Class {
+    /// Blocks of one size; its number.
+    Small(u8),
+    /// The beginning of one block of so many slabs.
+    Large(usize),
+}
+
+/// A class field with this bit says how many slabs its one block has.
+const LARGE: u64 = 1 << 32;
+
+impl Class {
+    /// For blocks of so many bytes.
+    #[inline]
+    pub(super) const fn of(bytes: usize) -> Self {
+        if bytes <= LARGEST {
+            let granules = if bytes == 0 { 1 } else { bytes.div_ceil(GRANULE) };
+            Self::Small(BY_GRANULES[granules - 1])
+        } else {
+            Self::Large(bytes.div_ceil(SLAB))
+        }
+    }
+
+    /// As it stands in the slab table.
+    pub(super) const fn raw(self) -> u64 {
+        match self {
+            Self::Small(class) => class as u64,
+            Self::Large(slabs) => LARGE | slabs as u64,
+        }
+    }
+
+    /// What stands in the slab table, if it can be.
+    #[inline]
+    pub(super) const fn from_raw(raw: u64) -> Option<Self> {
+        let slabs = raw & !LARGE;
+        if raw & LARGE != 0 && slabs > 0 && slabs < LARGE {
+            Some(Self::Large(slabs as usize))
+        } else if raw < CLASSES as u64 {
+            Some(Self::Small(raw as u8))
+        } else {
+            None
+        }
+    }
+
+    /// Bytes of a block.
+    #[inline]
+    pub(super) const fn bytes(self) -> usize {
+        match self {
+            Self::Small(class) => SIZES[class as usize] as usize * GRANULE,
+            Self::Large(slabs) => slabs * SLAB,
+        }
+    }
+
+    /// Granules from one block's begin to the next one's; those of a slab where it has one block.
+    #[inline]
+    pub(super) const fn stride(self) -> usize {
+        match self {
+            Self::Small(class) => SIZES[class as usize] as usize,
+            Self::Large(_) => GRANULES,
+        }
+    }
+
+    /// Blocks that begin in a slab.
+    #[inline]
+    pub(super) const fn blocks(self) -> usize {
+        GRANULES / self.stride()
+    }
+
+    /// The granules, within a slab, at which blocks begin.
+    pub(super) fn begins(self) -> impl Iterator<Item = usize> + Clone {
+        (0..self.blocks()).map(move |block| block * self.stride())
+    }
+
+    /// Whether a block begins at this granule of a slab.
+    #[inline]
+    pub(super) const fn begins_at(self, granule: usize) -> bool {
+        granule.is_multiple_of(self.stride()) && granule / self.stride() < self.blocks()
+    }
+
+    /// How many slabs.
+    pub(super) const fn slabs(self) -> usize {
+        match self {
+            Self::Small(_) => 1,
+            Self::Large(slabs) => slabs,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_size_fits_and_wastes_little() {
+        for bytes in 0..=LARGEST {
+            let class = Class::of(bytes);
+            assert!(class.bytes() >= bytes, "{bytes}");
+            assert!(class.bytes() <= (bytes + bytes / 4).max(bytes + GRANULE), "{bytes}");
+            assert_eq!(Class::from_raw(class.raw()), Some(class));
+            assert!(class.begins().all(|granule| class.begins_at(granule)));
+        }
+        assert_eq!(Class::of(LARGEST + 1), Class::Large(1));
+        assert_eq!(Class::of(SLAB), Class::Large(1));
+        assert_eq!(Class::of(SLAB + 1), Class::Large(2));
+        assert_eq!(Class::from_raw(Class::Large(7).raw()), Some(Class::Large(7)));
+        for raw in [CLASSES as u64, LARGE, u64::MAX, 1 << 33] {
+            assert_eq!(Class::from_raw(raw), None, "{raw:#x}");
+        }
+    }
+
+    #[test]
+    fn blocks_stay_within_their_slab() {
+        for class in (0..CLASSES as u8).map(Class::Small) {
+            assert!(class.blocks() * class.bytes() <= SLAB);
+            assert!(!class.begins_at(class.blocks() * class.stride()));
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! A process's membership of a shared heap, as its arenas and blocks see it: [`Core`].
+//!
+//! Here slabs change hands. Who has died is dealt with in `recover`.
+
+#![allow(unsafe_code, reason = "arenas are borrowed by their threads through raw pointers")]
+
+use std::cell::UnsafeCell;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::arena::Arena;
+use super::class::Class;
+use super::layout::{ARENAS, GRANULES, MEMBERS, SLAB};
+use super::space::Space;
+use super::word::{ArenaWord, Member, MemberState, MemberWord, SlabState, SlabWord};
+use crate::heap::{Error, Result};
+use crate::sync::{AtomicU64, Ordering};
+
+/// Heaps that this process has opened so far: each has a number, which no other one gets.
+static OPENED: AtomicU64 = AtomicU64::new(0);
+
+/// One process's end of a shared heap.
+#[derive(Debug)]
+pub(super) struct Core {
+    pub(super) space: Space,
+    me: Member,
+    id: u64,
+    pub(super) canaries: bool,
+    desk: Mutex<Desk>,
+    /// By slab, a bit each: its destinations have memory.
+    destinations: Box<[AtomicU64]>,
+}
+
+/// What one thread at a time may do.
+#[derive(Debug, Default)]
+pub(super) struct Desk {
+    /// All arenas of this process. Each is used by the thread that was given it, or, where it
+    /// rests, by whoever has the desk.
+    #[expect(clippy::vec_box, reason = "threads keep their address")]
+    arenas: Vec<Box<UnsafeCell<Arena>>>,
+    /// Those whose threads have ended.
+    resting: Vec<Resting>,
+}
+
+/// An arena without a thread.
+#[derive(Debug)]
+struct Resting(*mut Arena);
+
+// SAFETY: an arena is used by one thread at a time: its own, or the one that has the desk.
+unsafe impl Send for Desk {}
+
+impl Core {
+    /// Joins the heap.
+    pub(super) fn join(space: Space) -> Result<Self> {
+        let canaries = space.header().canaries.load(Ordering::Relaxed) != 0;
+        let slabs = space.geometry().slabs();
+        let destinations = (0..slabs.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+        let id = OPENED.fetch_add(1, Ordering::Relaxed) + 1;
+        // Not a member yet: slots are looked at in its name.
+        let me = Member::new(MEMBERS, 0);
+        let desk = Mutex::default();
+        let mut core = Self { space, me, id, canaries, desk, destinations };
+        core.me = core.take_slot()?;
+        Ok(core)
+    }
+
+    fn take_slot(&self) -> Result<Member> {
+        // Those that nobody has come first: to recover a dead member takes time.
+        for dead in [false, true] {
+            for slot in 0..MEMBERS {
+                let word = &self.space.member(slot).word;
+                let is_free = |word: u64| MemberWord(word).state() == MemberState::Free;
+                if is_free(word.load(Ordering::Relaxed)) == dead
+                    || !self.space.try_lock_member(slot)?
+                {
+                    continue;
+                }
+                // SYNC member: pairs with the stores of its last holder, or of who recovered it.
+                if !is_free(word.load(Ordering::Acquire)) {
+                    self.recover(slot, None)?;
+                }
+                let found = MemberWord(word.load(Ordering::Acquire));
+                if found.state() == MemberState::Free {
+                    let epoch = found.epoch() + 1;
+                    let pid = std::process::id().into();
+                    self.space.member(slot).pid.store(pid, Ordering::Relaxed);
+                    // SYNC member: pairs with the loads of those who ask whether it lives.
+                    word.store(MemberWord::new(MemberState::Alive, epoch).0, Ordering::Release);
+                    return Ok(Member::new(slot, epoch));
+                }
+                self.space.unlock_member(slot)?;
+            }
+        }
+        Err(Error::Crowded { what: "member", most: MEMBERS })
+    }
+
+    /// This process.
+    #[inline(always)]
+    pub(super) fn me(&self) -> Member {
+        self.me
+    }
+
+    /// Its slot.
+    #[inline(always)]
+    pub(super) fn slot(&self) -> usize {
+        self.me.slot()
+    }
+
+    /// Which of the heaps that this process has opened.
+    #[inline(always)]
+    pub(super) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Whether this member lives: a slot says so until somebody has proved its end.
+    pub(super) fn is_alive(&self, member: Member) -> bool {
+        if member.slot() >= MEMBERS {
+            return false;
+        }
+        // SYNC member: pairs with the stores of its holder, and of who recovers it.
+        let word = self.space.member(member.slot()).word.load(Ordering::Acquire);
+        MemberWord(word) == MemberWord::new(MemberState::Alive, member.epoch())
+    }
+
+    pub(super) fn desk(&self) -> MutexGuard<'_, Desk> {
+        // A panic in there leaves words that are as true as before.
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An arena for a thread that has none.
+    pub(super) fn new_arena(&self) -> Result<*mut Arena> {
+        let mut desk = self.desk();
+        if let Some(Resting(arena)) = desk.resting.pop() {
+            return Ok(arena);
+        }
+        for index in 0..ARENAS {
+            let word = &self.space.arena(index).word;
+            let found = ArenaWord(word.load(Ordering::Relaxed));
+            let owned = ArenaWord::owned(self.slot(), found.epoch() + 1);
+            if found.is_free()
+                // SYNC arena: pairs with the store by which it was given up.
+                && word
+                    .compare_exchange(found.0, owned.0, Ordering::AcqRel, Ordering::Relaxed)
+                    .is_ok()
+            {
+                let arena = Arena::new(index, self.space.geometry().slabs());
+                let arena = Box::new(UnsafeCell::new(arena));
+                let address = arena.get();
+                desk.arenas.push(arena);
+                return Ok(address);
+            }
+        }
+        Err(Error::Crowded { what: "thread's arena", most: ARENAS })
+    }
+
+    /// The thread of this arena ends.
+    ///
+    /// # Safety
+    /// The arena is this heap's, and its thread does not use it any more.
+    pub(super) unsafe fn rest(&self, arena: *mut Arena) {
+        // SAFETY: the caller's promise: nobody else uses it.
+        unsafe { &mut *arena }.rest(self);
+        self.desk().resting.push(Resting(arena));
+    }
+
+    /// Claims an empty slab, fetches its memory, and gives it to the arena; none where there is no
+    /// empty one.
+    pub(super) fn claim_slab(&self, arena: usize, class: Class) -> Result<Option<usize>> {
+        let slabs = self.space.geometry().slabs();
+        let hint = &self.space.header().hint;
+        let first = usize::try_from(hint.load(Ordering::Relaxed)).unwrap_or(0) % slabs;
+        for slab in (first..slabs).chain(0..first) {
+            if self.try_claim(arena, slab) {
+                hint.store((slab + 1) as u64, Ordering::Relaxed);
+                self.fetch(slab, 1)?;
+                self.set_class(slab, class);
+                self.set_owner(slab, SlabWord::new(SlabState::Owned, arena, 0));
+                return Ok(Some(slab));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The same for slabs side by side: the first one's number.
+    pub(super) fn claim_slabs(&self, arena: usize, slabs: usize) -> Result<Option<usize>> {
+        let all = self.space.geometry().slabs();
+        let mut first = 0;
+        while first + slabs <= all {
+            let claimed =
+                (first..first + slabs).take_while(|slab| self.try_claim(arena, *slab)).count();
+            if claimed < slabs {
+                for slab in (first..first + claimed).rev() {
+                    self.drop_claim(slab, arena)?;
+                }
+                first += claimed + 1;
+                continue;
+            }
+            self.fetch(first, slabs)?;
+            for part in (1..slabs).rev() {
+                let span = SlabWord::new(SlabState::Span, arena, part);
+                self.set_owner(first + part, span);
+            }
+            self.set_class(first, Class::Large(slabs));
+            self.set_owner(first, SlabWord::new(SlabState::Owned, arena, 0));
+            return Ok(Some(first));
+        }
+        Ok(None)
+    }
+
+    /// An empty slab becomes this arena's, to fetch memory for.
+    fn try_claim(&self, arena: usize, slab: usize) -> bool {
+        let owner = &self.space.slab(slab).owner;
+        let claimed = SlabWord::new(SlabState::Claimed, arena, 0).0;
+        owner.load(Ordering::Relaxed) == SlabWord::EMPTY.0
+            // SYNC slab: pairs with the store that made it empty.
+            && owner
+                .compare_exchange(SlabWord::EMPTY.0, claimed, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+    }
+
+    /// Fetches memory for claimed slabs; where there is none, they are let go.
+    fn fetch(&self, first: usize, slabs: usize) -> Result<()> {
+        let fetched = (first..first + slabs).try_for_each(|slab| self.space.fetch_slab(slab));
+        if fetched.is_err() {
+            for slab in (first..first + slabs).rev() {
+                let arena = SlabWord(self.space.slab(slab).owner.load(Ordering::Relaxed)).arena();
+                self.drop_claim(slab, arena)?;
+            }
+        }
+        fetched
+    }
+
+    /// A slab that nothing was made of is empty again.
+    pub(super) fn drop_claim(&self, slab: usize, arena: usize) -> Result<()> {
+        self.set_owner(slab, SlabWord::new(SlabState::Punching, arena, 0));
+        self.space.punch(slab, 1)?;
+        self.set_empty(slab);
+        Ok(())
+    }
+
+    /// A slab without a block gets blocks of another class. Whoever dies meanwhile leaves it as
+    /// claimed.
+    pub(super) fn change_class(&self, arena: usize, slab: usize, class: Class) {
+        self.set_owner(slab, SlabWord::new(SlabState::Claimed, arena, 0));
+        self.set_class(slab, class);
+        self.set_owner(slab, SlabWord::new(SlabState::Owned, arena, 0));
+    }
+
+    /// Slabs without a block are given back: those behind the first one first, and the last of them
+    /// before all others, so that what is left is always one block of so many slabs, or none.
+    pub(super) fn let_go(&self, arena: usize, first: usize, class: Class) -> Result<()> {
+        let slabs = class.slabs();
+        if slabs > 1 {
+            self.space.punch(first + 1, slabs - 1)?;
+        }
+        for part in (1..slabs).rev() {
+            self.set_class(first, Class::Large(part));
+            self.set_empty(first + part);
+        }
+        self.drop_claim(first, arena)
+    }
+
+    /// A slab, with all that belongs to it, goes from one arena to another one.
+    pub(super) fn pass_on(&self, slab: usize, from: usize, to: usize) -> bool {
+        let Some(class) = self.class(slab) else { return false };
+        let last = class.slabs().min(self.space.geometry().slabs() - slab);
+        (0..last).rev().all(|part| {
+            let state = if part == 0 { SlabState::Owned } else { SlabState::Span };
+            let [from, to] = [from, to].map(|arena| SlabWord::new(state, arena, part).0);
+            let owner = &self.space.slab(slab + part).owner;
+            // SYNC slab: pairs with the stores of the arena that had it.
+            let passed = owner.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed);
+            // Who died over it has passed some of them on.
+            passed.is_ok() || passed == Err(to)
+        })
+    }
+
+    /// What a slab is made of, if that can be.
+    pub(super) fn class(&self, slab: usize) -> Option<Class> {
+        let class = Class::from_raw(self.space.slab(slab).class.load(Ordering::Relaxed))?;
+        (class.slabs() <= self.space.geometry().slabs() - slab).then_some(class)
+    }
+
+    fn set_class(&self, slab: usize, class: Class) {
+        self.space.slab(slab).class.store(class.raw(), Ordering::Relaxed);
+    }
+
+    fn set_owner(&self, slab: usize, owner: SlabWord) {
+        // SYNC slab: pairs with the loads of recoverers, and of those who claim it.
+        self.space.slab(slab).owner.store(owner.0, Ordering::Release);
+    }
+
+    fn set_empty(&self, slab: usize) {
+        self.set_owner(slab, SlabWord::EMPTY);
+        let hint = &self.space.header().hint;
+        if hint.load(Ordering::Relaxed) > slab as u64 {
+            hint.store(slab as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// A block of somebody else's slab was freed: its owner shall look.
+    #[inline]
+    pub(super) fn tell_owner(&self, granule: usize) {
+        // SYNC freed: pairs with the exchanges in `Arena`. Always by an exchange: a load might say
+        // 1 while the owner has read the words already.
+        self.space.slab(granule / GRANULES).freed.swap(1, Ordering::AcqRel);
+    }
+
+    /// There is memory for the destinations of this granule's slab.
+    pub(super) fn fetch_destinations(&self, granule: usize) -> Result<()> {
+        let slab = granule / GRANULES;
+        let (word, bit) = (&self.destinations[slab / 64], 1 << (slab % 64));
+        if word.load(Ordering::Relaxed) & bit == 0 {
+            self.space.fetch_destinations(slab)?;
+            word.fetch_or(bit, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Looks wherever an arena has not looked: at this process's resting arenas, and at the dead.
+    pub(super) fn find_more(&self, arena: &mut Arena) -> Result<()> {
+        let desk = self.desk();
+        for Resting(other) in &desk.resting {
+            // SAFETY: it rests, and we have the desk; `arena` is another one, for it has a thread.
+            unsafe { &mut **other }.bequeath(self, arena)?;
+        }
+        self.tend(&desk, Some(arena)).map(drop)
+    }
+
+    /// No room.
+    pub(super) fn full(&self, asked: usize) -> Error {
+        let most = self.space.geometry().slabs() * SLAB;
+        let taken = (0..self.space.geometry().slabs()).filter(|slab| {
+            self.space.slab(*slab).owner.load(Ordering::Relaxed) != SlabWord::EMPTY.0
+        });
+        Error::Full { asked, size: taken.count() * SLAB, most }
+    }
+}
+
+impl Drop for Core {
+    /// To leave is to recover oneself.
+    fn drop(&mut self) {
+        if self.space.is_forked() || self.slot() >= MEMBERS {
+            return;
+        }
+        let mut desk = std::mem::take(self.desk.get_mut().unwrap_or_else(PoisonError::into_inner));
+        for arena in &mut desk.arenas {
+            arena.get_mut().rest(self);
+        }
+        // What cannot be done now is left to whoever looks after the dead.
+        let _ = self.recover(self.slot(), None);
+    }
+}

@@ -1,0 +1,216 @@
+//! Where everything lies in a shared heap: [`Geometry`], and the tables' entries.
+//!
+//! `docs/heap-shared.md` has the same as a table. A heap's size alone says how many slabs it has,
+//! so that whoever opens one knows its geometry before reading a byte of it.
+
+use std::mem::{offset_of, size_of};
+
+use crate::sync::AtomicU64;
+
+/// The first eight bytes of a heap: `tontheap`, read as a little-endian integer.
+pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"tontheap");
+/// Of what this page says.
+pub(super) const VERSION: u64 = 1;
+
+/// Bytes of a slab.
+pub(super) const SLAB: usize = 64 << 10;
+/// Bytes of which a block begins at a multiple: a cache line, so that no two blocks share one.
+pub(super) const GRANULE: usize = 64;
+/// Granules of a slab: as many words it has.
+pub(super) const GRANULES: usize = SLAB / GRANULE;
+/// Processes that can be members at once.
+pub(super) const MEMBERS: usize = 512;
+/// Threads that can have an arena at once.
+pub(super) const ARENAS: usize = 2048;
+/// Slabs that a heap has at most: 4 TiB.
+pub(super) const MOST_SLABS: usize = 1 << 26;
+
+/// Memory is fetched by the page.
+pub(super) const PAGE: usize = 4096;
+/// Bytes of a slab's truth words, and of its destinations: whole pages.
+pub(super) const WORDS: usize = GRANULES * size_of::<AtomicU64>();
+
+const MEMBERS_AT: usize = PAGE;
+const ARENAS_AT: usize = MEMBERS_AT + MEMBERS * size_of::<MemberSlot>();
+const SLABS_AT: usize = ARENAS_AT + ARENAS * size_of::<ArenaSlot>();
+
+/// What a heap says of itself.
+#[repr(C)]
+#[derive(Debug)]
+pub(super) struct Header {
+    /// [`MAGIC`].
+    pub(super) magic: AtomicU64,
+    /// [`VERSION`].
+    pub(super) version: AtomicU64,
+    /// Slabs.
+    pub(super) slabs: AtomicU64,
+    /// 1: blocks end with a canary.
+    pub(super) canaries: AtomicU64,
+    /// 1, stored last: all else is there.
+    pub(super) ready: AtomicU64,
+    /// Raised by every recovery.
+    pub(super) deaths: AtomicU64,
+    /// Where to look for an empty slab first: a hint.
+    pub(super) hint: AtomicU64,
+}
+
+/// One process's entry.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub(super) struct MemberSlot {
+    /// A [`MemberWord`](super::word::MemberWord).
+    pub(super) word: AtomicU64,
+    /// For people.
+    pub(super) pid: AtomicU64,
+}
+
+/// One thread's entry.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub(super) struct ArenaSlot {
+    /// An [`ArenaWord`](super::word::ArenaWord).
+    pub(super) word: AtomicU64,
+}
+
+/// One slab's entry.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub(super) struct SlabSlot {
+    /// A [`SlabWord`](super::word::SlabWord).
+    pub(super) owner: AtomicU64,
+    /// What its blocks are: [`super::class::Class::raw`].
+    pub(super) class: AtomicU64,
+    /// 1: others have freed blocks in it since its owner looked.
+    pub(super) freed: AtomicU64,
+}
+
+const _: () = assert!(size_of::<Header>() <= PAGE);
+const _: () = assert!(size_of::<MemberSlot>() == 64 && size_of::<ArenaSlot>() == 64);
+const _: () = assert!(size_of::<SlabSlot>() == 64);
+const _: () = assert!(offset_of!(SlabSlot, freed) == 16);
+const _: () = assert!(SLABS_AT.is_multiple_of(PAGE) && WORDS.is_multiple_of(PAGE));
+const _: () = assert!(MEMBERS <= 1 << 13 && ARENAS <= 1 << 13);
+
+/// Offsets of a heap's regions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Geometry {
+    slabs: usize,
+    words_at: usize,
+    destinations_at: usize,
+    blocks_at: usize,
+}
+
+impl Geometry {
+    /// Of a heap of so many slabs, 1 to [`MOST_SLABS`].
+    pub(super) const fn of(slabs: usize) -> Self {
+        let words_at = (SLABS_AT + slabs * size_of::<SlabSlot>()).next_multiple_of(PAGE);
+        let destinations_at = words_at + slabs * WORDS;
+        let blocks_at = (destinations_at + slabs * WORDS).next_multiple_of(SLAB);
+        Self { slabs, words_at, destinations_at, blocks_at }
+    }
+
+    /// Of a file of so many bytes, if it can be a heap's.
+    pub(super) fn of_size(size: u64) -> Option<Self> {
+        let size = usize::try_from(size).ok()?;
+        let (mut slabs, mut too_many) = (1, MOST_SLABS + 1);
+        while too_many - slabs > 1 {
+            let middle = slabs.midpoint(too_many);
+            let larger = Self::of(middle).size() > size;
+            *if larger { &mut too_many } else { &mut slabs } = middle;
+        }
+        Some(Self::of(slabs)).filter(|geometry| geometry.size() == size)
+    }
+
+    /// Slabs.
+    #[inline]
+    pub(super) const fn slabs(&self) -> usize {
+        self.slabs
+    }
+
+    /// Bytes of the whole.
+    pub(super) const fn size(&self) -> usize {
+        self.blocks_at + self.slabs * SLAB
+    }
+
+    /// Bytes that every heap has memory for, from its first one on: header and tables.
+    pub(super) const fn tables(&self) -> usize {
+        self.words_at
+    }
+
+    #[inline]
+    pub(super) const fn member(slot: usize) -> usize {
+        MEMBERS_AT + slot * size_of::<MemberSlot>()
+    }
+
+    #[inline]
+    pub(super) const fn arena(index: usize) -> usize {
+        ARENAS_AT + index * size_of::<ArenaSlot>()
+    }
+
+    #[inline]
+    pub(super) const fn slab(number: usize) -> usize {
+        SLABS_AT + number * size_of::<SlabSlot>()
+    }
+
+    /// The truth word of a granule.
+    #[inline]
+    pub(super) const fn word(&self, granule: usize) -> usize {
+        self.words_at + granule * size_of::<AtomicU64>()
+    }
+
+    /// The destination of a granule.
+    #[inline]
+    pub(super) const fn destination(&self, granule: usize) -> usize {
+        self.destinations_at + granule * size_of::<AtomicU64>()
+    }
+
+    /// The first byte of a granule.
+    #[inline]
+    pub(super) const fn block(&self, granule: usize) -> usize {
+        self.blocks_at + granule * GRANULE
+    }
+
+    /// The granule that begins at this offset.
+    #[inline]
+    pub(super) fn granule(&self, offset: u64) -> Option<usize> {
+        let behind = usize::try_from(offset).ok()?.checked_sub(self.blocks_at)?;
+        let granule = behind / GRANULE;
+        (behind.is_multiple_of(GRANULE) && granule < self.slabs * GRANULES).then_some(granule)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_size_says_how_many_slabs_there_are() {
+        let counts = (1..2_000).chain([65_535, 65_536, 1_000_003, MOST_SLABS]);
+        for slabs in counts {
+            let geometry = Geometry::of(slabs);
+            assert_eq!(Geometry::of_size(geometry.size() as u64), Some(geometry));
+            for off in [1, 64, 4_096, SLAB / 2] {
+                assert_eq!(Geometry::of_size((geometry.size() + off) as u64), None, "{slabs}");
+                assert_eq!(Geometry::of_size((geometry.size() - off) as u64), None, "{slabs}");
+            }
+        }
+        for size in [0, 1, SLAB as u64, u64::MAX] {
+            assert_eq!(Geometry::of_size(size), None);
+        }
+    }
+
+    #[test]
+    fn regions_follow_each_other() {
+        let geometry = Geometry::of(1_000);
+        assert_eq!(Geometry::member(MEMBERS), Geometry::arena(0));
+        assert_eq!(Geometry::arena(ARENAS), Geometry::slab(0));
+        assert!(Geometry::slab(1_000) <= geometry.word(0));
+        assert_eq!(geometry.word(1_000 * GRANULES), geometry.destination(0));
+        assert!(geometry.destination(1_000 * GRANULES) <= geometry.block(0));
+        assert_eq!(geometry.block(1_000 * GRANULES), geometry.size());
+        assert_eq!(geometry.granule(geometry.block(77) as u64), Some(77));
+        assert_eq!(geometry.granule(geometry.block(77) as u64 + 1), None);
+        assert_eq!(geometry.granule(geometry.size() as u64), None);
+        assert_eq!(geometry.granule(0), None);
+    }
+}

@@ -1,0 +1,99 @@
+//! Which arena the calling thread has: found in two loads, given back at the thread's end.
+
+#![allow(unsafe_code, reason = "a thread borrows its arena through a raw pointer")]
+
+use std::cell::{Cell, RefCell};
+use std::ptr;
+use std::sync::{Arc, Weak};
+
+use super::arena::Arena;
+use super::core::Core;
+use crate::heap::Result;
+
+thread_local! {
+    // Without destructors, so that looking at them is one access.
+    /// The heap that this thread used last, by number; 0 is none.
+    static HEAP: Cell<u64> = const { Cell::new(0) };
+    /// The thread's arena of that heap.
+    static ARENA: Cell<*mut Arena> = const { Cell::new(ptr::null_mut()) };
+
+    /// All arenas that this thread has.
+    static ALL: RefCell<Arenas> = const { RefCell::new(Arenas(Vec::new())) };
+}
+
+/// Arenas of one thread.
+#[derive(Debug)]
+struct Arenas(Vec<Mine>);
+
+#[derive(Debug)]
+struct Mine {
+    core: Weak<Core>,
+    id: u64,
+    arena: *mut Arena,
+}
+
+/// Does something with this thread's arena of a heap, which it is given where it has none.
+///
+/// Nobody else uses the arena meanwhile: `action` calls no code of the program's.
+#[inline(always)]
+pub(super) fn with<R>(core: &Arc<Core>, action: impl FnOnce(&mut Arena) -> R) -> Result<R> {
+    let arena = if HEAP.get() == core.id() { ARENA.get() } else { find(core)? };
+    // SAFETY: an arena of a heap that lives, which only this thread uses, in one place at a time.
+    Ok(action(unsafe { &mut *arena }))
+}
+
+/// The same, if the thread has an arena of this heap.
+#[inline(always)]
+pub(super) fn with_known<R>(core: &Core, action: impl FnOnce(&mut Arena) -> R) -> Option<R> {
+    let arena = if HEAP.get() == core.id() { ARENA.get() } else { find_known(core.id())? };
+    // SAFETY: as above.
+    Some(action(unsafe { &mut *arena }))
+}
+
+#[cold]
+fn find(core: &Arc<Core>) -> Result<*mut Arena> {
+    if let Some(arena) = find_known(core.id()) {
+        return Ok(arena);
+    }
+    let arena = core.new_arena()?;
+    let mine = Mine { core: Arc::downgrade(core), id: core.id(), arena };
+    // At a thread's end there is no list any more: the arena stays with it, unused, until the heap
+    // is closed.
+    let listed = ALL.try_with(|all| {
+        let mut all = all.borrow_mut();
+        all.0.retain(|mine| mine.core.strong_count() > 0);
+        all.0.push(mine);
+    });
+    if listed.is_ok() {
+        remember(core.id(), arena);
+    }
+    Ok(arena)
+}
+
+#[cold]
+fn find_known(id: u64) -> Option<*mut Arena> {
+    let find = |all: &RefCell<Arenas>| {
+        all.borrow().0.iter().find(|mine| mine.id == id).map(|mine| mine.arena)
+    };
+    let arena = ALL.try_with(find).ok().flatten()?;
+    remember(id, arena);
+    Some(arena)
+}
+
+fn remember(id: u64, arena: *mut Arena) {
+    HEAP.set(id);
+    ARENA.set(arena);
+}
+
+impl Drop for Arenas {
+    fn drop(&mut self) {
+        HEAP.set(0);
+        for mine in self.0.drain(..) {
+            let Some(core) = mine.core.upgrade() else { continue };
+            if !core.space.is_forked() {
+                // SAFETY: this thread's arena of a heap that lives, and the thread ends.
+                unsafe { core.rest(mine.arena) };
+            }
+        }
+    }
+}

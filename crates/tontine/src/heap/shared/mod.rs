@@ -1,0 +1,296 @@
+//! A heap in shared memory, in which any process may be killed at any instruction: [`Heap`].
+//!
+//! The survivors go on at once, no block leaks, and none is given out twice. Who has a block is
+//! said by one word outside of it; all else is a hint. Each thread allocates from slabs of its own,
+//! and no cache line has blocks of two owners.
+//!
+//! ```
+//! use tontine::heap::shared::{Heap, Options};
+//!
+//! # fn main() -> tontine::heap::Result<()> {
+//! let heap = Heap::create(&Options::new(1 << 20))?;
+//! let mut block = heap.alloc(100)?;
+//! block.fill(7);
+//! let handle = block.into_handle();          // 16 bytes that mean the same in every process
+//! let block = heap.claim(handle)?;           // a block again, for whoever comes first
+//! assert!(block[..100].iter().all(|byte| *byte == 7));
+//! drop(block);                               // free
+//! assert!(heap.claim(handle).is_err());      // and the handle is stale
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Layout, protocol, and what a death leaves after each step: `docs/heap-shared.md`. The guide is
+//! `docs/heap.md`.
+//!
+//! Neighbours: `word` is what members agree on, `layout` where it lies, `space` the memory, `core`
+//! how slabs change hands, `arena` and `shelf` one thread's slabs, `local` which arena a thread
+//! has, `recover` what becomes of the dead, `check` whether all is as it should be.
+
+#![allow(unsafe_code, reason = "opening a heap is unsafe")]
+
+mod arena;
+mod block;
+mod canary;
+mod check;
+mod class;
+mod core;
+mod layout;
+mod local;
+mod recover;
+mod shelf;
+mod space;
+#[cfg(test)]
+mod tests;
+mod word;
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+pub use block::{Block, Handle, Parcel};
+pub use check::{Fault, Report, SlabMap, Standing};
+pub use recover::Tended;
+pub use word::Member;
+
+use self::class::Class;
+use self::core::Core;
+use self::layout::{MOST_SLABS, SLAB};
+use self::space::Space;
+use crate::heap::{Error, Result};
+
+/// How a heap is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    capacity: usize,
+    canaries: bool,
+}
+
+impl Options {
+    /// A heap of so many bytes of blocks, rounded up to whole slabs of 64 KiB. Memory is fetched
+    /// when it is needed: a large heap costs addresses.
+    pub fn new(capacity: usize) -> Self {
+        Self { capacity, canaries: false }
+    }
+
+    /// Writes a canary behind each block, and looks at it when the block changes hands: for
+    /// debugging. A block takes 16 bytes more.
+    #[must_use]
+    pub fn canaries(mut self, canaries: bool) -> Self {
+        self.canaries = canaries;
+        self
+    }
+}
+
+/// A heap in shared memory, of which this process is a member.
+///
+/// Any thread may use it. Dropped, the process leaves: what it still has is freed, and what it has
+/// sent is delivered.
+#[derive(Debug)]
+pub struct Heap {
+    core: Arc<Core>,
+}
+
+impl Heap {
+    /// Makes a heap in a memfd, and joins it.
+    ///
+    /// # Errors
+    /// [`Error::BadSize`]: no bytes, or more than 4 TiB. [`Error::System`]: the memory, or the
+    /// addresses, are not to be had.
+    pub fn create(options: &Options) -> Result<Self> {
+        let slabs = options.capacity.div_ceil(SLAB);
+        if !(1..=MOST_SLABS).contains(&slabs) {
+            let why = "a heap has from one byte to 4 TiB";
+            return Err(Error::BadSize { most: options.capacity, why });
+        }
+        Self::join(Space::create(slabs, options.canaries)?)
+    }
+
+    /// Joins the heap in this file, which somebody passed: over a Unix socket, or by inheritance.
+    ///
+    /// # Safety
+    /// All members of the heap write to one memory and trust each other: whoever else can write to
+    /// the file does so by this library. The process has no other descriptor of the file, and
+    /// closes none while it is a member: that would say that it has ended.
+    ///
+    /// # Errors
+    /// [`Error::NotAHeap`], [`Error::Version`]: what the file lacks. [`Error::AlreadyOpen`]: this
+    /// process is a member. [`Error::Crowded`]: 512 processes are.
+    pub unsafe fn open(file: OwnedFd) -> Result<Self> {
+        Self::join(Space::open(file)?)
+    }
+
+    /// In a forked child: joins the heap as a member of its own. The parent's blocks stay the
+    /// parent's.
+    ///
+    /// # Safety
+    /// As for [`Heap::open`].
+    ///
+    /// # Errors
+    /// As for [`Heap::open`]; [`Error::AlreadyOpen`] in the process that opened it.
+    pub unsafe fn rejoin(&self) -> Result<Self> {
+        if !self.core.space.is_forked() {
+            return Err(Error::AlreadyOpen);
+        }
+        // The inherited one stays open, for whoever drops the parent's handle here closes nothing.
+        let file = rustix::io::fcntl_dupfd_cloexec(self.core.space.file(), 0)
+            .map_err(|errno| Error::System { call: "fcntl(F_DUPFD_CLOEXEC)", errno })?;
+        Self::join(Space::open(file)?)
+    }
+
+    fn join(space: Space) -> Result<Self> {
+        Ok(Self { core: Arc::new(Core::join(space)?) })
+    }
+
+    /// The file, for passing on: over a Unix socket, or to a child.
+    ///
+    /// # Safety
+    /// A duplicate of it must not be closed in this process: that would say that it has ended, and
+    /// its blocks would be given to others.
+    pub unsafe fn descriptor(&self) -> BorrowedFd<'_> {
+        self.core.space.file()
+    }
+
+    /// This process as a member.
+    pub fn member(&self) -> Member {
+        self.core.me()
+    }
+
+    /// Allocates a block of `len` bytes, aligned to 64, which hold whatever somebody left there.
+    ///
+    /// # Errors
+    /// [`Error::Full`]: there is no room, here or in what the dead have left. [`Error::System`]:
+    /// the kernel has no memory. [`Error::Crowded`]: too many threads. [`Error::Forked`].
+    #[inline]
+    pub fn alloc(&self, len: usize) -> Result<Block<'_>> {
+        let core = &self.core;
+        if core.space.is_forked() {
+            return Err(Error::Forked);
+        }
+        if core.canaries {
+            return self.alloc_with_canary(len);
+        }
+        let (granule, generation) = match Class::of(len) {
+            Class::Small(class) => local::with(core, |arena| arena.loan(core, class))??,
+            Class::Large(slabs) => local::with(core, |arena| arena.loan_large(core, slabs))??,
+        };
+        Ok(Block::new(core, granule, generation, len))
+    }
+
+    #[cold]
+    fn alloc_with_canary(&self, len: usize) -> Result<Block<'_>> {
+        let core = &self.core;
+        let with = len.saturating_add(canary::BYTES);
+        let (granule, generation) = match Class::of(with) {
+            Class::Small(class) => local::with(core, |arena| arena.loan(core, class))??,
+            Class::Large(slabs) => local::with(core, |arena| arena.loan_large(core, slabs))??,
+        };
+        canary::write(core, granule, len);
+        Ok(Block::new(core, granule, generation, len))
+    }
+
+    /// As [`Heap::alloc`], and all bytes are zero.
+    ///
+    /// # Errors
+    /// As for [`Heap::alloc`].
+    pub fn alloc_zeroed(&self, len: usize) -> Result<Block<'_>> {
+        let mut block = self.alloc(len)?;
+        block.fill(0);
+        Ok(block)
+    }
+
+    /// The block of this handle, which [`Block::into_handle`] has left with this process. Of two
+    /// threads that claim one handle, one gets the block. It is as long as blocks of its size are,
+    /// which may be more than was asked for.
+    ///
+    /// # Errors
+    /// [`Error::Stale`]: the block was freed, handed over or claimed before, or is somebody else's.
+    /// [`Error::NoHandle`]: no block begins there.
+    pub fn claim(&self, handle: Handle) -> Result<Block<'_>> {
+        self.here()?;
+        self.core.claim(handle)
+    }
+
+    /// Frees the block of this handle.
+    ///
+    /// # Errors
+    /// As for [`Heap::claim`]; and as for [`Block::free`].
+    pub fn free(&self, handle: Handle) -> Result<()> {
+        self.claim(handle)?.free()
+    }
+
+    /// Takes a block that another member has handed over.
+    ///
+    /// # Errors
+    /// [`Error::Stale`]: it was accepted before, or taken back, or freed because both ends seemed
+    /// to be dead. [`Error::NoHandle`]: this is no parcel.
+    pub fn accept(&self, parcel: Parcel) -> Result<Block<'_>> {
+        self.here()?;
+        self.core.accept(parcel)
+    }
+
+    /// Takes a block back that this process has handed over, and that nobody has accepted.
+    ///
+    /// # Errors
+    /// As for [`Heap::accept`].
+    pub fn take_back(&self, parcel: Parcel) -> Result<Block<'_>> {
+        self.here()?;
+        self.core.take_back(parcel)
+    }
+
+    /// Frees what this process has handed over to a member that has ended, and that nobody has
+    /// accepted. How many blocks.
+    ///
+    /// # Errors
+    /// [`Error::Forked`].
+    pub fn recall(&self, from: Member) -> Result<usize> {
+        self.here()?;
+        Ok(if self.core.is_alive(from) { 0 } else { self.core.recall(from) })
+    }
+
+    /// Frees what members that have ended have handed over to this process, and that it has not
+    /// accepted: to be called when all parcels of theirs have been read. How many blocks.
+    ///
+    /// # Errors
+    /// [`Error::Forked`].
+    pub fn sweep(&self) -> Result<usize> {
+        self.here()?;
+        Ok(self.core.sweep())
+    }
+
+    /// Whether a member lives; one that has ended counts as alive until somebody has seen it.
+    pub fn is_alive(&self, member: Member) -> bool {
+        !self.core.space.is_forked() && self.core.is_alive(member)
+    }
+
+    /// Looks after the dead: proves their end, frees what they had, takes over their slabs. Others
+    /// do so, too, when they join and when they find no room. It also gives back the memory of this
+    /// thread's slabs that have no block.
+    ///
+    /// # Errors
+    /// [`Error::System`], [`Error::Forked`].
+    pub fn tend(&self) -> Result<Tended> {
+        self.here()?;
+        let core = &self.core;
+        local::with(core, |arena| {
+            let desk = core.desk();
+            let mut tended = core.tend(&desk, Some(arena))?;
+            drop(desk);
+            tended.given_back += arena.tidy(core)?;
+            Ok(tended)
+        })?
+    }
+
+    /// Looks at everything: see [`Report`]. Exact where nobody works, a snapshot otherwise.
+    ///
+    /// # Errors
+    /// [`Error::Forked`]. What is wrong with the heap is no error but in the report.
+    pub fn check(&self) -> Result<Report> {
+        self.here()?;
+        let known = local::with_known(&self.core, |arena| arena.known().collect());
+        Ok(check::check(&self.core, known.unwrap_or_default()))
+    }
+
+    fn here(&self) -> Result<()> {
+        if self.core.space.is_forked() { Err(Error::Forked) } else { Ok(()) }
+    }
+}

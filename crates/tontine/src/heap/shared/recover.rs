@@ -1,0 +1,270 @@
+//! What a dead member leaves, and who clears it up: [`Core::recover`], [`Core::tend`].
+//!
+//! The steps are numbered as in `docs/heap-shared.md`. Each can be done twice, so that whoever dies
+//! over a recovery is recovered, and then the rest of what it was at.
+
+use super::arena::Arena;
+use super::class::Class;
+use super::core::{Core, Desk};
+use super::layout::{ARENAS, GRANULES, MEMBERS};
+use super::word::{
+    ArenaWord, Member, MemberState, MemberWord, SlabState, SlabWord, State, Truth, truth,
+};
+use crate::heap::Result;
+use crate::sync::{Ordering, fence};
+
+/// What was found of the dead.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Tended {
+    /// Members that had ended.
+    pub members: usize,
+    /// Blocks that were theirs, or on their way to or from them, and are free now.
+    pub blocks: usize,
+    /// Slabs of theirs from which this process allocates now.
+    pub adopted: usize,
+    /// Slabs whose memory was given back.
+    pub given_back: usize,
+}
+
+impl Core {
+    /// Recovers all members that have ended. Slabs in which others have blocks go to `heir`; where
+    /// there is none, they wait.
+    pub(super) fn tend(&self, _: &Desk, mut heir: Option<&mut Arena>) -> Result<Tended> {
+        let mut tended = Tended::default();
+        for slot in (0..MEMBERS).filter(|slot| *slot != self.slot()) {
+            let word = &self.space.member(slot).word;
+            let is_free = || MemberWord(word.load(Ordering::Acquire)).state() == MemberState::Free;
+            if is_free() || !self.space.try_lock_member(slot)? {
+                continue;
+            }
+            if !is_free() {
+                let found = self.recover(slot, heir.as_deref_mut())?;
+                tended.members += found.members;
+                tended.blocks += found.blocks;
+                tended.adopted += found.adopted;
+                tended.given_back += found.given_back;
+            }
+            self.space.unlock_member(slot)?;
+        }
+        Ok(tended)
+    }
+
+    /// Recovers the member of this slot. The caller has acquired the slot's record lock, or is that
+    /// member.
+    pub(super) fn recover(&self, slot: usize, heir: Option<&mut Arena>) -> Result<Tended> {
+        let word = &self.space.member(slot).word;
+        let found = MemberWord(word.load(Ordering::Acquire));
+        let member = Member::new(slot, found.epoch());
+        // 1
+        // SYNC member: pairs with the loads of those who ask whether it lives.
+        word.store(MemberWord::new(MemberState::Recovering, found.epoch()).0, Ordering::Release);
+        // SYNC recoverers: pairs with itself: of two that recover a block's holder and its
+        // destination, one sees the other's RECOVERING.
+        // SYNC recoverers: by the member's word, stored above, and `is_dead_slot`.
+        fence(Ordering::SeqCst);
+        let arenas = self.arenas_of(slot);
+        let mut tended = Tended {
+            members: usize::from(found.state() == MemberState::Alive),
+            ..Tended::default()
+        };
+        tended.given_back += self.let_halves_go(&arenas)?;
+        let still_named = self.take_blocks(member, &mut tended);
+        // SYNC deaths: pairs with the loads in `Arena`.
+        self.space.header().deaths.fetch_add(1, Ordering::AcqRel);
+        self.share_out(&arenas, heir, &mut tended)?;
+        // 6
+        let mut named = still_named;
+        for (index, _) in arenas.iter().enumerate().filter(|(_, is_theirs)| **is_theirs) {
+            if (0..self.space.geometry().slabs()).any(|slab| self.names(slab, index)) {
+                named = true;
+                continue;
+            }
+            let word = &self.space.arena(index).word;
+            let epoch = ArenaWord(word.load(Ordering::Relaxed)).epoch();
+            // SYNC arena: pairs with the exchange by which it is taken.
+            word.store(ArenaWord::free(epoch).0, Ordering::Release);
+        }
+        // 7
+        if !named {
+            // SYNC member: pairs with the load in `Core::take_slot`.
+            word.store(MemberWord::new(MemberState::Free, found.epoch()).0, Ordering::Release);
+        }
+        Ok(tended)
+    }
+
+    /// By index: whether an arena is this member's.
+    fn arenas_of(&self, slot: usize) -> Vec<bool> {
+        (0..ARENAS).map(|index| self.owner_of_arena(index) == Some(slot)).collect()
+    }
+
+    /// The slot of the member that has this arena.
+    pub(super) fn owner_of_arena(&self, index: usize) -> Option<usize> {
+        // SYNC arena: pairs with the exchange by which it was taken.
+        let word = (index < ARENAS).then(|| self.space.arena(index).word.load(Ordering::Acquire));
+        ArenaWord(word?).owner()
+    }
+
+    /// Whether blocks are allocated from this slab.
+    pub(super) fn is_owned(&self, slab: usize) -> bool {
+        self.owner(slab).state() == SlabState::Owned
+    }
+
+    fn owner(&self, slab: usize) -> SlabWord {
+        // SYNC slab: pairs with the stores of its arena.
+        SlabWord(self.space.slab(slab).owner.load(Ordering::Acquire))
+    }
+
+    fn names(&self, slab: usize, arena: usize) -> bool {
+        let owner = self.owner(slab);
+        owner.state() != SlabState::Empty && owner.arena() == arena
+    }
+
+    /// Whether a SPAN belongs to a block.
+    pub(super) fn belongs(&self, slab: usize, part: usize) -> bool {
+        let Some(first) = slab.checked_sub(part).filter(|_| part > 0) else { return false };
+        let large = matches!(self.class(first), Some(Class::Large(slabs)) if slabs > part);
+        large && self.owner(first).state() == SlabState::Owned
+    }
+
+    /// 2: slabs that were being fetched or given back, and parts of blocks that never came to be.
+    fn let_halves_go(&self, arenas: &[bool]) -> Result<usize> {
+        let mut slabs = 0;
+        for slab in 0..self.space.geometry().slabs() {
+            let owner = self.owner(slab);
+            let half = match owner.state() {
+                SlabState::Claimed | SlabState::Punching => true,
+                SlabState::Span => !self.belongs(slab, owner.part()),
+                SlabState::Empty | SlabState::Owned | SlabState::Rubbish => false,
+            };
+            if half && arenas.get(owner.arena()) == Some(&true) {
+                self.drop_claim(slab, owner.arena())?;
+                slabs += 1;
+            }
+        }
+        Ok(slabs)
+    }
+
+    /// 3 and 4: its blocks, and those in flight that nobody will take. Whether one is left that
+    /// names it.
+    fn take_blocks(&self, member: Member, tended: &mut Tended) -> bool {
+        let mut named = false;
+        for (slab, class) in self.slabs_with_blocks() {
+            let mut freed = 0;
+            for granule in class.begins().map(|granule| slab * GRANULES + granule) {
+                let word = self.space.word(granule);
+                let found = Truth(word.load(Ordering::Relaxed));
+                let taken = match found.state() {
+                    // Nobody else is entitled to leave it, and whoever is to recover it has the
+                    // record lock.
+                    State::Loaned if found.holder() == member.slot() => {
+                        truth::free(word, found.generation());
+                        true
+                    }
+                    State::InFlight => {
+                        let taken =
+                            self.is_stranded(granule, found, member) && truth::reclaim(word, found);
+                        named |= !taken && found.holder() == member.slot();
+                        taken
+                    }
+                    _ => false,
+                };
+                freed += usize::from(taken);
+            }
+            if freed > 0 {
+                tended.blocks += freed;
+                self.tell_owner(slab * GRANULES);
+            }
+        }
+        named
+    }
+
+    /// Whether a block in flight was on its way from one dead member to another one, of whom this
+    /// is one.
+    fn is_stranded(&self, granule: usize, flight: Truth, dead: Member) -> bool {
+        // SYNC truth: pairs with the store in `send`, which the destination came before.
+        fence(Ordering::Acquire);
+        let destination = Member::from_u64(self.space.destination(granule).load(Ordering::Relaxed));
+        if flight.holder() == dead.slot() {
+            return !self.is_alive(destination);
+        }
+        destination == dead && self.is_dead_slot(flight.holder())
+    }
+
+    /// Whether whoever had this slot when something was sent from it has ended.
+    pub(super) fn is_dead_slot(&self, slot: usize) -> bool {
+        slot >= MEMBERS || {
+            let word = self.space.member(slot).word.load(Ordering::Acquire);
+            MemberWord(word).state() != MemberState::Alive
+        }
+    }
+
+    /// Slabs in which blocks begin, with their class.
+    pub(super) fn slabs_with_blocks(&self) -> impl Iterator<Item = (usize, Class)> {
+        let slabs = (0..self.space.geometry().slabs()).filter(|slab| self.is_owned(*slab));
+        slabs.filter_map(|slab| Some((slab, self.class(slab)?)))
+    }
+
+    /// 5: its slabs go back where nobody has a block in them, else to the heir.
+    fn share_out(
+        &self,
+        arenas: &[bool],
+        mut heir: Option<&mut Arena>,
+        tended: &mut Tended,
+    ) -> Result<()> {
+        let theirs = self.slabs_with_blocks();
+        for (slab, class) in theirs {
+            let arena = self.owner(slab).arena();
+            if arenas.get(arena) != Some(&true) {
+                continue;
+            }
+            let is_free = |granule| {
+                // SYNC truth: pairs with the stores of those who freed them.
+                let word = self.space.word(slab * GRANULES + granule).load(Ordering::Acquire);
+                Truth(word).state() == State::Free
+            };
+            if class.begins().all(is_free) {
+                self.let_go(arena, slab, class)?;
+                tended.given_back += class.slabs();
+            } else if let Some(heir) = heir.as_deref_mut()
+                && self.pass_on(slab, arena, heir.index())
+            {
+                heir.adopt(self, slab, class);
+                tended.adopted += class.slabs();
+            }
+        }
+        Ok(())
+    }
+
+    /// Frees what dead members have sent to this one and nobody will ever read.
+    pub(super) fn sweep(&self) -> usize {
+        self.free_flights(|holder, destination| {
+            destination == self.me() && self.is_dead_slot(holder)
+        })
+    }
+
+    /// Frees what this member has sent to one that has ended.
+    pub(super) fn recall(&self, from: Member) -> usize {
+        self.free_flights(|holder, destination| holder == self.slot() && destination == from)
+    }
+
+    fn free_flights(&self, whether: impl Fn(usize, Member) -> bool) -> usize {
+        let mut freed = 0;
+        for (slab, class) in self.slabs_with_blocks() {
+            for granule in class.begins().map(|granule| slab * GRANULES + granule) {
+                let word = self.space.word(granule);
+                // SYNC truth: pairs with the store in `send`.
+                let found = Truth(word.load(Ordering::Acquire));
+                if found.state() != State::InFlight {
+                    continue;
+                }
+                let to = self.space.destination(granule).load(Ordering::Relaxed);
+                if whether(found.holder(), Member::from_u64(to)) && truth::reclaim(word, found) {
+                    self.tell_owner(granule);
+                    freed += 1;
+                }
+            }
+        }
+        freed
+    }
+}

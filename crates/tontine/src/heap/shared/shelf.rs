@@ -1,0 +1,156 @@
+//! What an arena knows of one of its slabs: which blocks are free, as far as it has heard.
+//!
+//! Private memory of the owner, and nothing but hints: the truth words decide. One bit a granule,
+//! set where a free block begins, whatever the slab's class.
+
+use super::class::Class;
+use super::layout::GRANULES;
+
+const BITS: usize = 64;
+
+/// No shelf.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// What a shelf is used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Use {
+    /// For nothing: the entry is free.
+    Vacant,
+    /// Blocks are allocated from it, and some are.
+    Open,
+    /// None of its blocks is allocated; it waits to be used again, or given back.
+    Spare,
+}
+
+/// One slab.
+#[derive(Debug, Clone)]
+pub(super) struct Shelf {
+    /// The slab's number; of several, the first one's.
+    pub(super) slab: u32,
+    pub(super) used: Use,
+    pub(super) class: Class,
+    /// Bits that are set.
+    free: u16,
+    /// The lowest word of `bits` that may have one.
+    low: u8,
+    bits: [u64; GRANULES / BITS],
+    /// Neighbours in the class's list of shelves with free blocks.
+    pub(super) before: u32,
+    pub(super) behind: u32,
+    pub(super) listed: bool,
+    /// Where it stands among the class's shelves.
+    pub(super) place: u32,
+}
+
+impl Shelf {
+    /// A slab none of whose blocks is known to be free.
+    pub(super) fn new(slab: u32, class: Class) -> Self {
+        Self {
+            slab,
+            used: Use::Open,
+            class,
+            free: 0,
+            low: 0,
+            bits: [0; GRANULES / BITS],
+            before: NONE,
+            behind: NONE,
+            listed: false,
+            place: NONE,
+        }
+    }
+
+    /// The shelf of classes that have none: always empty.
+    pub(super) fn nothing() -> Self {
+        Self { used: Use::Vacant, ..Self::new(NONE, Class::Small(0)) }
+    }
+
+    /// How many blocks are free.
+    #[inline(always)]
+    pub(super) fn free(&self) -> usize {
+        self.free.into()
+    }
+
+    /// Whether all are.
+    #[inline]
+    pub(super) fn is_whole(&self) -> bool {
+        usize::from(self.free) == self.class.blocks()
+    }
+
+    /// Takes the first free block: the granule in the slab at which it begins.
+    #[inline(always)]
+    pub(super) fn take(&mut self) -> Option<usize> {
+        if self.free == 0 {
+            return None;
+        }
+        let mut at = usize::from(self.low);
+        while at < self.bits.len() {
+            let word = self.bits[at];
+            if word != 0 {
+                self.bits[at] = word & (word - 1);
+                self.free -= 1;
+                self.low = at as u8;
+                return Some(at * BITS + word.trailing_zeros() as usize);
+            }
+            at += 1;
+        }
+        debug_assert!(false, "{} blocks are free, and none is", self.free);
+        self.free = 0;
+        None
+    }
+
+    /// Puts a block back.
+    #[inline(always)]
+    pub(super) fn put(&mut self, granule: usize) {
+        let (at, bit) = (granule / BITS % self.bits.len(), 1 << (granule % BITS));
+        debug_assert!(self.bits[at] & bit == 0, "the block is free already");
+        // A bit that is set must not count twice.
+        self.free += u16::from(self.bits[at] & bit == 0);
+        self.bits[at] |= bit;
+        self.low = self.low.min(at as u8);
+    }
+
+    /// Forgets all, to be told anew.
+    pub(super) fn clear(&mut self) {
+        self.free = 0;
+        self.low = 0;
+        self.bits = [0; GRANULES / BITS];
+    }
+
+    /// All blocks of this class are free.
+    pub(super) fn fill(&mut self, class: Class) {
+        self.clear();
+        self.class = class;
+        for granule in class.begins() {
+            self.put(granule);
+        }
+    }
+
+    /// Blocks that are free: where they begin.
+    pub(super) fn free_blocks(&self) -> impl Iterator<Item = usize> {
+        let words = self.bits.iter().enumerate();
+        words.flat_map(|(at, word)| {
+            (0..BITS).filter(move |bit| word >> bit & 1 != 0).map(move |bit| at * BITS + bit)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_taken_from_the_front_and_come_back() {
+        let class = Class::of(100);
+        let mut shelf = Shelf::new(0, class);
+        assert_eq!(shelf.take(), None);
+        shelf.fill(class);
+        assert!(shelf.is_whole());
+        let all: Vec<_> = std::iter::from_fn(|| shelf.take()).collect();
+        assert_eq!(all, class.begins().collect::<Vec<_>>());
+        shelf.put(all[300]);
+        shelf.put(all[7]);
+        assert_eq!(shelf.free_blocks().collect::<Vec<_>>(), [all[7], all[300]]);
+        assert_eq!((shelf.take(), shelf.take()), (Some(all[7]), Some(all[300])));
+        assert_eq!((shelf.take(), shelf.free()), (None, 0));
+    }
+}

@@ -1,0 +1,393 @@
+//! A shared heap's memory: the sealed memfd, its mapping, its record locks: [`Space`].
+//!
+//! Every member maps the whole of it, which costs addresses and no memory; memory is fetched by the
+//! slab, and given back by punching holes. Nothing that lies in it is believed here but what
+//! [`Space::open`] has compared with the file's size.
+//!
+//! Record locks belong to a process and a file, and closing any descriptor of the file drops them:
+//! so a process opens a heap once, and [`OPEN`] knows which.
+
+#![allow(unsafe_code, reason = "maps a file, and makes references to the atomics in it")]
+
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr::{self, NonNull};
+use std::sync::{Mutex, PoisonError};
+use std::thread::sleep;
+use std::time::Duration;
+
+use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+
+use super::layout::{
+    ArenaSlot, Geometry, Header, MAGIC, MemberSlot, SLAB, SlabSlot, VERSION, WORDS,
+};
+use crate::heap::{Error, Result};
+use crate::sync::{AtomicU64, Ordering};
+use crate::sys::fork::{Guard, PerProcess};
+use crate::sys::region::pages_inside;
+
+/// What every heap's file has.
+const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
+/// The byte that is locked while a heap is made.
+const MAKING: u64 = 0;
+/// A call may be interrupted so often before we give up.
+const INTERRUPTIONS: usize = 1000;
+/// How often, and how far apart, one looks whether a heap has been made.
+const LOOKS: usize = 500;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
+
+/// The heaps that this process has open. A forked child starts with none.
+static OPEN: PerProcess<Mutex<Vec<FileId>>> = PerProcess::new(Mutex::default);
+
+/// A file, whatever its names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+/// A heap's memory, mapped.
+#[derive(Debug)]
+pub(super) struct Space {
+    base: NonNull<u8>,
+    geometry: Geometry,
+    /// Not to be closed in a forked child, where that would drop the locks of the child's own heap.
+    file: ManuallyDrop<OwnedFd>,
+    id: FileId,
+    guard: Guard,
+}
+
+// SAFETY: a mapping belongs to the process; all that is made of its address are atomics, and bytes
+// under a loan.
+unsafe impl Send for Space {}
+// SAFETY: as above.
+unsafe impl Sync for Space {}
+
+impl Space {
+    /// A new heap of so many slabs.
+    pub(super) fn create(slabs: usize, canaries: bool) -> Result<Self> {
+        let geometry = Geometry::of(slabs);
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let made = match rustix::fs::memfd_create("tontine-heap", flags | MemfdFlags::NOEXEC_SEAL) {
+            // Older than Linux 6.3.
+            Err(Errno::INVAL) => rustix::fs::memfd_create("tontine-heap", flags),
+            made => made,
+        };
+        let file = made.map_err(system("memfd_create"))?;
+        rustix::fs::ftruncate(&file, geometry.size() as u64).map_err(system("ftruncate"))?;
+        rustix::fs::fcntl_add_seals(&file, SEALS).map_err(system("fcntl(F_ADD_SEALS)"))?;
+        let space = Self::enter(file, geometry)?;
+        space.make(canaries)?;
+        Ok(space)
+    }
+
+    /// The heap in this file. The descriptor is kept, and must be the process's only one.
+    pub(super) fn open(file: OwnedFd) -> Result<Self> {
+        let expected = |what| move |_| Error::NotAHeap { what };
+        let seals = rustix::fs::fcntl_get_seals(&file)
+            .map_err(expected("expected a memfd, found a descriptor of another kind"))?;
+        if !seals.contains(SEALS) {
+            let what = "expected a memfd sealed against shrinking, growing and further seals, \
+                        found a seal missing";
+            return Err(Error::NotAHeap { what });
+        }
+        if seals.intersects(SealFlags::WRITE | SealFlags::FUTURE_WRITE) {
+            let what = "expected a memfd that all members may write, found it sealed against it";
+            return Err(Error::NotAHeap { what });
+        }
+        let size = rustix::fs::fstat(&file).map_err(system("fstat"))?.st_size;
+        let geometry =
+            u64::try_from(size).ok().and_then(Geometry::of_size).ok_or(Error::NotAHeap {
+                what: "expected the size of a heap, found a size that none has",
+            })?;
+        let flags = rustix::fs::fcntl_getfl(&file).map_err(system("fcntl(F_GETFL)"))?;
+        if !flags.contains(rustix::fs::OFlags::RDWR) {
+            let what = "expected a descriptor to read and write, found one that cannot do both";
+            return Err(Error::NotAHeap { what });
+        }
+        rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::CLOEXEC)
+            .map_err(system("fcntl(F_SETFD)"))?;
+        let space = Self::enter(file, geometry)?;
+        space.wait_until_made()?;
+        space.believe()?;
+        Ok(space)
+    }
+
+    /// Maps it, and remembers that this process has it.
+    fn enter(file: OwnedFd, geometry: Geometry) -> Result<Self> {
+        let guard = Guard::here().map_err(Error::from_guard)?;
+        let stat = rustix::fs::fstat(&file).map_err(system("fstat"))?;
+        let id = FileId { device: stat.st_dev, inode: stat.st_ino };
+        let mut open = open_heaps()?.lock().unwrap_or_else(PoisonError::into_inner);
+        if open.contains(&id) {
+            // Closing it would drop the locks of the one that is open.
+            std::mem::forget(file);
+            return Err(Error::AlreadyOpen);
+        }
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::SHARED | MapFlags::NORESERVE;
+        // SAFETY: a new mapping where the kernel finds room; nothing of this process is replaced.
+        let base =
+            unsafe { rustix::mm::mmap(ptr::null_mut(), geometry.size(), access, flags, &file, 0) };
+        let base = NonNull::new(base.map_err(system("mmap"))?.cast()).expect("no null mapping");
+        let file = ManuallyDrop::new(file);
+        open.push(id);
+        let space = Self { base, geometry, file, id, guard };
+        drop(open);
+        // SAFETY: the range is the mapping just made; the advice changes nothing in this process.
+        unsafe {
+            rustix::mm::madvise(base.as_ptr().cast(), geometry.size(), Advice::LinuxDontFork)
+        }
+        .map_err(system("madvise(MADV_DONTFORK)"))?;
+        Ok(space)
+    }
+
+    /// Writes the header; `ready` comes last.
+    fn make(&self, canaries: bool) -> Result<()> {
+        self.fetch(0, self.geometry.tables())?;
+        let header = self.header();
+        header.magic.store(MAGIC, Ordering::Relaxed);
+        header.version.store(VERSION, Ordering::Relaxed);
+        header.slabs.store(self.geometry.slabs() as u64, Ordering::Relaxed);
+        header.canaries.store(canaries.into(), Ordering::Relaxed);
+        // SYNC ready: pairs with the loads in `wait_until_made`.
+        header.ready.store(1, Ordering::Release);
+        Ok(())
+    }
+
+    /// Whoever made it may have died over it: then it is made anew.
+    fn wait_until_made(&self) -> Result<()> {
+        for _ in 0..LOOKS {
+            // SYNC ready: pairs with the store in `make`.
+            if self.header().ready.load(Ordering::Acquire) != 0 {
+                return Ok(());
+            }
+            if self.try_lock(MAKING)? {
+                // SYNC ready: pairs with the store in `make`, of whoever had the lock before.
+                let made = match self.header().ready.load(Ordering::Acquire) {
+                    0 => self.make(false),
+                    _ => Ok(()),
+                };
+                self.unlock(MAKING)?;
+                return made;
+            }
+            sleep(BETWEEN_LOOKS);
+        }
+        Err(Error::NotAHeap { what: "expected a heap that is ready, found one still being made" })
+    }
+
+    /// Compares what the header says with what the file is.
+    fn believe(&self) -> Result<()> {
+        let header = self.header();
+        if header.magic.load(Ordering::Relaxed) != MAGIC {
+            let what = "expected a heap's first bytes, found others";
+            return Err(Error::NotAHeap { what });
+        }
+        let version = header.version.load(Ordering::Relaxed);
+        if version != VERSION {
+            return Err(Error::Version { found: version, expected: VERSION });
+        }
+        if header.slabs.load(Ordering::Relaxed) != self.geometry.slabs() as u64 {
+            let what = "expected as many slabs as the file has room for, found another number";
+            return Err(Error::NotAHeap { what });
+        }
+        Ok(())
+    }
+
+    /// Whether this is a forked child, in which nothing is mapped.
+    #[inline(always)]
+    pub(super) fn is_forked(&self) -> bool {
+        self.guard.is_forked()
+    }
+
+    #[inline(always)]
+    pub(super) fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// The file. A duplicate of it must not be closed in this process.
+    pub(super) fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// The byte at this offset, which must be a granule's first.
+    #[inline(always)]
+    pub(super) fn block(&self, granule: usize) -> NonNull<u8> {
+        debug_assert!(granule < self.geometry.slabs() * super::layout::GRANULES);
+        // SAFETY: within the mapping: callers have checked the granule against the geometry.
+        unsafe { self.base.add(self.geometry.block(granule)) }
+    }
+
+    /// The truth word of a granule.
+    #[inline(always)]
+    pub(super) fn word(&self, granule: usize) -> &AtomicU64 {
+        debug_assert!(granule < self.geometry.slabs() * super::layout::GRANULES);
+        // SAFETY: within the mapping, as above; aligned, all zeroes or written by atomics.
+        unsafe { self.at(self.geometry.word(granule)) }
+    }
+
+    /// The destination of a granule.
+    #[inline(always)]
+    pub(super) fn destination(&self, granule: usize) -> &AtomicU64 {
+        debug_assert!(granule < self.geometry.slabs() * super::layout::GRANULES);
+        // SAFETY: as above.
+        unsafe { self.at(self.geometry.destination(granule)) }
+    }
+
+    #[inline(always)]
+    pub(super) fn header(&self) -> &Header {
+        // SAFETY: at the mapping's begin; atomics only.
+        unsafe { self.at(0) }
+    }
+
+    /// A member's slot.
+    ///
+    /// # Panics
+    /// There is no such slot.
+    pub(super) fn member(&self, slot: usize) -> &MemberSlot {
+        assert!(slot < super::layout::MEMBERS);
+        // SAFETY: within the table; atomics only.
+        unsafe { self.at(Geometry::member(slot)) }
+    }
+
+    /// An arena's slot.
+    ///
+    /// # Panics
+    /// There is no such slot.
+    pub(super) fn arena(&self, index: usize) -> &ArenaSlot {
+        assert!(index < super::layout::ARENAS);
+        // SAFETY: within the table; atomics only.
+        unsafe { self.at(Geometry::arena(index)) }
+    }
+
+    /// A slab's entry.
+    ///
+    /// # Panics
+    /// There is no such slab.
+    #[inline]
+    pub(super) fn slab(&self, number: usize) -> &SlabSlot {
+        assert!(number < self.geometry.slabs());
+        // SAFETY: within the table; atomics only.
+        unsafe { self.at(Geometry::slab(number)) }
+    }
+
+    /// # Safety
+    /// `T` is made of atomics, lies within the mapping at this offset, and is aligned there.
+    #[inline(always)]
+    unsafe fn at<T>(&self, offset: usize) -> &T {
+        // SAFETY: the caller's promise; the mapping lives as long as `self`.
+        unsafe { self.base.add(offset).cast::<T>().as_ref() }
+    }
+
+    /// Fetches memory for a slab and its words.
+    pub(super) fn fetch_slab(&self, number: usize) -> Result<()> {
+        let granule = number * super::layout::GRANULES;
+        self.fetch(self.geometry.word(granule), WORDS)?;
+        self.fetch(self.geometry.block(granule), SLAB)
+    }
+
+    /// Fetches memory for the destinations of a slab's blocks.
+    pub(super) fn fetch_destinations(&self, number: usize) -> Result<()> {
+        self.fetch(self.geometry.destination(number * super::layout::GRANULES), WORDS)
+    }
+
+    /// Gives back the memory of slabs that lie side by side, not of their words.
+    pub(super) fn punch(&self, first: usize, slabs: usize) -> Result<()> {
+        let at = self.geometry.block(first * super::layout::GRANULES);
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        self.allocate(flags, at, slabs * SLAB, "fallocate(FALLOC_FL_PUNCH_HOLE)")
+    }
+
+    fn fetch(&self, at: usize, bytes: usize) -> Result<()> {
+        self.allocate(FallocateFlags::empty(), at, bytes, "fallocate")
+    }
+
+    fn allocate(
+        &self,
+        flags: FallocateFlags,
+        at: usize,
+        bytes: usize,
+        call: &'static str,
+    ) -> Result<()> {
+        let mut answer = Err(Errno::INTR);
+        for _ in 0..INTERRUPTIONS {
+            answer = rustix::fs::fallocate(&*self.file, flags, at as u64, bytes as u64);
+            if answer != Err(Errno::INTR) {
+                break;
+            }
+        }
+        answer.map_err(system(call))
+    }
+
+    /// Bytes of a slab that have memory; none where the kernel does not tell.
+    pub(super) fn backed(&self, slab: usize) -> Option<usize> {
+        let at = self.geometry.block(slab * super::layout::GRANULES);
+        pages_inside(self.file(), at, SLAB)
+    }
+
+    /// Whether this process holds the lock of a member's slot now: its last holder has ended. Only
+    /// under a lock of the process, for record locks do not exclude threads.
+    pub(super) fn try_lock_member(&self, slot: usize) -> Result<bool> {
+        self.try_lock(1 + slot as u64)
+    }
+
+    /// Lets go of it.
+    pub(super) fn unlock_member(&self, slot: usize) -> Result<()> {
+        self.unlock(1 + slot as u64)
+    }
+
+    fn try_lock(&self, byte: u64) -> Result<bool> {
+        match self.record_lock(libc::F_WRLCK, byte) {
+            Ok(()) => Ok(true),
+            Err(Errno::AGAIN | Errno::ACCESS) => Ok(false),
+            Err(errno) => Err(system("fcntl(F_SETLK)")(errno)),
+        }
+    }
+
+    fn unlock(&self, byte: u64) -> Result<()> {
+        self.record_lock(libc::F_UNLCK, byte).map_err(system("fcntl(F_SETLK)"))
+    }
+
+    fn record_lock(&self, kind: i32, byte: u64) -> Result<(), Errno> {
+        // SAFETY: integers only, for which zero is a value.
+        let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+        lock.l_type = kind as _;
+        lock.l_whence = libc::SEEK_SET as _;
+        lock.l_start = byte as _;
+        lock.l_len = 1;
+        // SAFETY: the command reads one `flock`.
+        match unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_SETLK, &raw const lock) } {
+            -1 => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Drop for Space {
+    fn drop(&mut self) {
+        // A child did not inherit the mapping: by now its addresses may be somebody else's.
+        if self.guard.is_forked() {
+            return;
+        }
+        // SAFETY: the mapping is this handle's, and nobody has a block without borrowing it.
+        let unmapped =
+            unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.geometry.size()) };
+        debug_assert!(unmapped.is_ok(), "{unmapped:?}");
+        let Ok(open) = open_heaps() else { return };
+        let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|id| *id != self.id);
+        // SAFETY: dropped here once; the file is not used afterwards. Under the registry's lock, so
+        // that nobody opens the same file before it is closed.
+        unsafe { ManuallyDrop::drop(&mut self.file) };
+    }
+}
+
+fn open_heaps() -> Result<&'static Mutex<Vec<FileId>>> {
+    OPEN.get().map_err(Error::from_guard)
+}
+
+fn system(call: &'static str) -> impl Fn(Errno) -> Error {
+    move |errno| Error::System { call, errno }
+}

@@ -1,0 +1,309 @@
+//! One process's heap, and what its forked children do with it.
+
+#![allow(unsafe_code, reason = "children join the heap, and write where they should not")]
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::sys::child::in_child;
+
+const MIB: usize = 1 << 20;
+
+fn heap(bytes: usize) -> Heap {
+    Heap::create(&Options::new(bytes)).expect("there is memory")
+}
+
+fn sound(heap: &Heap) -> Report {
+    let report = heap.check().expect("not forked");
+    assert_eq!(report.faults, [], "{report}");
+    report
+}
+
+#[test]
+fn blocks_are_given_out_once_and_come_back() {
+    let heap = heap(MIB);
+    let mut blocks = Vec::new();
+    for len in [0, 1, 64, 65, 100, 1_000, 32 << 10, (32 << 10) + 1, 64 << 10, 200_000] {
+        let mut block = heap.alloc(len).expect("there is room");
+        assert_eq!((block.len(), block.as_ptr().addr() % 64), (len, 0));
+        block.fill(blocks.len() as u8);
+        blocks.push(block);
+    }
+    for (byte, block) in blocks.iter().enumerate() {
+        assert!(block.iter().all(|found| *found == byte as u8));
+    }
+    assert!(sound(&heap).in_use() > 300_000);
+    drop(blocks);
+    assert_eq!(sound(&heap).in_use(), 0);
+    heap.tend().expect("nothing to do");
+    assert_eq!(sound(&heap).committed(), 0);
+}
+
+#[test]
+fn a_full_heap_says_so_and_has_room_again() {
+    let heap = heap(4 * SLAB);
+    for len in [64, 3_000, 32 << 10, 64 << 10] {
+        let mut blocks: Vec<_> = std::iter::from_fn(|| heap.alloc(len).ok()).collect();
+        assert_eq!(blocks.len(), 4 * Class::of(len).blocks(), "{len}");
+        let error = heap.alloc(len).expect_err("it is full");
+        assert!(matches!(error, Error::Full { most: 0x40000, .. }), "{error}");
+        sound(&heap);
+        blocks.pop();
+        drop(heap.alloc(len).expect("one was freed"));
+        drop(blocks);
+        assert_eq!(sound(&heap).in_use(), 0);
+    }
+}
+
+#[test]
+fn a_handle_is_good_once() {
+    let heap = heap(MIB);
+    let mut block = heap.alloc(100).expect("there is room");
+    block[0] = 42;
+    let handle = block.into_handle();
+    let block = heap.claim(handle).expect("it is ours");
+    assert_eq!((block[0], block.len()), (42, 128));
+    let twice = heap.claim(handle).expect_err("it was claimed").to_string();
+    assert!(twice.contains("is stale") && twice.contains("pid "), "{twice}");
+    let handle = block.into_handle();
+    heap.free(handle).expect("it is ours");
+    let twice = heap.free(handle).expect_err("it is free").to_string();
+    assert!(twice.contains("the block is free, of generation"), "{twice}");
+    for (off, why) in [(1, "multiple of 64"), (64, "within a block"), (1 << 40, "multiple of 64")] {
+        let wrong = Handle { offset: handle.offset + off, ..handle };
+        let error = heap.claim(wrong).expect_err("no block").to_string();
+        assert!(error.contains(why), "{error}");
+    }
+    let empty = Handle { offset: handle.offset + (8 * SLAB) as u64, ..handle };
+    let error = heap.claim(empty).expect_err("no block").to_string();
+    assert!(error.contains("no blocks are allocated"), "{error}");
+}
+
+#[test]
+fn threads_free_what_others_have_allocated() {
+    let heap = heap(16 * MIB);
+    let (send, receive) = std::sync::mpsc::sync_channel::<Block<'_>>(100);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for (number, block) in receive.into_iter().enumerate() {
+                assert_eq!(block[0], number as u8);
+            }
+        });
+        for number in 0..200_000 {
+            let mut block = heap.alloc(64 + number % 700).expect("it is freed in time");
+            block[0] = number as u8;
+            send.send(block).expect("the other one lives");
+        }
+        drop(send);
+    });
+    assert_eq!(sound(&heap).in_use(), 0);
+}
+
+#[test]
+fn what_a_thread_leaves_another_one_gets() {
+    let heap = heap(4 * SLAB);
+    let kept = std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            let mut blocks: Vec<_> = std::iter::from_fn(|| heap.alloc(1_000).ok()).collect();
+            assert_eq!(blocks.len(), 256);
+            blocks.truncate(3);
+            blocks
+        });
+        thread.join().expect("no panic")
+    });
+    let blocks: Vec<_> = std::iter::from_fn(|| heap.alloc(1_000).ok()).collect();
+    assert_eq!(blocks.len() + kept.len(), 256);
+    sound(&heap);
+}
+
+/// What a child does to a heap that it has joined, and that it leaves by `_exit`: as if killed.
+fn dies_after(heap: &Heap, body: impl FnOnce(&Heap) -> bool) {
+    assert!(in_child(|| {
+        // SAFETY: the child has no other descriptor but the inherited one, which stays open.
+        let Ok(own) = (unsafe { heap.rejoin() }) else { return false };
+        let well = body(&own);
+        std::mem::forget(own);
+        well
+    }));
+}
+
+#[test]
+fn what_the_dead_had_is_free() {
+    let heap = heap(MIB);
+    let ours = heap.alloc(100).expect("there is room");
+    dies_after(&heap, |heap| {
+        let blocks: Vec<_> = (0..5_000).filter_map(|_| heap.alloc(100).ok()).collect();
+        let large = heap.alloc(200_000).ok();
+        let some = blocks.len() == 5_000 && large.is_some();
+        std::mem::forget((blocks, large));
+        some
+    });
+    assert!(heap.check().expect("not forked").in_use() > 700_000);
+    let tended = heap.tend().expect("it can be tended");
+    assert_eq!((tended.members, tended.blocks), (1, 5_001));
+    let report = sound(&heap);
+    assert_eq!(report.in_use(), 128);
+    drop(ours);
+    assert_eq!(heap.tend().expect("nothing to do").members, 0);
+    // And all of it can be used.
+    let all: Vec<_> = std::iter::from_fn(|| heap.alloc(64 << 10).ok()).collect();
+    assert_eq!(all.len(), 16);
+}
+
+#[test]
+fn whoever_finds_no_room_recovers_the_dead() {
+    let heap = heap(MIB);
+    dies_after(&heap, |heap| {
+        let blocks: Vec<_> = std::iter::from_fn(|| heap.alloc(1_000).ok()).collect();
+        let all = blocks.len() == 1_024;
+        std::mem::forget(blocks);
+        all
+    });
+    let blocks: Vec<_> = std::iter::from_fn(|| heap.alloc(1_000).ok()).collect();
+    assert_eq!(blocks.len(), 1_024);
+}
+
+#[test]
+fn a_block_that_was_handed_over_outlives_who_sent_it() {
+    let heap = heap(MIB);
+    let me = heap.member();
+    let mut pipe = std::io::pipe().expect("pipe");
+    dies_after(&heap, |heap| {
+        use std::io::Write as _;
+        let mut send = || -> Option<()> {
+            for number in 0..100 {
+                let mut block = heap.alloc(300).ok()?;
+                block.fill(number);
+                let parcel = block.hand_over(me).ok()?;
+                pipe.1.write_all(&parcel.to_bytes()).ok()?;
+            }
+            // Two that it still had, and two that nobody hears of.
+            std::mem::forget((heap.alloc(300).ok()?, heap.alloc(300).ok()?));
+            for _ in 0..2 {
+                let _ = heap.alloc(300).ok()?.hand_over(me).ok()?;
+            }
+            Some(())
+        };
+        send().is_some()
+    });
+    assert_eq!(heap.tend().expect("tended").blocks, 2);
+    let mut blocks = BTreeMap::new();
+    for number in 0..100 {
+        use std::io::Read as _;
+        let mut bytes = [0; Parcel::SIZE];
+        pipe.0.read_exact(&mut bytes).expect("a parcel");
+        let parcel = Parcel::from_bytes(bytes);
+        let block = heap.accept(parcel).expect("it was sent to us");
+        assert!(block.len() == 300 && block.iter().all(|byte| *byte == number));
+        let twice = heap.accept(parcel).expect_err("it was accepted");
+        assert!(matches!(twice, Error::Stale { .. }), "{twice}");
+        blocks.insert(number, block);
+    }
+    assert_eq!(heap.sweep().expect("swept"), 2);
+    drop(blocks);
+    assert_eq!(sound(&heap).in_use(), 0);
+    // Nothing names the dead any more: its slot can be had.
+    heap.tend().expect("tended");
+    dies_after(&heap, |heap| heap.member().slot() == 1);
+}
+
+#[test]
+fn what_was_sent_to_the_dead_comes_back() {
+    let heap = heap(MIB);
+    let (mut read, mut write) = std::io::pipe().expect("pipe");
+    dies_after(&heap, |heap| {
+        use std::io::Write as _;
+        write.write_all(&heap.member().to_u64().to_le_bytes()).is_ok()
+    });
+    let mut bytes = [0; 8];
+    std::io::Read::read_exact(&mut read, &mut bytes).expect("a member");
+    let child = Member::from_u64(u64::from_le_bytes(bytes));
+    // It counts as alive until somebody has looked.
+    assert!(heap.is_alive(child));
+    let first = heap.alloc(10).expect("room").hand_over(child).expect("it counts as alive");
+    let _second = heap.alloc(10).expect("room").hand_over(child).expect("it counts as alive");
+    heap.tend().expect("tended");
+    assert!(!heap.is_alive(child));
+    drop(heap.take_back(first).expect("nobody has accepted it"));
+    assert_eq!(heap.recall(child).expect("recalled"), 1);
+    let (error, block) = heap.alloc(10).expect("room").hand_over(child).expect_err("it is dead");
+    assert!(matches!(error, Error::Gone { slot: 1 }), "{error}");
+    drop(block);
+    assert_eq!(sound(&heap).in_use(), 0);
+}
+
+#[test]
+fn a_forked_child_leaves_the_parents_blocks_alone() {
+    let heap = heap(MIB);
+    let block = heap.alloc(100).expect("room");
+    let handle = heap.alloc(100).expect("room").into_handle();
+    // Copies of the parent's values, of which each process drops its own.
+    let copies = std::mem::ManuallyDrop::new((&heap, &block));
+    assert!(in_child(|| {
+        let (heap, block) = *copies;
+        let refused = matches!(heap.alloc(1), Err(Error::Forked))
+            && matches!(heap.claim(handle), Err(Error::Forked))
+            && matches!(heap.check(), Err(Error::Forked));
+        std::panic::set_hook(Box::new(|_| {}));
+        let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| block[0]));
+        // SAFETY: the child's copy; nobody uses it again there.
+        drop(unsafe { std::ptr::read(block) });
+        refused && read.is_err()
+    }));
+    assert_eq!(sound(&heap).in_use(), 256);
+    drop(block);
+    heap.free(handle).expect("still ours");
+}
+
+#[test]
+fn a_process_opens_a_heap_once() {
+    let heap = heap(MIB);
+    // SAFETY: the duplicate is kept open, by the library.
+    let error = unsafe {
+        let copy = heap.descriptor().try_clone_to_owned().expect("dup");
+        Heap::open(copy).expect_err("it is open")
+    };
+    assert_eq!(error, Error::AlreadyOpen);
+    // The lock is still held: nobody takes us for dead.
+    dies_after(&heap, |heap| heap.tend().is_ok_and(|tended| tended.members == 0));
+}
+
+#[test]
+fn a_canary_names_the_block_that_was_overrun() {
+    let heap = Heap::create(&Options::new(MIB).canaries(true)).expect("there is memory");
+    for (len, beyond) in [(100, 0), (100, 27), (112, 0), (112, 8), (112, 15), (60_000, 0)] {
+        let mut block = heap.alloc(len).expect("room");
+        let offset = block.offset();
+        block.look_for_overrun().expect("nothing was written");
+        // SAFETY: what somebody does who should not: within the mapping.
+        unsafe { *block.as_mut_ptr().add(len + beyond) ^= 0x11 };
+        let report = heap.check().expect("not forked");
+        assert_eq!(report.faults.len(), 1, "{report}");
+        let error = block.free().expect_err("it was overrun");
+        let pid = std::process::id();
+        assert!(
+            matches!(error, Error::Overrun { offset: at, asked, pid: whose, .. }
+                if (at, asked, whose) == (offset, len, pid)),
+            "{len} + {beyond}: {error}"
+        );
+    }
+    assert_eq!(sound(&heap).in_use(), 0);
+    let handle = heap.alloc(33).expect("room").into_handle();
+    assert_eq!(heap.claim(handle).expect("ours").len(), 33, "known again");
+}
+
+#[test]
+fn slabs_change_their_class() {
+    let heap = heap(8 * SLAB);
+    for round in 0..50 {
+        for len in [64, 128, 1_000, 5_000, 30_000] {
+            let count = 2 * Class::of(len).blocks() + 1;
+            let blocks: Vec<_> =
+                (0..count).map(|_| heap.alloc(len).expect("the rest was freed")).collect();
+            drop(blocks);
+        }
+        if round % 10 == 0 {
+            assert_eq!(sound(&heap).in_use(), 0);
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! The words on which members agree: who has a block, a slab, an arena, a slot.
+//!
+//! Each is one atomic, and each state of it has one entitled writer, or several that compare and
+//! swap; `docs/heap-shared.md` has the table. Everything else in the heap is a hint.
+
+use crate::sync::{AtomicU64, Ordering};
+
+const SLOT_BITS: u32 = 13;
+const LOW_BITS: u32 = 48;
+const STATE_AT: u32 = LOW_BITS + SLOT_BITS;
+const SLOT_MASK: u64 = (1 << SLOT_BITS) - 1;
+const LOW_MASK: u64 = (1 << LOW_BITS) - 1;
+
+/// The last generation: a block that has come so far is never given out again.
+pub(super) const LAST: u64 = LOW_MASK;
+
+const fn pack(state: u64, slot: usize, low: u64) -> u64 {
+    (state << STATE_AT) | ((slot as u64 & SLOT_MASK) << LOW_BITS) | (low & LOW_MASK)
+}
+
+const fn state(word: u64) -> u64 {
+    word >> STATE_AT
+}
+
+const fn slot(word: u64) -> usize {
+    ((word >> LOW_BITS) & SLOT_MASK) as usize
+}
+
+const fn low(word: u64) -> u64 {
+    word & LOW_MASK
+}
+
+/// A member of a heap: one process, for as long as it is one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Member {
+    slot: u16,
+    epoch: u64,
+}
+
+impl Member {
+    pub(super) const fn new(slot: usize, epoch: u64) -> Self {
+        Self { slot: (slot as u64 & SLOT_MASK) as u16, epoch: epoch & LOW_MASK }
+    }
+
+    pub(super) const fn slot(self) -> usize {
+        self.slot as usize
+    }
+
+    pub(super) const fn epoch(self) -> u64 {
+        self.epoch
+    }
+
+    /// As a number that can be passed on.
+    pub const fn to_u64(self) -> u64 {
+        pack(0, self.slot as usize, self.epoch)
+    }
+
+    /// The member that this number stands for. Any number is one; whether there is such a member
+    /// shows where it is used.
+    pub const fn from_u64(number: u64) -> Self {
+        Self::new(slot(number), low(number))
+    }
+}
+
+/// Where a block is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    /// Nobody has it.
+    Free,
+    /// A member has it.
+    Loaned,
+    /// It is on its way from a member.
+    InFlight,
+    /// No member writes this.
+    Rubbish,
+}
+
+/// What a truth word says of its block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Truth(pub(super) u64);
+
+impl Truth {
+    const FREE: u64 = 0;
+    const LOANED: u64 = 1;
+    const IN_FLIGHT: u64 = 2;
+
+    pub(super) const fn free(generation: u64) -> Self {
+        Self(pack(Self::FREE, 0, generation))
+    }
+
+    pub(super) const fn loaned(holder: usize, generation: u64) -> Self {
+        Self(pack(Self::LOANED, holder, generation))
+    }
+
+    pub(super) const fn in_flight(holder: usize, generation: u64) -> Self {
+        Self(pack(Self::IN_FLIGHT, holder, generation))
+    }
+
+    pub(super) const fn state(self) -> State {
+        match state(self.0) {
+            Self::FREE if slot(self.0) == 0 => State::Free,
+            Self::LOANED => State::Loaned,
+            Self::IN_FLIGHT => State::InFlight,
+            _ => State::Rubbish,
+        }
+    }
+
+    pub(super) const fn holder(self) -> usize {
+        slot(self.0)
+    }
+
+    pub(super) const fn generation(self) -> u64 {
+        low(self.0)
+    }
+
+    /// The generation that follows; the last one stays.
+    pub(super) const fn next(generation: u64) -> u64 {
+        if generation >= LAST { LAST } else { generation + 1 }
+    }
+}
+
+/// What is done to truth words. Free of everything else, so that models can run it.
+pub(super) mod truth {
+    use super::{AtomicU64, LAST, Ordering, State, Truth};
+
+    /// The slab's owner gives a block out; none where the word does not say FREE, or never will.
+    #[inline(always)]
+    pub(in crate::heap::shared) fn loan(word: &AtomicU64, holder: usize) -> Option<u64> {
+        // SYNC truth: pairs with the stores and exchanges below, by whoever had it before.
+        let found = Truth(word.load(Ordering::Acquire));
+        // FREE is zero, with no holder: what is left is the generation.
+        if found.0 >= LAST {
+            return None;
+        }
+        let generation = found.0;
+        // SYNC truth: pairs with the loads of recoverers.
+        word.store(Truth::loaned(holder, generation).0, Ordering::Release);
+        Some(generation)
+    }
+
+    /// The holder lets go of its block.
+    #[inline(always)]
+    pub(in crate::heap::shared) fn free(word: &AtomicU64, generation: u64) {
+        // SYNC truth: pairs with the load in `loan`.
+        word.store(Truth::free(Truth::next(generation)).0, Ordering::Release);
+    }
+
+    /// The holder sends its block; says under which generation.
+    #[inline(always)]
+    pub(in crate::heap::shared) fn send(word: &AtomicU64, holder: usize, generation: u64) -> u64 {
+        let next = Truth::next(generation);
+        // SYNC truth: pairs with the exchange in `leave_flight`.
+        word.store(Truth::in_flight(holder, next).0, Ordering::Release);
+        next
+    }
+
+    /// A block in flight becomes `then`, if it is as expected still.
+    #[inline(always)]
+    pub(in crate::heap::shared) fn leave_flight(
+        word: &AtomicU64,
+        flight: Truth,
+        then: Truth,
+    ) -> Result<(), Truth> {
+        debug_assert_eq!(flight.state(), State::InFlight);
+        // SYNC truth: pairs with the store in `send`, and with `loan`.
+        word.compare_exchange(flight.0, then.0, Ordering::AcqRel, Ordering::Acquire)
+            .map(drop)
+            .map_err(Truth)
+    }
+
+    /// Whoever has proved a holder's end takes its block.
+    pub(in crate::heap::shared) fn reclaim(word: &AtomicU64, found: Truth) -> bool {
+        let then = Truth::free(Truth::next(found.generation()));
+        // SYNC truth: pairs with the stores of the dead one, and with `loan`.
+        word.compare_exchange(found.0, then.0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+}
+
+/// What a member's slot says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum MemberState {
+    Free,
+    Alive,
+    Recovering,
+    Rubbish,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct MemberWord(pub(super) u64);
+
+impl MemberWord {
+    pub(super) const fn new(state: MemberState, epoch: u64) -> Self {
+        let state = match state {
+            MemberState::Free => 0,
+            MemberState::Alive => 1,
+            MemberState::Recovering => 2,
+            MemberState::Rubbish => 7,
+        };
+        Self(pack(state, 0, epoch))
+    }
+
+    pub(super) const fn state(self) -> MemberState {
+        match state(self.0) {
+            0 => MemberState::Free,
+            1 => MemberState::Alive,
+            2 => MemberState::Recovering,
+            _ => MemberState::Rubbish,
+        }
+    }
+
+    pub(super) const fn epoch(self) -> u64 {
+        low(self.0)
+    }
+}
+
+/// What an arena's slot says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ArenaWord(pub(super) u64);
+
+impl ArenaWord {
+    pub(super) const fn free(epoch: u64) -> Self {
+        Self(pack(0, 0, epoch))
+    }
+
+    pub(super) const fn owned(member: usize, epoch: u64) -> Self {
+        Self(pack(1, member, epoch))
+    }
+
+    /// The member whose it is.
+    pub(super) const fn owner(self) -> Option<usize> {
+        if state(self.0) == 1 { Some(slot(self.0)) } else { None }
+    }
+
+    pub(super) const fn is_free(self) -> bool {
+        state(self.0) == 0
+    }
+
+    pub(super) const fn epoch(self) -> u64 {
+        low(self.0)
+    }
+}
+
+/// What is made of a slab.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SlabState {
+    /// No memory behind it.
+    Empty,
+    /// An arena fetches memory.
+    Claimed,
+    /// Blocks are allocated from it.
+    Owned,
+    /// Part of a block that begins in a slab before it.
+    Span,
+    /// Its memory is being given back.
+    Punching,
+    /// No member writes this.
+    Rubbish,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct SlabWord(pub(super) u64);
+
+impl SlabWord {
+    pub(super) const EMPTY: Self = Self(0);
+
+    pub(super) const fn new(state: SlabState, arena: usize, part: usize) -> Self {
+        let state = match state {
+            SlabState::Empty => 0,
+            SlabState::Claimed => 1,
+            SlabState::Owned => 2,
+            SlabState::Span => 3,
+            SlabState::Punching => 4,
+            SlabState::Rubbish => 7,
+        };
+        Self(pack(state, arena, part as u64))
+    }
+
+    pub(super) const fn state(self) -> SlabState {
+        match state(self.0) {
+            0 if self.0 == 0 => SlabState::Empty,
+            1 => SlabState::Claimed,
+            2 => SlabState::Owned,
+            3 => SlabState::Span,
+            4 => SlabState::Punching,
+            _ => SlabState::Rubbish,
+        }
+    }
+
+    pub(super) const fn arena(self) -> usize {
+        slot(self.0)
+    }
+
+    /// Of a SPAN: how many slabs before it its block begins.
+    pub(super) const fn part(self) -> usize {
+        low(self.0) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_say_what_was_packed() {
+        let truth = Truth::loaned(8_191, LAST);
+        assert_eq!(
+            (truth.state(), truth.holder(), truth.generation()),
+            (State::Loaned, 8_191, LAST)
+        );
+        assert_eq!(Truth(0), Truth::free(0));
+        assert_eq!(Truth(5 << STATE_AT).state(), State::Rubbish);
+        assert_eq!(Truth(1 << LOW_BITS).state(), State::Rubbish, "free, and somebody has it");
+        let slab = SlabWord::new(SlabState::Span, 2_047, 3);
+        assert_eq!((slab.state(), slab.arena(), slab.part()), (SlabState::Span, 2_047, 3));
+        assert_eq!(SlabWord(1).state(), SlabState::Rubbish, "empty, and something else");
+        let member = Member::new(511, 9);
+        assert_eq!(Member::from_u64(member.to_u64()), member);
+        let word = MemberWord::new(MemberState::Recovering, 9);
+        assert_eq!((word.state(), word.epoch()), (MemberState::Recovering, 9));
+    }
+
+    #[test]
+    fn the_last_generation_is_never_given_out() {
+        let word = AtomicU64::new(Truth::free(LAST - 1).0);
+        let generation = truth::loan(&word, 3).expect("one is left");
+        truth::free(&word, generation);
+        assert_eq!(Truth(word.load(Ordering::Relaxed)), Truth::free(LAST));
+        assert_eq!(truth::loan(&word, 3), None);
+    }
+}
