@@ -2,7 +2,7 @@
 //! `cache_scratch` after its first block.
 
 use super::heap::Heap;
-use super::worker::Worker;
+use super::worker::{Patience, Worker};
 use crate::trouble::Result;
 
 /// Blocks that are alive before the first is freed.
@@ -52,9 +52,11 @@ pub(super) fn cache_scratch<H: Heap>(worker: &mut Worker<'_, H>) -> Result<()> {
         }
     }
     let mut first = None;
+    let mut patience = Patience::default();
     // Who comes after a killed one gets none.
     while worker.is_first && first.is_none() && worker.goes_on()? {
         first = worker.receive(0, 0)?;
+        patience.wait();
     }
     if let Some(mut block) = first {
         worker.scribble(&mut block, WRITES);

@@ -14,7 +14,7 @@ use crate::os::shared::Shareable;
 pub(super) const SEATS: usize = 8;
 
 /// How somebody can be handed a block; what it means is the heap's.
-pub(super) type Address = [u64; 2];
+pub(super) type Address = u64;
 
 /// The board.
 #[derive(Debug)]
@@ -41,9 +41,7 @@ struct Seat {
     ready: AtomicU32,
     /// It makes no more blocks and passes none.
     finished: AtomicU32,
-    /// Odd while it is being written.
-    version: AtomicU32,
-    address: [AtomicU64; 2],
+    address: AtomicU64,
 }
 
 // SAFETY: only atomics; zero is valid.
@@ -62,15 +60,7 @@ impl Board {
     /// Takes a seat; how many sat there before.
     pub(super) fn sit(&self, seat: usize, address: Address) -> u32 {
         let seat = &self.seats[seat];
-        // One writer at a time: a successor sits down when the one before is reaped, which may have
-        // been killed in here.
-        let odd = seat.version.load(Ordering::Relaxed) | 1;
-        seat.version.store(odd, Ordering::Relaxed);
-        // SYNC heaps-address: pairs with the fence in `address`.
-        std::sync::atomic::fence(Ordering::Release);
-        seat.address.iter().zip(address).for_each(|(at, word)| at.store(word, Ordering::Relaxed));
-        // SYNC heaps-address: pairs with the first load in `address`.
-        seat.version.store(odd.wrapping_add(1), Ordering::Release);
+        seat.address.store(address, Ordering::Relaxed);
         let before = seat.sat.load(Ordering::Relaxed);
         seat.sat.store(before + 1, Ordering::Relaxed);
         // SYNC heaps-ready: pairs with `all_ready`; the address comes before.
@@ -78,20 +68,10 @@ impl Board {
         before
     }
 
-    /// How to hand a block to who sits there; the one before, while somebody sits down.
-    pub(super) fn address(&self, seat: usize, known: &mut (u32, Address)) -> Address {
-        let seat = &self.seats[seat];
-        // SYNC heaps-address: pairs with the last store in `sit`.
-        let version = seat.version.load(Ordering::Acquire);
-        if version != known.0 && version.is_multiple_of(2) {
-            let address = [0, 1].map(|at| seat.address[at].load(Ordering::Relaxed));
-            // SYNC heaps-address: pairs with the fence in `sit`.
-            std::sync::atomic::fence(Ordering::Acquire);
-            if seat.version.load(Ordering::Relaxed) == version {
-                *known = (version, address);
-            }
-        }
-        known.1
+    /// How to hand a block to who sits there, or sat there until now.
+    #[inline(always)]
+    pub(super) fn address(&self, seat: usize) -> Address {
+        self.seats[seat].address.load(Ordering::Relaxed)
     }
 
     /// Whether all have sat down.
@@ -176,18 +156,15 @@ mod tests {
     use crate::os::shared::Shared;
 
     #[test]
-    fn a_seat_that_is_being_taken_keeps_the_address_before() {
+    fn all_are_ready_when_all_have_sat_down_and_a_seat_counts_who_did() {
         let board = Shared::<Board>::anonymous().expect("memory");
         board.set_workers(2);
-        let mut known = (0, [0; 2]);
-        assert_eq!((board.sit(1, [7, 8]), board.address(1, &mut known)), (0, [7, 8]));
-        assert!(!board.all_ready());
-        // Killed while it sat down.
-        board.seats[1].version.fetch_or(1, Ordering::Relaxed);
-        board.seats[1].address[0].store(9, Ordering::Relaxed);
-        assert_eq!(board.address(1, &mut known), [7, 8]);
-        assert_eq!((board.sit(1, [10, 11]), board.address(1, &mut known)), (1, [10, 11]));
-        board.sit(0, [1, 1]);
+        assert_eq!((board.sit(1, 7), board.address(1), board.all_ready()), (0, 7, false));
+        assert_eq!((board.sit(1, 8), board.address(1), board.all_ready()), (1, 8, false));
+        board.sit(0, 1);
         assert!(board.all_ready());
+        board.set_freed(0, 3);
+        board.set_freed(1, 4);
+        assert_eq!(board.freed(), 7);
     }
 }

@@ -32,9 +32,9 @@ const STILL: Duration = Duration::from_millis(400);
 const KILL_EVERY: Duration = Duration::from_secs(1);
 const KILL_WITHIN: Range<f64> = 0.1..0.9;
 /// How long workers may take to sit down, and to come to their end.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// Between two looks.
-const LOOK: Duration = Duration::from_micros(100);
+pub(super) const LOOK: Duration = Duration::from_micros(100);
 
 /// What to do, and where.
 #[derive(Debug, Clone)]
@@ -136,7 +136,7 @@ impl Plan<'_> {
         if worked.is_err() {
             // Nobody shall wait for it.
             board.stop();
-            board.sit(seat, Default::default());
+            board.sit(seat, 0);
             board.finish(seat);
         }
         worked
@@ -257,7 +257,7 @@ impl<W: World> House<'_, W> {
         }
         self.board.died();
         self.seats[seat].0 = self.seat(seat, &self.seats[seat].1)?;
-        self.world.bury()
+        Ok(())
     }
 
     /// Waits until all have come to their end.

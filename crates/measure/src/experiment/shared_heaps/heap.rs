@@ -22,14 +22,6 @@ pub(super) trait World: Sync {
     /// Failed, where it cannot be had.
     fn join(&self) -> Result<Self::Heap>;
 
-    /// Looks after one who was killed and is reaped.
-    ///
-    /// # Errors
-    /// Failed, where the heap says that it cannot.
-    fn bury(&self) -> Result<()> {
-        Ok(())
-    }
-
     /// Looks at what is left when all have come to their end: nothing.
     ///
     /// # Errors
@@ -52,7 +44,7 @@ pub(super) unsafe trait Heap {
 
     /// How others hand it a block.
     fn address(&self) -> Address {
-        Address::default()
+        0
     }
 
     /// A block of so many bytes, at least eight, aligned to a word.
@@ -83,7 +75,7 @@ pub(super) unsafe trait Heap {
     /// Failed, where the heap knows no such block.
     fn take(&self, entry: Entry) -> Result<Option<Self::Block<'_>>>;
 
-    /// Somebody died.
+    /// Looks after whoever died.
     ///
     /// # Errors
     /// Failed, where the heap says that something is wrong.

@@ -18,6 +18,8 @@ mod dice;
 mod explained;
 mod harness;
 mod heap;
+mod ours;
+mod reclaim;
 mod ring;
 mod together;
 mod worker;
@@ -36,6 +38,15 @@ use board::SEATS;
 use boost::Boost;
 use harness::{Plan, Seen};
 use heap::{Malloc, System};
+use ours::{OfProcesses, OfThreads};
+use reclaim::reclaim;
+
+/// The variant that times what comes after a death.
+const RECLAIM: &str = "shared-reclaim";
+/// Blocks that the dead one had, by default.
+const BLOCKS: usize = 1_000_000;
+/// Blocks that it has at most, whoever wrote the task.
+const MOST_BLOCKS: usize = 4_000_000;
 
 /// The experiment.
 #[derive(Debug, Clone, Copy)]
@@ -63,6 +74,9 @@ impl Experiment for SharedHeaps {
     }
 
     fn params(&self, variant: &str, _: &Topology, size: Size) -> Vec<Params> {
+        if variant == RECLAIM {
+            return vec![Params::from([("blocks".to_owned(), BLOCKS.to_string())])];
+        }
         let processors = pin::allowed().map_or(1, |allowed| allowed.len());
         let cell = |benchmark: &Benchmark, workers: usize| {
             Params::from([
@@ -75,8 +89,11 @@ impl Experiment for SharedHeaps {
         cells.collect()
     }
 
-    /// Time, not blocks, is what an invocation is given: milliseconds of it.
+    /// Time, not blocks, is what an invocation is given: milliseconds of it. A death is one.
     fn operations(&self, variant: &str, size: Size) -> usize {
+        if variant == RECLAIM {
+            return 1;
+        }
         time(variant, size).as_millis() as usize
     }
 
@@ -89,6 +106,11 @@ impl Experiment for SharedHeaps {
     }
 
     fn run(&self, task: &Task) -> Result<Observed> {
+        if task.variant == RECLAIM {
+            let ns = reclaim(levels::asked(task, "blocks", MOST_BLOCKS)?)?;
+            let series = vec![Series::ns("reclaimed", vec![ns])];
+            return Ok(Observed { series, ..Observed::default() });
+        }
         let name = task.params.get("benchmark").map_or("", String::as_str);
         let benchmark = Benchmark::named(name)?;
         let workers = levels::asked(task, workers_of(&task.variant), SEATS)?;
@@ -104,7 +126,14 @@ impl Experiment for SharedHeaps {
     }
 
     fn ratios(&self) -> Vec<(&'static str, &'static str)> {
-        vec![("boost-killed", "boost"), ("mimalloc", "glibc"), ("jemalloc", "glibc")]
+        vec![
+            ("shared", "boost"),
+            ("shared-killed", "shared"),
+            ("boost-killed", "boost"),
+            ("shared-threads", "glibc"),
+            ("shared-threads", "mimalloc"),
+            ("shared-threads", "jemalloc"),
+        ]
     }
 }
 
@@ -114,7 +143,10 @@ fn is_killed(variant: &str) -> bool {
 
 /// What the workers of a variant are.
 fn workers_of(variant: &str) -> &'static str {
-    if variant.starts_with("boost") { "processes" } else { "threads" }
+    match variant {
+        "shared" | "shared-killed" | "boost" | "boost-killed" => "processes",
+        _ => "threads",
+    }
 }
 
 fn time(variant: &str, size: Size) -> Duration {
@@ -146,6 +178,8 @@ fn crowds(processors: usize, size: Size) -> Vec<usize> {
 
 fn measure(variant: &str, plan: &Plan<'_>) -> Result<Seen> {
     match variant {
+        "shared" | "shared-killed" => plan.in_processes(&OfProcesses::new()?, is_killed(variant)),
+        "shared-threads" => plan.in_threads(&OfThreads::new()?),
         "boost" | "boost-killed" => plan.in_processes(&Boost::new()?, is_killed(variant)),
         "glibc" if cfg!(target_env = "gnu") => plan.in_threads(&Malloc::<System>::new()),
         "glibc" => Err(Trouble::skip("this program's C library is not glibc")),
@@ -183,6 +217,10 @@ const fn variant(name: &'static str, summary: &'static str) -> Variant {
 }
 
 const VARIANTS: &[Variant] = &[
+    variant("shared", "processes on tontine's shared heap: arenas, and one word a block"),
+    variant("shared-killed", "the same, and each second one of them is killed and replaced"),
+    variant(RECLAIM, "a process with 1,000,000 blocks of 64 bytes is killed: until they are free"),
+    variant("shared-threads", "threads on tontine's shared heap"),
     variant("boost", "processes on Boost.Interprocess's managed_shared_memory: one lock for all"),
     variant("boost-killed", "the same, and each second one of them is killed and replaced"),
     variant("glibc", "threads on the C library's malloc"),

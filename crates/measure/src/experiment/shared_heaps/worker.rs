@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use super::board::{Address, Board};
+use super::board::Board;
 use super::dice::Dice;
 use super::heap::Heap;
 use super::ring::{Inbound, Outbound};
@@ -50,7 +50,6 @@ pub(super) struct Worker<'w, H: Heap> {
     deaths: u32,
     outbound: Vec<Outbound<'w>>,
     inbound: Vec<Inbound<'w>>,
-    addresses: Vec<(u32, Address)>,
 }
 
 /// A block and the place at which its worker keeps it.
@@ -85,7 +84,6 @@ impl<'w, H: Heap> Worker<'w, H> {
             deaths: board.deaths(),
             outbound,
             inbound,
-            addresses: vec![Default::default(); workers],
         }
     }
 
@@ -143,8 +141,7 @@ impl<'w, H: Heap> Worker<'w, H> {
         let Some(number) = self.outbound[to].next() else { return Ok(Passed::Back(held)) };
         let mut block = self.checked(held)?;
         write(self.heap.at(&mut block), under_way(self.seat, to, number));
-        let address = self.board.address(to, &mut self.addresses[to]);
-        if let Some(entry) = self.heap.give(block, address)? {
+        if let Some(entry) = self.heap.give(block, self.board.address(to))? {
             self.outbound[to].write(entry);
         }
         Ok(Passed::Gone)
@@ -185,7 +182,10 @@ impl<'w, H: Heap> Worker<'w, H> {
     #[inline(always)]
     pub(super) fn receive(&mut self, from: usize, place: usize) -> Result<Option<Held<'w, H>>> {
         while let Some((number, entry)) = self.inbound[from].take() {
-            let Some(mut block) = self.heap.take(entry)? else { continue };
+            let Some(mut block) = self.heap.take(entry)? else {
+                self.must_be_of_the_dead()?;
+                continue;
+            };
             if read(self.heap.at(&mut block)) != under_way(from, self.seat, number) {
                 return Err(twice());
             }
@@ -233,6 +233,14 @@ impl<'w, H: Heap> Worker<'w, H> {
             patience.wait();
             self.goes_on()?;
         }
+    }
+
+    #[cold]
+    fn must_be_of_the_dead(&self) -> Result<()> {
+        if self.board.deaths() > 0 {
+            return Ok(());
+        }
+        Err(Trouble::fail("a block that was passed on did not come, and nobody had died"))
     }
 
     #[inline(always)]
