@@ -1,9 +1,10 @@
 //! `false-sharing`: what it costs two threads to count in neighbouring words: [`FalseSharing`].
 //!
 //! Two counters, in blocks of the source's heap or as far apart as the variant says, are
-//! incremented so many times each: by one thread, one after the other (`serial`), or by two
-//! threads at once; or by two processes, in blocks of a heap that they share ([`members`]). The loop is the same in all ([`counters`]). Each invocation runs `serial`
-//! beside its own variant, so that their ratio compares two loops of one process.
+//! incremented so many times each: by one thread, one after the other (`serial`), or by two threads
+//! at once; or by two processes, in blocks of a heap that they share ([`members`]). The loop is the
+//! same in all ([`counters`]). Each invocation runs `serial` beside its own variant, so that their
+//! ratio compares two loops of one process.
 //!
 //! Source: seed 003, whose two counters lie where its own allocator puts them.
 

@@ -4,8 +4,8 @@
 //! is freed counts. Where the original starts a thread, a worker stands here from the beginning to
 //! the end; what one thread of it leaves to another goes through a ring.
 //!
-//! [`alone`] has those in which each worker frees what is its own, [`together`] those in which blocks
-//! wander.
+//! [`alone`] has those in which each worker frees what is its own, [`together`] those in which
+//! blocks wander.
 
 use super::heap::Heap;
 use super::worker::Worker;
@@ -15,8 +15,8 @@ use crate::trouble::{Result, Trouble};
 /// What is done with a heap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Benchmark {
-    /// Berger and others, Hoard (2000): passive false sharing. One worker allocates a small block for
-    /// each; each frees the one that it got, and does as in [`Benchmark::CacheThrash`].
+    /// Berger and others, Hoard (2000): passive false sharing. One worker allocates a small block
+    /// for each; each frees the one that it got, and does as in [`Benchmark::CacheThrash`].
     CacheScratch,
     /// The same: active false sharing. Allocate a small block, write it many times, free it.
     CacheThrash,

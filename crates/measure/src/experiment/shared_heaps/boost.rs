@@ -160,8 +160,8 @@ impl World for Boost {
     }
 }
 
-// SAFETY: the heap's blocks are aligned to 16 and as long as was asked for; each goes with `free` or
-// `give`.
+// SAFETY: the heap's blocks are aligned to 16 and as long as was asked for; each goes with `free`
+// or `give`.
 unsafe impl Heap for Boost {
     type Block<'h> = Bare;
 

@@ -70,8 +70,9 @@ pub(super) const EXPLANATION: Explanation = Explanation {
              `cache-thrash` and `cache-scratch` are bound by their writes: where a row is far \
              below the others, two workers write into one cache line. With a kill a second some \
              of the blocks are missing because one worker of all is away until its successor has \
-             sat down, and what it had is looked after; a wedged row shows how long the heap lived, which is chance: the kill has \
-             to meet the lock. The figures say nothing of how much memory is held back.",
+             sat down, and what it had is looked after; a wedged row shows how long the heap \
+             lived, which is chance: the kill has to meet the lock. The figures say nothing of \
+             how much memory is held back.",
     calls: &[
         ("boost, boost-killed", "futex, where processes contend for the mutex"),
         (

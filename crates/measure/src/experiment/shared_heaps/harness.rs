@@ -1,8 +1,9 @@
 //! Seats workers, lets them work and counts: [`Plan::in_threads`], [`Plan::in_processes`].
 //!
 //! The keeper, this process, sleeps beside them. Where kills are wanted, it kills a worker drawn at
-//! random at a random moment of each second, reaps it, and seats another one in its place. Where nobody gets any
-//! further for [`STILL`] after a kill, the heap is wedged: the keeper says since when, and ends it.
+//! random at a random moment of each second, reaps it, and seats another one in its place. Where
+//! nobody gets any further for [`STILL`] after a kill, the heap is wedged: the keeper says since
+//! when, and ends it.
 
 use std::ops::Range;
 use std::panic::AssertUnwindSafe;

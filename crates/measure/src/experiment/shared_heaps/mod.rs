@@ -1,12 +1,12 @@
 //! `shared-heaps`: what a heap costs that several processes share, and what a kill does to it:
 //! [`SharedHeaps`].
 //!
-//! Seven benchmarks of the literature ([`benchmark`]), each by processes on a heap in shared memory,
-//! the same with one of them killed each second, and by threads on the allocators that one process
-//! has for itself. A benchmark is one text for all heaps ([`heap`]); blocks that are freed elsewhere
-//! go through rings that are the same for all. Every block carries a word that says whose it is,
-//! and is read before it is freed or passed on: a heap that hands out one piece of memory twice
-//! fails the row.
+//! Seven benchmarks of the literature ([`benchmark`]), each by processes on a heap in shared
+//! memory, the same with one of them killed each second, and by threads on the allocators that one
+//! process has for itself. A benchmark is one text for all heaps ([`heap`]); blocks that are freed
+//! elsewhere go through rings that are the same for all. Every block carries a word that says whose
+//! it is, and is read before it is freed or passed on: a heap that hands out one piece of memory
+//! twice fails the row.
 //!
 //! What it does not do: ask how much memory a heap wastes.
 

@@ -1,5 +1,5 @@
-//! Entries on their way from one worker to another: [`Ring`], with one who writes, [`Outbound`], and
-//! one who reads, [`Inbound`].
+//! Entries on their way from one worker to another: [`Ring`], with one who writes, [`Outbound`],
+//! and one who reads, [`Inbound`].
 //!
 //! An entry is three words that mean nothing here. Both positions lie in the ring, so that whoever
 //! takes the place of a killed worker goes on where that one stood: what it had not published was

@@ -1,6 +1,6 @@
-//! One who allocates, frees and passes blocks on: [`Worker`]. Every block that it has carries a word
-//! that says whose it is, which is read before the block is freed or passed on: a heap that hands
-//! out one piece of memory twice is found out.
+//! One who allocates, frees and passes blocks on: [`Worker`]. Every block that it has carries a
+//! word that says whose it is, which is read before the block is freed or passed on: a heap that
+//! hands out one piece of memory twice is found out.
 
 #![allow(unsafe_code, reason = "reads and writes inside of blocks")]
 
