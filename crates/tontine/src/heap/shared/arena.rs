@@ -115,9 +115,8 @@ impl Arena {
         }
         let shelf = &mut self.shelves[entry as usize];
         shelf.put(granule % GRANULES);
-        let (free, class) = (shelf.free(), shelf.class);
         // Seldom: the first free block of a slab, or the last one.
-        if free == 1 || free == class.blocks() {
+        if shelf.free() == 1 || shelf.is_whole() {
             self.note(core, entry);
         }
         true
@@ -128,7 +127,7 @@ impl Arena {
     #[inline(never)]
     fn note(&mut self, core: &Core, entry: u32) {
         let shelf = &self.shelves[entry as usize];
-        match shelf.class {
+        match shelf.class() {
             Class::Large(_) => self.retire(core, entry),
             Class::Small(class) if self.classes[usize::from(class)].current == entry => {}
             Class::Small(_) if shelf.is_whole() => self.retire(core, entry),
@@ -214,7 +213,7 @@ impl Arena {
     fn loan_spare_large(&mut self, core: &Core, slabs: usize) -> Option<(usize, u64)> {
         let class = Class::Large(slabs);
         let shelves = &self.shelves;
-        let fits = |spare: &Spare| shelves[spare.shelf as usize].class == class;
+        let fits = |spare: &Spare| shelves[spare.shelf as usize].class() == class;
         let at = self.spare_large.iter().rposition(fits)?;
         let entry = self.spare_large.remove(at).expect("just found").shelf;
         self.large.push(entry);
@@ -268,7 +267,7 @@ impl Arena {
 
     /// Puts a shelf among those of its class.
     fn assign(&mut self, entry: u32) {
-        let Class::Small(class) = self.shelves[entry as usize].class else { return };
+        let Class::Small(class) = self.shelves[entry as usize].class() else { return };
         let all = &mut self.classes[usize::from(class)].all;
         self.shelves[entry as usize].place = all.len() as u32;
         all.push(entry);
@@ -278,7 +277,7 @@ impl Arena {
     fn resign(&mut self, entry: u32) {
         let shelf = &self.shelves[entry as usize];
         let place = shelf.place as usize;
-        match shelf.class {
+        match shelf.class() {
             Class::Small(class) => {
                 self.unlist(entry);
                 let shelves = &mut self.classes[usize::from(class)];
@@ -300,7 +299,7 @@ impl Arena {
         let shelf = &mut self.shelves[entry as usize];
         shelf.used = Use::Spare;
         let since = now();
-        let large = matches!(shelf.class, Class::Large(_));
+        let large = matches!(shelf.class(), Class::Large(_));
         let spare = if large { &mut self.spare_large } else { &mut self.spare };
         spare.push_back(Spare { shelf: entry, since });
         self.give_back_old(core, since);
@@ -310,7 +309,7 @@ impl Arena {
     fn open_again(&mut self, core: &Core, entry: u32, class: Class) {
         let shelf = &mut self.shelves[entry as usize];
         shelf.used = Use::Open;
-        if shelf.class != class {
+        if shelf.class() != class {
             core.change_class(self.index, shelf.slab as usize, class);
             shelf.fill(class);
         }
@@ -347,7 +346,7 @@ impl Arena {
     fn give_back_all(&mut self, core: &Core) -> Result<usize> {
         let mut slabs = 0;
         while let Some(spare) = self.spare.pop_back().or_else(|| self.spare_large.pop_back()) {
-            slabs += self.shelves[spare.shelf as usize].class.slabs();
+            slabs += self.shelves[spare.shelf as usize].class().slabs();
             self.give_back(core, spare.shelf)?;
         }
         Ok(slabs)
@@ -360,7 +359,7 @@ impl Arena {
         let slab = shelf.slab as usize;
         self.by_slab[slab] = 0;
         self.vacant.push(entry);
-        core.let_go(self.index, slab, shelf.class)
+        core.let_go(self.index, slab, shelf.class())
     }
 
     /// Looks at the hints of a few slabs of a class.
@@ -431,14 +430,14 @@ impl Arena {
         let shelf = &mut self.shelves[entry as usize];
         shelf.clear();
         let first = shelf.slab as usize * GRANULES;
-        for granule in shelf.class.begins() {
+        for granule in shelf.class().begins() {
             // SYNC truth: pairs with the stores of those who freed them.
             let word = Truth(core.space.word(first + granule).load(Ordering::Acquire));
             if word.state() == State::Free {
                 shelf.put(granule);
             }
         }
-        match shelf.class {
+        match shelf.class() {
             Class::Small(class) if self.classes[usize::from(class)].current == entry => {}
             _ if shelf.is_whole() => self.retire(core, entry),
             Class::Small(_) if shelf.free() > 0 => self.list(entry),
@@ -450,7 +449,7 @@ impl Arena {
     /// Puts a shelf with free blocks in front of its class's list.
     fn list(&mut self, entry: u32) {
         let shelf = &mut self.shelves[entry as usize];
-        let Class::Small(class) = shelf.class else { return };
+        let Class::Small(class) = shelf.class() else { return };
         if std::mem::replace(&mut shelf.listed, true) {
             return;
         }
@@ -465,7 +464,7 @@ impl Arena {
     /// Takes it out of the list.
     fn unlist(&mut self, entry: u32) {
         let shelf = &mut self.shelves[entry as usize];
-        let Class::Small(class) = shelf.class else { return };
+        let Class::Small(class) = shelf.class() else { return };
         if !std::mem::replace(&mut shelf.listed, false) {
             return;
         }
@@ -488,7 +487,7 @@ impl Arena {
             if shelf.used != Use::Open {
                 continue;
             }
-            let (slab, class) = (shelf.slab as usize, shelf.class);
+            let (slab, class) = (shelf.slab as usize, shelf.class());
             self.resign(entry);
             self.shelves[entry as usize].used = Use::Vacant;
             self.by_slab[slab] = 0;

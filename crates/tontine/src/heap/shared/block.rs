@@ -270,6 +270,7 @@ impl Core {
     }
 
     /// Bytes behind each block that are the heap's own.
+    #[inline]
     pub(super) fn behind(&self) -> usize {
         if self.canaries { super::canary::BYTES } else { 0 }
     }

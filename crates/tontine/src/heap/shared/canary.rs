@@ -30,6 +30,7 @@ fn canary(core: &Core, granule: usize) -> u64 {
 }
 
 /// Writes them behind a block that was just given out.
+#[cold]
 pub(super) fn write(core: &Core, granule: usize, len: usize) {
     let Some((tail, most)) = tail(core, granule) else { return };
     let len = len.min(most);

@@ -166,25 +166,13 @@ impl Heap {
         if core.space.is_forked() {
             return Err(Error::Forked);
         }
+        let (granule, generation) = match Class::of(len.saturating_add(core.behind())) {
+            Class::Small(class) => local::with(core, |arena| arena.loan(core, class))??,
+            Class::Large(slabs) => local::with(core, |arena| arena.loan_large(core, slabs))??,
+        };
         if core.canaries {
-            return self.alloc_with_canary(len);
+            canary::write(core, granule, len);
         }
-        let (granule, generation) = match Class::of(len) {
-            Class::Small(class) => local::with(core, |arena| arena.loan(core, class))??,
-            Class::Large(slabs) => local::with(core, |arena| arena.loan_large(core, slabs))??,
-        };
-        Ok(Block::new(core, granule, generation, len))
-    }
-
-    #[cold]
-    fn alloc_with_canary(&self, len: usize) -> Result<Block<'_>> {
-        let core = &self.core;
-        let with = len.saturating_add(canary::BYTES);
-        let (granule, generation) = match Class::of(with) {
-            Class::Small(class) => local::with(core, |arena| arena.loan(core, class))??,
-            Class::Large(slabs) => local::with(core, |arena| arena.loan_large(core, slabs))??,
-        };
-        canary::write(core, granule, len);
         Ok(Block::new(core, granule, generation, len))
     }
 

@@ -28,11 +28,13 @@ pub(super) struct Shelf {
     /// The slab's number; of several, the first one's.
     pub(super) slab: u32,
     pub(super) used: Use,
-    pub(super) class: Class,
-    /// Bits that are set.
-    free: u16,
+    class: Class,
+    // Words of one size: a load that is wider than the store before it has to wait.
+    /// Bits that are set, and how many can be.
+    free: u32,
+    blocks: u32,
     /// The lowest word of `bits` that may have one.
-    low: u8,
+    low: u32,
     bits: [u64; GRANULES / BITS],
     /// Neighbours in the class's list of shelves with free blocks.
     pub(super) before: u32,
@@ -50,6 +52,7 @@ impl Shelf {
             used: Use::Open,
             class,
             free: 0,
+            blocks: class.blocks() as u32,
             low: 0,
             bits: [0; GRANULES / BITS],
             before: NONE,
@@ -64,16 +67,22 @@ impl Shelf {
         Self { used: Use::Vacant, ..Self::new(NONE, Class::Small(0)) }
     }
 
+    /// What its slab is made of.
+    #[inline]
+    pub(super) fn class(&self) -> Class {
+        self.class
+    }
+
     /// How many blocks are free.
     #[inline(always)]
     pub(super) fn free(&self) -> usize {
-        self.free.into()
+        self.free as usize
     }
 
     /// Whether all are.
     #[inline]
     pub(super) fn is_whole(&self) -> bool {
-        usize::from(self.free) == self.class.blocks()
+        self.free == self.blocks
     }
 
     /// Takes the first free block: the granule in the slab at which it begins.
@@ -82,13 +91,13 @@ impl Shelf {
         if self.free == 0 {
             return None;
         }
-        let mut at = usize::from(self.low);
+        let mut at = self.low as usize;
         while at < self.bits.len() {
             let word = self.bits[at];
             if word != 0 {
                 self.bits[at] = word & (word - 1);
                 self.free -= 1;
-                self.low = at as u8;
+                self.low = at as u32;
                 return Some(at * BITS + word.trailing_zeros() as usize);
             }
             at += 1;
@@ -104,9 +113,9 @@ impl Shelf {
         let (at, bit) = (granule / BITS % self.bits.len(), 1 << (granule % BITS));
         debug_assert!(self.bits[at] & bit == 0, "the block is free already");
         // A bit that is set must not count twice.
-        self.free += u16::from(self.bits[at] & bit == 0);
+        self.free += u32::from(self.bits[at] & bit == 0);
         self.bits[at] |= bit;
-        self.low = self.low.min(at as u8);
+        self.low = self.low.min(at as u32);
     }
 
     /// Forgets all, to be told anew.
@@ -120,6 +129,7 @@ impl Shelf {
     pub(super) fn fill(&mut self, class: Class) {
         self.clear();
         self.class = class;
+        self.blocks = class.blocks() as u32;
         for granule in class.begins() {
             self.put(granule);
         }
