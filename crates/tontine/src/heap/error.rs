@@ -160,6 +160,10 @@ pub enum Error {
         slot: usize,
     },
 
+    /// The mailbox by which a block was to go says no.
+    #[error(transparent)]
+    Mailbox(#[from] crate::Error),
+
     /// A system call failed for a reason of its own.
     #[error("{call} failed: {}", std::io::Error::from(*.errno))]
     System {
@@ -189,6 +193,7 @@ impl Error {
             Self::Crowded { .. } => libc::EUSERS,
             Self::Forked => libc::ECHILD,
             Self::Gone { .. } => libc::ESRCH,
+            Self::Mailbox(error) => error.errno(),
             Self::System { errno, .. } => errno.raw_os_error(),
         }
     }

@@ -297,6 +297,11 @@ impl Sender {
         longest_message(1 << self.largest_log2(self.cap().0))
     }
 
+    /// Whether its reader's end is waited out.
+    pub(crate) fn waits_for_successor(&self) -> bool {
+        self.options.on_death.waits()
+    }
+
     #[inline(always)]
     pub(super) fn check(&self) -> Result<()> {
         if self.guard.is_forked() { Err(Error::Forked) } else { Ok(()) }

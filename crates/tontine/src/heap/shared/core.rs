@@ -26,6 +26,8 @@ pub(super) struct Core {
     id: u64,
     pub(super) canaries: bool,
     desk: Mutex<Desk>,
+    /// Inboxes of this process: what comes to one of several is not looked for in the others.
+    pub(super) inboxes: AtomicU64,
     /// By slab, a bit each: its destinations have memory.
     destinations: Box<[AtomicU64]>,
 }
@@ -58,7 +60,8 @@ impl Core {
         // Not a member yet: slots are looked at in its name.
         let me = Member::new(MEMBERS, 0);
         let desk = Mutex::default();
-        let mut core = Self { space, me, id, canaries, desk, destinations };
+        let inboxes = AtomicU64::new(0);
+        let mut core = Self { space, me, id, canaries, desk, inboxes, destinations };
         core.me = core.take_slot()?;
         Ok(core)
     }

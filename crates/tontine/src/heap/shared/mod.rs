@@ -25,7 +25,8 @@
 //!
 //! Neighbours: `word` is what members agree on, `layout` where it lies, `space` the memory, `core`
 //! how slabs change hands, `arena` and `shelf` one thread's slabs, `local` which arena a thread
-//! has, `recover` what becomes of the dead, `check` whether all is as it should be.
+//! has, `recover` what becomes of the dead, `post` blocks by mailbox, `check` whether all is as it
+//! should be.
 
 #![allow(unsafe_code, reason = "opening a heap is unsafe")]
 
@@ -37,6 +38,7 @@ mod class;
 mod core;
 mod layout;
 mod local;
+mod post;
 mod recover;
 mod shelf;
 mod space;
@@ -49,6 +51,7 @@ use std::sync::Arc;
 
 pub use block::{Block, Handle, Parcel};
 pub use check::{Fault, Report, SlabMap, Standing};
+pub use post::{Inbox, Outbox};
 pub use recover::Tended;
 pub use word::Member;
 
@@ -242,7 +245,7 @@ impl Heap {
     /// [`Error::Forked`].
     pub fn sweep(&self) -> Result<usize> {
         self.here()?;
-        Ok(self.core.sweep())
+        Ok(self.core.sweep(|holder| self.core.is_dead_slot(holder)))
     }
 
     /// Whether a member lives; one that has ended counts as alive until somebody has seen it.

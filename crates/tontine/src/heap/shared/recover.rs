@@ -237,10 +237,13 @@ impl Core {
     }
 
     /// Frees what dead members have sent to this one and nobody will ever read.
-    pub(super) fn sweep(&self) -> usize {
-        self.free_flights(|holder, destination| {
-            destination == self.me() && self.is_dead_slot(holder)
-        })
+    pub(super) fn sweep(&self, is_dead: impl Fn(usize) -> bool) -> usize {
+        self.free_flights(|holder, destination| destination == self.me() && is_dead(holder))
+    }
+
+    /// Slots of members that are known to have ended, and that something may still name.
+    pub(super) fn dead_slots(&self) -> Vec<usize> {
+        (0..MEMBERS).filter(|slot| self.is_dead_slot(*slot)).collect()
     }
 
     /// Frees what this member has sent to one that has ended.

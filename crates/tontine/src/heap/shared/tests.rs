@@ -307,3 +307,90 @@ fn slabs_change_their_class() {
         }
     }
 }
+
+/// A place for a mailbox that nobody else has.
+fn address(name: &str) -> String {
+    format!("@tontine-heap-{name}-{}", std::process::id())
+}
+
+#[test]
+fn blocks_go_through_a_mailbox_without_a_copy() {
+    use crate::mailbox::{Mailbox, Sender};
+    crate::life::Life::with_anchor_thread().expect("life");
+    let heap = heap(16 * MIB);
+    let address = address("copy");
+    let mut inbox = heap.inbox(Mailbox::bind(address.as_str()).expect("bound")).expect("ours");
+    let to = heap.member();
+    // A child that sends, and dies with a block in its hand and some in its lane.
+    let sends = |own: &Heap| -> Option<()> {
+        crate::life::Life::with_anchor_thread().ok()?;
+        let sender = Sender::connect(address.as_str()).ok()?;
+        let mut outbox = own.outbox(sender, to).ok()?;
+        for number in 0..1_000_usize {
+            let mut block = own.alloc(1 + number * 40).ok()?;
+            block.fill(number as u8);
+            outbox.send(block).ok()?;
+        }
+        std::mem::forget((own.alloc(100).ok()?, outbox));
+        Some(())
+    };
+    let child = std::thread::scope(|scope| {
+        let sent = scope.spawn(|| dies_after(&heap, |own| sends(own).is_some()));
+        for number in 0..1_000_usize {
+            let (block, _) = inbox.recv().expect("the next one");
+            assert_eq!(block.len(), 1 + number * 40);
+            assert!(block.iter().all(|byte| *byte == number as u8));
+        }
+        sent.join()
+    });
+    child.expect("the child did all of it");
+    assert_eq!(inbox.try_recv().err(), Some(crate::Error::WouldBlock.into()));
+    heap.tend().expect("tended");
+    assert_eq!((inbox.skipped(), sound(&heap).in_use()), (0, 0));
+}
+
+#[test]
+fn what_the_dead_receiver_left_comes_back_to_the_sender() {
+    use crate::mailbox::{Mailbox, Sender};
+    crate::life::Life::with_anchor_thread().expect("life");
+    let heap = heap(16 * MIB);
+    let address = address("back");
+    let (mut read, write) = std::io::pipe().expect("pipe");
+    let receives = |own: &Heap| -> Option<()> {
+        use std::io::Write as _;
+        crate::life::Life::with_anchor_thread().ok()?;
+        let mut inbox = own.inbox(Mailbox::bind(address.as_str()).ok()?).ok()?;
+        (&write).write_all(&own.member().to_u64().to_le_bytes()).ok()?;
+        for _ in 0..10 {
+            std::mem::forget(inbox.recv().ok()?);
+        }
+        std::mem::forget(inbox);
+        Some(())
+    };
+    std::thread::scope(|scope| {
+        let child = scope.spawn(|| dies_after(&heap, |own| receives(own).is_some()));
+        let mut bytes = [0; 8];
+        std::io::Read::read_exact(&mut read, &mut bytes).expect("a member");
+        let to = Member::from_u64(u64::from_le_bytes(bytes));
+        let sender = Sender::connect(address.as_str()).expect("it listens");
+        let mut outbox = heap.outbox(sender, to).expect("ours");
+        let mut sent = 0;
+        let refused = loop {
+            match outbox.send(heap.alloc(1_000).expect("room")) {
+                Ok(()) => sent += 1,
+                Err((error, block)) => break (error, block.len()),
+            }
+            if sent > 10 {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+        };
+        child.join().expect("the child did all of it");
+        assert!(matches!(refused.0, Error::Mailbox(_) | Error::Gone { .. }), "{}", refused.0);
+        assert_eq!(refused.1, 1_000);
+        let unread = outbox.unread().expect("it is dead");
+        assert_eq!(unread.len(), sent - 10);
+        drop(unread);
+        assert_eq!(heap.tend().expect("tended").blocks, 10, "those that it had");
+    });
+    assert_eq!(sound(&heap).in_use(), 0);
+}
