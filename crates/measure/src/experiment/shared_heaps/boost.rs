@@ -27,14 +27,20 @@ const SOURCE: &str = include_str!("../../../boost/managed_shared_memory.cpp");
 /// Bytes of the heap: what a container's `/dev/shm` has by default, and some room left.
 const BYTES: usize = 48 << 20;
 
+type Create = unsafe extern "C" fn(*const c_char, usize) -> *mut c_void;
+type Allocate = unsafe extern "C" fn(*mut c_void, usize) -> *mut c_void;
+type Free = unsafe extern "C" fn(*mut c_void, *mut c_void);
+type ToHandle = unsafe extern "C" fn(*mut c_void, *mut c_void) -> u64;
+type ToAddress = unsafe extern "C" fn(*mut c_void, u64) -> *mut c_void;
+
 /// The C++ functions.
 #[derive(Debug, Clone, Copy)]
 struct Functions {
-    create: unsafe extern "C" fn(*const c_char, usize) -> *mut c_void,
-    allocate: unsafe extern "C" fn(*mut c_void, usize) -> *mut c_void,
-    free: unsafe extern "C" fn(*mut c_void, *mut c_void),
-    handle: unsafe extern "C" fn(*mut c_void, *mut c_void) -> u64,
-    address: unsafe extern "C" fn(*mut c_void, u64) -> *mut c_void,
+    create: Create,
+    allocate: Allocate,
+    free: Free,
+    handle: ToHandle,
+    address: ToAddress,
 }
 
 /// A heap, whose one lock is in it. Processes that are forked from here on share it.
@@ -133,11 +139,11 @@ fn load(library: &Path) -> Result<Functions> {
     // SAFETY: each is the function of that name in the text above, with this type.
     unsafe {
         Ok(Functions {
-            create: std::mem::transmute::<*mut c_void, _>(create),
-            allocate: std::mem::transmute::<*mut c_void, _>(allocate),
-            free: std::mem::transmute::<*mut c_void, _>(free),
-            handle: std::mem::transmute::<*mut c_void, _>(handle),
-            address: std::mem::transmute::<*mut c_void, _>(address),
+            create: std::mem::transmute::<*mut c_void, Create>(create),
+            allocate: std::mem::transmute::<*mut c_void, Allocate>(allocate),
+            free: std::mem::transmute::<*mut c_void, Free>(free),
+            handle: std::mem::transmute::<*mut c_void, ToHandle>(handle),
+            address: std::mem::transmute::<*mut c_void, ToAddress>(address),
         })
     }
 }

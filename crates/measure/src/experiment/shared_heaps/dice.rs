@@ -13,7 +13,7 @@ impl Dice {
     /// A number below `end`, which is small, evenly drawn.
     #[inline(always)]
     pub(super) fn below(&mut self, end: usize) -> usize {
-        (u64::from(self.bits()) * end as u64 >> u32::BITS) as usize
+        ((u64::from(self.bits()) * end as u64) >> u32::BITS) as usize
     }
 
     /// A size of at least 8 bytes, of which each doubling, up to `doublings`, is half as likely as

@@ -79,7 +79,7 @@ impl<'w, H: Heap> Worker<'w, H> {
             workers,
             dice: Dice::of(seat + usize::try_from(before).unwrap_or(0) * workers),
             is_first: before == 0,
-            owner: (seat as u64) << SEAT | u64::from(before & SAT_MASK) << SAT,
+            owner: ((seat as u64) << SEAT) | (u64::from(before & SAT_MASK) << SAT),
             freed: board.freed_at(seat),
             deaths: board.deaths(),
             outbound,
@@ -260,7 +260,7 @@ impl<'w, H: Heap> Worker<'w, H> {
 /// What the first word says of a block that is under way.
 #[inline(always)]
 fn under_way(from: usize, to: usize, number: u64) -> u64 {
-    (to as u64) << SEAT | (from as u64) << FROM | UNDER_WAY | number & PLACE
+    ((to as u64) << SEAT) | ((from as u64) << FROM) | UNDER_WAY | (number & PLACE)
 }
 
 /// Writes a block's first word where all see it.
