@@ -5,11 +5,12 @@
 //!   owner ends. Asking costs one load.
 //! - [`mailbox`]: messages from many processes to one.
 //! - [`heap`]: memory by the block.
+//! - [`signal`]: signals as values, blocked in every thread and taken in one place.
 //! - [`Error`], [`Peer`]: what can go wrong, and who is to blame.
 //!
-//! The guides are `docs/mailbox.md` and `docs/heap.md`. The bytes that two processes share are laid
-//! out in `docs/layout.md`; what is left behind by a process that dies in the middle of something,
-//! and who clears it up, in `docs/recovery.md`.
+//! The guides are `docs/mailbox.md`, `docs/heap.md` and `docs/signal.md`. The bytes that two
+//! processes share are laid out in `docs/layout.md`; what is left behind by a process that dies in
+//! the middle of something, and who clears it up, in `docs/recovery.md`.
 
 #![cfg_attr(loom, allow(dead_code, unused_imports, reason = "only the lane is checked as a model"))]
 
@@ -27,6 +28,8 @@ mod layout;
 pub mod life;
 #[cfg(not(loom))]
 pub mod mailbox;
+#[cfg(not(loom))]
+pub mod signal;
 mod sync;
 #[cfg(not(loom))]
 mod sys;
@@ -41,6 +44,8 @@ mod guides {
     mod mailbox {}
     #[doc = include_str!("../../../docs/heap.md")]
     mod heap {}
+    #[doc = include_str!("../../../docs/signal.md")]
+    mod signal {}
     #[doc = include_str!("../../../docs/coming-from.md")]
     mod coming_from {}
 }

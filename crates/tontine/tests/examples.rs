@@ -6,8 +6,12 @@ mod epoll;
 mod hello;
 #[path = "../examples/reply.rs"]
 mod reply;
+#[path = "../examples/signals.rs"]
+mod signals;
 #[path = "../examples/typed.rs"]
 mod typed;
+
+mod child;
 
 #[test]
 fn hello_runs() {
@@ -27,4 +31,11 @@ fn typed_runs() {
 #[test]
 fn reply_runs() {
     reply::main().expect("it ends well");
+}
+
+/// Alone in its process, as a program is when it begins.
+#[test]
+fn signals_runs() {
+    let mut program = child::Child::fork(|_| signals::main().expect("it ends well"));
+    assert_eq!(program.wait(), 0);
 }

@@ -5,6 +5,8 @@
 
 #![allow(unsafe_code, reason = "signal masks and handlers")]
 
+use rustix::process::Pid;
+
 use crate::mechanism::peer::checked;
 
 /// The signal that experiments send: no terminal does.
@@ -50,6 +52,15 @@ impl Only {
         // SAFETY: the set is initialised; no old mask is asked for.
         unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &self.0, std::ptr::null_mut()) };
     }
+}
+
+/// Sends one to a process by its id; real-time ones too, which rustix does not name.
+///
+/// # Errors
+/// As `kill(2)`.
+pub(crate) fn send(to: Pid, signal: libc::c_int) -> std::io::Result<()> {
+    // SAFETY: takes two numbers.
+    checked(unsafe { libc::kill(to.as_raw_nonzero().get(), signal) }).map(drop)
 }
 
 /// Installs `handler` for [`SIGNAL`], which is blocked while it runs. `handler` may do only what is

@@ -1,4 +1,4 @@
-//! Whether a thread sleeps, as `/proc` tells: [`State`].
+//! Whether a thread sleeps, as `/proc` tells: [`State`]; and which threads there are.
 //!
 //! A signal that wakes a thread changes its state before the call that sends it returns: so a
 //! thread that is seen asleep after that was not woken by it.
@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use crate::trouble::{During, Result};
+use crate::trouble::{During, Result, Trouble};
 
 /// A thread's open `/proc/…/stat`.
 #[derive(Debug)]
@@ -30,6 +30,18 @@ impl State {
         let end_of_name = text[..length].iter().rposition(|&byte| byte == b')');
         end_of_name.is_some_and(|at| text[..length].get(at + 2) == Some(&b'S'))
     }
+}
+
+/// The thread of the process that is not its first, where it has two.
+///
+/// # Errors
+/// Skipped, where there is no `/proc`; failed, where there is no second thread.
+pub(crate) fn second_thread(pid: u32) -> Result<u32> {
+    let path = format!("/proc/{pid}/task");
+    let threads = std::fs::read_dir(&path).setting_up(&format!("read {path}"))?;
+    let ids = threads.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let found = ids.into_iter().find(|&thread: &u32| thread != pid);
+    found.ok_or_else(|| Trouble::fail(format!("expected a second thread in {path}")))
 }
 
 #[cfg(test)]

@@ -160,6 +160,15 @@ pub enum Error {
         slot: usize,
     },
 
+    /// A living member has the role that this process wants.
+    #[error("role {role} is pid {pid}'s, which lives; wait for its end, or take another role")]
+    InRole {
+        /// The role.
+        role: std::num::NonZeroU32,
+        /// Who has it.
+        pid: u32,
+    },
+
     /// The mailbox by which a block was to go says no.
     #[error(transparent)]
     Mailbox(#[from] crate::Error),
@@ -193,6 +202,7 @@ impl Error {
             Self::Crowded { .. } => libc::EUSERS,
             Self::Forked => libc::ECHILD,
             Self::Gone { .. } => libc::ESRCH,
+            Self::InRole { .. } => libc::EBUSY,
             Self::Mailbox(error) => error.errno(),
             Self::System { errno, .. } => errno.raw_os_error(),
         }

@@ -28,6 +28,8 @@ pub(super) const EXPLANATION: Explanation = Explanation {
         "Sending acknowledged: the parent sends one signal to the process by kill, reads the pipe \
          until the byte is there, and sends the next one at once. With a window of 1 µs or 10 µs \
          the thread works for so long between the byte and its next wait; as it is, it does not.",
+        "The variant library is tontine::signal, whose thread takes SIGUSR1 and calls a function \
+         that does the same. It is sent real-time signals besides (SIGRTMIN), which queue.",
         "If the thread is seen asleep, twice with 50 µs between, while its byte is missing, the \
          wake-up was missed: kill sets a waiting thread running before it returns. The parent then \
          sends the signal again to wake it, and goes on.",
@@ -57,7 +59,9 @@ pub(super) const EXPLANATION: Explanation = Explanation {
               apart: the handler ran twice before the loop looked once. A share of 0 of \
               handler-pause as it is does not say that the program is right, only that the gap, \
               some tens of nanoseconds, was not hit: the signal takes longer to arrive than the \
-              thread to reach pause. main_thread: share of signals that the main thread took; \
+              thread to reach pause. The library can no more undo the kernel's merging of standard \
+              signals than anybody else; of real-time ones, it loses none. main_thread: share of \
+              signals that the main thread took; \
               same_thread: share taken by the thread that took the one before; own_thread: share \
               taken by the thread that tgkill named. Linux tries the main thread first, whoever \
               else is running; POSIX promises none of it.",
@@ -68,6 +72,7 @@ pub(super) const EXPLANATION: Explanation = Explanation {
             "none timed; per signal kill, rt_sigsuspend, rt_sigreturn, write, read",
         ),
         ("sigwait-thread", "none timed; per signal kill, rt_sigtimedwait, write, read"),
+        ("library", "none timed; per signal kill, rt_sigtimedwait, write, read"),
         ("signalfd", "none timed; per signal kill, read of the signalfd, write, read of the pipe"),
         ("process-directed", "none timed; per signal kill, gettid, rt_sigreturn, pause"),
         ("thread-directed", "none timed; per signal tgkill, gettid, rt_sigreturn, pause"),

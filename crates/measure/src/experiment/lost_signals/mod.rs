@@ -1,7 +1,7 @@
 //! `lost-signals`: how many of the signals that were sent did the receiver see, and did it ever
 //! sleep on though one had come? [`LostSignals`].
 //!
-//! [`receiver`] is a process whose second thread waits for signals in one of four ways; [`sender`]
+//! [`receiver`] is a process whose second thread waits for signals in one of five ways; [`sender`]
 //! sends them, one after the other as each is acknowledged, or many at once. [`directed`] asks
 //! which of several threads gets a signal that is sent to the process.
 //!
@@ -20,6 +20,7 @@ use super::{Experiment, Params, Task, Variant, placement_of};
 use crate::clock::Clock;
 use crate::machine::topology::Topology;
 use crate::observe::{Observed, Series};
+use crate::os::signal::SIGNAL;
 use crate::size::Size;
 use crate::trouble::{Result, Trouble};
 use directed::{MAIN, THREADS, Threads};
@@ -38,6 +39,9 @@ pub(crate) const AS_IT_IS: &str = "as it is";
 const WIDENED: &str = "1 µs";
 /// Longer than a signal takes to another processor, on virtual machines too.
 const WIDE: &str = "10 µs";
+
+/// Value of the parameter `signal`, where it is not SIGUSR1: one that queues.
+const REALTIME: &str = "SIGRTMIN";
 
 impl Experiment for LostSignals {
     fn name(&self) -> &'static str {
@@ -81,6 +85,13 @@ impl Experiment for LostSignals {
             "handler-sigsuspend" | "signalfd" if size == Size::Quick => vec![acknowledged(WIDE)],
             "handler-sigsuspend" | "sigwait-thread" | "signalfd" => {
                 vec![acknowledged(WIDE), burst]
+            }
+            "library" => {
+                let queued = cell(&[("sending", IN_BURSTS), ("signal", REALTIME)]);
+                match size {
+                    Size::Quick => vec![acknowledged(WIDE), queued],
+                    Size::Default | Size::Full => vec![acknowledged(WIDE), burst, queued],
+                }
             }
             "process-directed" => {
                 let main_takes = threads(IN_BURSTS, "unblocked", "asleep");
@@ -129,7 +140,12 @@ fn measure(variant: &str, params: &Params, signals: usize) -> Result<Observed> {
             WIDE => 10_000.0,
             other => return Err(unknown("window", other)),
         };
-        let plan = Plan { way, placement, window_ns, clock: Clock::monotonic() };
+        let signal = match word(params, "signal") {
+            "" => SIGNAL,
+            REALTIME => libc::SIGRTMIN(),
+            other => return Err(unknown("signal", other)),
+        };
+        let plan = Plan { way, placement, window_ns, clock: Clock::monotonic(), signal };
         let scene = Scene::new(&plan)?;
         return match bursts {
             None => scene.acknowledged(signals).map(|missed| of_acknowledged(&missed)),
@@ -243,6 +259,7 @@ const VARIANTS: &[Variant] = &[
     variant("handler-sigsuspend", "the same with sigsuspend, which unblocks and waits at once"),
     variant("sigwait-thread", "a thread that takes the blocked signal by sigwait"),
     variant("signalfd", "a thread that reads the blocked signal from a signalfd"),
+    variant("library", "tontine::signal: its thread takes each and calls a function"),
     variant("process-directed", "kill to a process of four threads: which of them handles it?"),
     variant("thread-directed", "tgkill to each of the four threads in turn"),
 ];

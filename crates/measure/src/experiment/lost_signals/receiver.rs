@@ -1,5 +1,5 @@
 //! The process that receives: its first thread blocks the signal and sleeps, a second one waits for
-//! it in one of four [`Way`]s and says so after each: [`receive`].
+//! it in one of five [`Way`]s and says so after each: [`receive`].
 //!
 //! It is the source's program: what that prints is a byte into a pipe here. The second thread keeps
 //! [`Counts`] besides, so that the sender can tell where a signal went that nobody announced.
@@ -13,6 +13,7 @@ use crate::clock::Clock;
 use crate::os::pin;
 use crate::os::shared::Shareable;
 use crate::os::signal::{Only, handle};
+use crate::os::state::second_thread;
 
 /// How the thread waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +26,8 @@ pub(super) enum Way {
     Sigwait,
     /// A read of a signalfd; always blocked.
     Signalfd,
+    /// `tontine::signal`'s thread.
+    Library,
 }
 
 impl Way {
@@ -35,6 +38,7 @@ impl Way {
             "handler-sigsuspend" => Some(Self::Sigsuspend),
             "sigwait-thread" => Some(Self::Sigwait),
             "signalfd" => Some(Self::Signalfd),
+            "library" => Some(Self::Library),
             _ => None,
         }
     }
@@ -76,6 +80,8 @@ extern "C" fn on_signal(_: libc::c_int) {
 #[derive(Clone, Copy)]
 pub(super) struct Orders<'a> {
     pub(super) way: Way,
+    /// What it is sent; ways other than the library's know SIGUSR1 alone.
+    pub(super) signal: libc::c_int,
     pub(super) processor: usize,
     /// Nanoseconds of work between saying that a signal was seen and waiting again.
     pub(super) window_ns: f64,
@@ -89,6 +95,9 @@ pub(super) struct Orders<'a> {
 pub(super) fn receive(orders: Orders<'_>) -> i32 {
     if pin::pin_to(orders.processor).is_err() {
         return NOT_PINNED;
+    }
+    if orders.way == Way::Library {
+        return take(orders).map_or(NO_SET_UP, |()| sleep());
     }
     let only = Only::new();
     let outside = only.block();
@@ -105,16 +114,39 @@ pub(super) fn receive(orders: Orders<'_>) -> i32 {
         if spawned.is_err() {
             return NO_SET_UP;
         }
-        loop {
-            // SAFETY: takes nothing. The signal is blocked in this thread.
-            unsafe { libc::pause() };
-        }
+        sleep()
     })
+}
+
+/// What the first thread does.
+fn sleep() -> i32 {
+    loop {
+        // SAFETY: takes nothing. The signal is blocked in this thread.
+        unsafe { libc::pause() };
+    }
+}
+
+/// Lets the library's thread take them.
+fn take(orders: Orders<'_>) -> std::result::Result<(), Box<dyn std::error::Error>> {
+    // SAFETY: the thread ends with this process, which waits in `sleep` for ever; what the orders
+    // lend lives in frames below that.
+    let orders = unsafe { std::mem::transmute::<Orders<'_>, Orders<'static>>(orders) };
+    let signal = tontine::signal::Signal::from_raw(orders.signal).ok_or("no such signal")?;
+    let blocked = Box::leak(Box::new(tontine::signal::Blocked::new(signal)?));
+    std::mem::forget(blocked.thread(move |_| {
+        orders.counts.reached.fetch_add(1, Ordering::Relaxed);
+        // Where nobody reads any more this process is about to be killed.
+        let _ = say(orders);
+    })?);
+    let thread = second_thread(std::process::id())?;
+    // SYNC lost-signals-ready: pairs with `Scene::new`; the signal is blocked by now.
+    orders.counts.thread.store(thread, Ordering::Release);
+    Ok(())
 }
 
 /// The second thread: waits, counts, says so, for ever.
 fn announce(orders: Orders<'_>, waiter: &Waiter) {
-    let Orders { counts, clock, window_ns, .. } = orders;
+    let counts = orders.counts;
     if orders.way == Way::Pause {
         waiter.only.unblock();
     }
@@ -125,16 +157,24 @@ fn announce(orders: Orders<'_>, waiter: &Waiter) {
         if waiter.wait(counts).is_err() {
             return;
         }
-        counts.looked.store(counts.reached.load(Ordering::Relaxed), Ordering::Relaxed);
-        counts.announced.fetch_add(1, Ordering::Relaxed);
-        if rustix::io::retry_on_intr(|| rustix::io::write(orders.says, b"!")).is_err() {
+        if say(orders).is_err() {
             return;
         }
-        if window_ns > 0.0 {
-            let since = clock.start();
-            while clock.ns_between(since, clock.stop()) < window_ns {}
-        }
     }
+}
+
+/// After each return of the wait.
+#[inline(always)]
+fn say(orders: Orders<'_>) -> std::io::Result<()> {
+    let Orders { counts, clock, window_ns, .. } = orders;
+    counts.looked.store(counts.reached.load(Ordering::Relaxed), Ordering::Relaxed);
+    counts.announced.fetch_add(1, Ordering::Relaxed);
+    rustix::io::retry_on_intr(|| rustix::io::write(orders.says, b"!"))?;
+    if window_ns > 0.0 {
+        let since = clock.start();
+        while clock.ns_between(since, clock.stop()) < window_ns {}
+    }
+    Ok(())
 }
 
 /// One way of waiting, made ready.
@@ -187,6 +227,7 @@ impl Waiter {
                 rustix::io::retry_on_intr(|| rustix::io::read(descriptor, &mut taken))?;
                 counts.reached.fetch_add(1, Ordering::Relaxed);
             }
+            Way::Library => unreachable!("the library waits for itself"),
         }
         Ok(())
     }

@@ -10,7 +10,6 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Signal, kill_process};
 
 use super::receiver::{Counts, Orders, Way, receive};
 use crate::clock::Clock;
@@ -20,6 +19,7 @@ use crate::mechanism::peer::Peer;
 use crate::os::child::Child;
 use crate::os::pin::Pinned;
 use crate::os::shared::Shared;
+use crate::os::signal::send;
 use crate::os::state::State;
 use crate::trouble::{During, Result, Trouble};
 
@@ -43,6 +43,8 @@ pub(super) struct Plan {
     pub(super) placement: Placement,
     pub(super) window_ns: f64,
     pub(super) clock: Clock,
+    /// What is sent.
+    pub(super) signal: libc::c_int,
 }
 
 /// What became of one burst of [`BURST`] signals.
@@ -62,6 +64,7 @@ pub(super) struct Scene {
     thread: State,
     counts: Shared<Counts>,
     hears: OwnedFd,
+    signal: libc::c_int,
     /// Whether receiver and sender share a processor: then the sender must not spin.
     crowded: bool,
     _pinned: Pinned,
@@ -73,7 +76,7 @@ impl Scene {
     /// # Errors
     /// Skipped, where the system refuses a part of it.
     pub(super) fn new(plan: &Plan) -> Result<Self> {
-        let Plan { way, placement, window_ns, clock } = *plan;
+        let Plan { way, placement, window_ns, clock, signal } = *plan;
         let _pinned = Pinned::to(placement.here)?;
         let counts = Shared::<Counts>::anonymous()?;
         let flags = rustix::pipe::PipeFlags::CLOEXEC | rustix::pipe::PipeFlags::NONBLOCK;
@@ -81,7 +84,7 @@ impl Scene {
         let mut child = Child::fork(|| {
             let processor = placement.there;
             let (counts, says) = (&*counts, says.as_fd());
-            receive(Orders { way, processor, window_ns, clock, counts, says })
+            receive(Orders { way, signal, processor, window_ns, clock, counts, says })
         })?;
         let mut thread = 0;
         wait_until(&mut child, Pass::Yield, "the receiver's second thread to start", || {
@@ -92,7 +95,7 @@ impl Scene {
         let pid = child.pid().as_raw_nonzero().get().cast_unsigned();
         let thread = State::of(pid, thread)?;
         let crowded = placement.here == placement.there;
-        Ok(Self { child, thread, counts, hears, crowded, _pinned })
+        Ok(Self { child, thread, counts, hears, signal, crowded, _pinned })
     }
 
     /// Sends `signals`, each as soon as the one before was announced. Of each, whether the receiver
@@ -157,7 +160,7 @@ impl Scene {
 
     /// To the process, as a user would: the kernel finds the thread that does not block it.
     fn send(&self) -> Result<()> {
-        kill_process(self.child.pid(), Signal::USR1).during("kill")
+        send(self.child.pid(), self.signal).during("kill")
     }
 
     /// Waits for one byte, or until the receiver sleeps without one: false.

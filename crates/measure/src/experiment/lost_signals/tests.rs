@@ -1,4 +1,4 @@
-//! What the four ways must and must not lose. Each runs in a process of its own, which forks the
+//! What the five ways must and must not lose. Each runs in a process of its own, which forks the
 //! receiver while it has one thread.
 
 use super::*;
@@ -13,14 +13,15 @@ fn usual() -> Placement {
 }
 
 fn scene(way: Way, window_ns: f64) -> std::result::Result<Scene, String> {
-    let plan = Plan { way, placement: usual(), window_ns, clock: Clock::monotonic() };
+    let (placement, signal) = (usual(), SIGNAL);
+    let plan = Plan { way, placement, window_ns, clock: Clock::monotonic(), signal };
     Scene::new(&plan).map_err(|trouble| trouble.to_string())
 }
 
 #[test]
 fn who_waits_and_unblocks_in_one_step_misses_nothing() {
     in_a_process_of_its_own(|| {
-        for way in [Way::Sigsuspend, Way::Sigwait, Way::Signalfd] {
+        for way in [Way::Sigsuspend, Way::Sigwait, Way::Signalfd, Way::Library] {
             for window_ns in [0.0, 20_000.0] {
                 let missed = scene(way, window_ns)?.acknowledged(100);
                 let missed = missed.map_err(|trouble| format!("{way:?}: {trouble}"))?;
@@ -49,7 +50,7 @@ fn a_signal_between_the_look_and_pause_is_slept_through() {
 #[test]
 fn signals_merge_in_a_burst_and_none_is_invented() {
     in_a_process_of_its_own(|| -> Checked {
-        for way in [Way::Pause, Way::Sigsuspend, Way::Sigwait, Way::Signalfd] {
+        for way in [Way::Pause, Way::Sigsuspend, Way::Sigwait, Way::Signalfd, Way::Library] {
             let bursts = scene(way, 0.0)?.bursts(20);
             let bursts = bursts.map_err(|trouble| format!("{way:?}: {trouble}"))?;
             let sane = |burst: &Burst| {
@@ -77,6 +78,24 @@ fn a_receiver_that_takes_its_time_gets_one_of_many() {
         } else {
             Err(format!("nothing merged: {bursts:?}"))
         }
+    });
+}
+
+#[test]
+fn the_library_loses_none_of_what_queues() {
+    in_a_process_of_its_own(|| {
+        for window_ns in [0.0, 100_000.0] {
+            let (placement, signal) = (usual(), libc::SIGRTMIN());
+            let (way, clock) = (Way::Library, Clock::monotonic());
+            let plan = Plan { way, placement, window_ns, clock, signal };
+            let bursts = Scene::new(&plan).and_then(|scene| scene.bursts(20));
+            let bursts = bursts.map_err(|trouble| trouble.to_string())?;
+            let all = Burst { announced: BURST, reached: BURST, missed: false };
+            if bursts != [all; 20] {
+                return Err(format!("{window_ns}: {bursts:?}"));
+            }
+        }
+        Ok(())
     });
 }
 

@@ -19,7 +19,8 @@ pub(super) const EXPLANATION: Explanation = Explanation {
          interrupted; if that one holds a plain lock, the handler waits for a thread that waits \
          for the handler: a deadlock. A recursive lock lets the handler in, and so shows it what \
          is half made. Blocking the signal while the lock is held avoids both, for two system \
-         calls.",
+         calls. Or no handler runs at all: a thread takes the signal as a value and waits for the \
+         lock as any other thread does.",
     ],
     steps: &[
         "From two threads: a child process runs two threads on the two processors of the \
@@ -35,6 +36,8 @@ pub(super) const EXPLANATION: Explanation = Explanation {
          stand whole in the file? With the locks it is the handler that checks. Checking takes \
          longer than the operation, so the parent waits until it is over. A signal that comes \
          between two operations all the same does nothing, is not counted, and is sent again.",
+        "In thread-plain-lock the child has no handler: tontine::signal's thread takes SIGUSR1 \
+         and, where that came during an operation, takes the lock and compares the words.",
         "A child that a handler interrupted, and that has been asleep at every look for a \
          millisecond before its next operation, is counted as deadlocked; it is killed and a new \
          one takes its place. All that is undefined or may hang happens in such children; the \
@@ -71,6 +74,7 @@ pub(super) const EXPLANATION: Explanation = Explanation {
         ("strtok, strtok-r", "none"),
         ("stdio, stdio-flockfile", "write, once a buffer of output, about 100 lines"),
         ("handler-plain-lock, handler-recursive-lock", "none: the lock is free"),
+        ("thread-plain-lock", "none: the signal is blocked, always"),
         ("handler-masked", "rt_sigprocmask twice an operation"),
     ],
 };

@@ -59,6 +59,8 @@ pub(super) trait Victim {
     /// Whether each operation raises the signal itself, at the moment that it chooses, so that the
     /// parent sends none.
     const RAISES: bool = false;
+    /// Whether no handler runs: the library's thread takes the signal and does what one would.
+    const TAKEN: bool = false;
 }
 
 /// What parent and child share.
@@ -284,22 +286,53 @@ extern "C" fn on_signal<V: Victim>(_: libc::c_int) {
     }
 }
 
+/// The same in the library's thread. That has begun when it is over: one that never is fails the
+/// row, for it is not the child's main thread that sleeps then.
+fn on_value<V: Victim>(desk: &Desk) {
+    if desk.at_work.load(Ordering::Relaxed) {
+        desk.inside.fetch_add(1, Ordering::Relaxed);
+        let right = V::in_handler();
+        if V::HANDLER_JUDGES {
+            desk.tell(right);
+        }
+    }
+    // SYNC reentrancy-begun: pairs with the load in `work`; all of it comes before.
+    desk.begun.fetch_add(1, Ordering::Release);
+}
+
+/// Lets the library take the signal, for as long as the process lives.
+fn take<V: Victim>() -> tontine::signal::Result<()> {
+    let blocked = tontine::signal::Blocked::new(tontine::signal::Signal::USR1)?;
+    let blocked = Box::leak(Box::new(blocked));
+    // SAFETY: `work` stored the address before; the mapping lives as long as this process.
+    let deliver = |_| on_value::<V>(unsafe { &*DESK.load(Ordering::Relaxed) });
+    std::mem::forget(blocked.thread(deliver)?);
+    Ok(())
+}
+
 /// The child's part: works until it is told to stop, killed, or stuck.
 fn work<V: Victim>(mut victim: V, processor: usize, desk: &Desk) -> i32 {
     let only = Only::new();
     // Before `prepare`, which may start a thread: that one keeps the signal blocked.
     only.block();
     DESK.store(std::ptr::from_ref(desk).cast_mut(), Ordering::Relaxed);
-    if pin::pin_to(processor).is_err() || !victim.prepare() || handle(on_signal::<V>).is_err() {
+    if pin::pin_to(processor).is_err() || !victim.prepare() {
         return NO_SET_UP;
     }
-    only.unblock();
+    let ready = if V::TAKEN { take::<V>().is_ok() } else { handle(on_signal::<V>).is_ok() };
+    if !ready {
+        return NO_SET_UP;
+    }
+    if !V::TAKEN {
+        only.unblock();
+    }
     // SYNC reentrancy-ready: pairs with `Parent::bombard`.
     desk.ready.store(1, Ordering::Release);
     while desk.stop.load(Ordering::Relaxed) == 0 {
         // SYNC reentrancy-settled: pairs with `Parent::end_of`. A handler that begins between this
         // load and the operation is told next time.
-        desk.settled.store(desk.begun.load(Ordering::Relaxed), Ordering::Release);
+        // SYNC reentrancy-begun: pairs with the library's thread.
+        desk.settled.store(desk.begun.load(Ordering::Acquire), Ordering::Release);
         let before = desk.inside.load(Ordering::Relaxed);
         desk.at_work.store(true, Ordering::Relaxed);
         // The handler runs in this thread: only the compiler must keep the order.

@@ -110,3 +110,24 @@ impl Victim for Guarded {
         locked(|| WORDS[0].load(Ordering::Relaxed) == WORDS[1].load(Ordering::Relaxed))
     }
 }
+
+/// The same, where the signal is taken by a thread instead of a handler.
+#[derive(Clone, Copy)]
+pub(super) struct Taken(pub(super) Guarded);
+
+impl Victim for Taken {
+    const HANDLER_JUDGES: bool = true;
+    const TAKEN: bool = true;
+
+    fn prepare(&mut self) -> bool {
+        self.0.prepare()
+    }
+
+    fn operation(&mut self, midway: &mut dyn FnMut()) -> bool {
+        self.0.operation(midway)
+    }
+
+    fn in_handler() -> bool {
+        Guarded::in_handler()
+    }
+}

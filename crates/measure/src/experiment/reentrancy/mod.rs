@@ -26,7 +26,7 @@ use crate::os::signal::Only;
 use crate::size::Size;
 use crate::trouble::{During, Result, Trouble};
 use interrupted::{Outcome, interrupt};
-use lock::{Guarded, Lock};
+use lock::{Guarded, Lock, Taken};
 use stdio::{Lines, Stream};
 use strtok::{Function, Tokens};
 use together::{BATCH, together};
@@ -38,6 +38,10 @@ pub struct Reentrancy;
 /// Values of the parameter `from`: who enters again.
 const THREADS: &str = "two threads";
 const HANDLER: &str = "a handler";
+const TAKER: &str = "a thread that takes it";
+
+/// The variant without a handler.
+const TAKEN: &str = "thread-plain-lock";
 
 impl Experiment for Reentrancy {
     fn name(&self) -> &'static str {
@@ -66,6 +70,7 @@ impl Experiment for Reentrancy {
             ("stdio", Size::Quick) => &[THREADS],
             ("strtok-r", Size::Quick) => &[HANDLER],
             ("strtok" | "strtok-r" | "stdio" | "stdio-flockfile", _) => &[THREADS, HANDLER],
+            (TAKEN, _) => &[TAKER],
             _ => &[HANDLER],
         };
         let cell = |from: &&str| {
@@ -133,7 +138,7 @@ fn measure(variant: &str, params: &Params, count: Count) -> Result<Observed> {
     let placement = placement_of(params)?;
     let by_threads = match from {
         THREADS => true,
-        HANDLER => false,
+        HANDLER | TAKER => false,
         other => return Err(unknown("from", other)),
     };
     let clock = Clock::calibrated();
@@ -147,8 +152,11 @@ fn measure(variant: &str, params: &Params, count: Count) -> Result<Observed> {
         })
     } else {
         let guarded = |lock| {
-            let only = Only::new();
-            interrupt(&Guarded { lock, only }, placement, count.guarded)
+            let guarded = Guarded { lock, only: Only::new() };
+            match from {
+                TAKER => interrupt(&Taken(guarded), placement, count.guarded),
+                _ => interrupt(&guarded, placement, count.guarded),
+            }
         };
         let signals = count.interrupted;
         let outcome = match variant {
@@ -168,7 +176,7 @@ fn measure(variant: &str, params: &Params, count: Count) -> Result<Observed> {
 
 fn lock_of(variant: &str) -> Option<Lock> {
     match variant {
-        "handler-plain-lock" => Some(Lock::Plain),
+        "handler-plain-lock" | TAKEN => Some(Lock::Plain),
         "handler-recursive-lock" => Some(Lock::Recursive),
         "handler-masked" => Some(Lock::Masked),
         _ => None,
@@ -282,6 +290,7 @@ const VARIANTS: &[Variant] = &[
     variant("handler-plain-lock", "a handler takes a mutex that its owner may not take twice"),
     variant("handler-recursive-lock", "a handler takes a mutex that its owner may take again"),
     variant("handler-masked", "a plain mutex; the signal is blocked while it is held"),
+    variant(TAKEN, "a plain mutex; tontine::signal's thread takes the signal, then the mutex"),
 ];
 
 #[cfg(test)]

@@ -115,6 +115,18 @@ fn a_masked_signal_waits_until_all_is_whole() {
     });
 }
 
+#[test]
+fn a_thread_that_takes_the_signal_waits_for_the_lock_as_any_other_does() {
+    in_a_process_of_its_own(|| {
+        let taken = Taken(Guarded { lock: Lock::Plain, only: Only::new() });
+        let outcome = interrupt(&taken, usual(), 5 * SIGNALS);
+        let outcome = outcome.map_err(|trouble| trouble.to_string())?;
+        let counted = outcome.deadlocked.len() == 5 * SIGNALS && outcome.crashed == 0;
+        let right = all(&outcome.deadlocked, false) && all(&outcome.corrupted, false);
+        holds(counted && right, &outcome)
+    });
+}
+
 /// Something that takes less time than looking whether it came out right.
 #[derive(Clone)]
 struct Fussy;

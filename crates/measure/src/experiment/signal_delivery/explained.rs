@@ -12,7 +12,8 @@ pub(super) const EXPLANATION: Explanation = Explanation {
          receiver goes on as if nothing had happened.",
         "The source asked how often, and by how much, a child outlives the return of the `kill` \
          that ends it. Besides we ask how long it takes until a handler's first instruction runs, \
-         in a receiver that spins and in one that sleeps.",
+         in a receiver that spins and in one that sleeps; and, where no handler runs, until a \
+         thread has the signal as a value in its hand.",
     ],
     steps: &[
         "The receiver is a child on another processor. As published, it does nothing but write \
@@ -25,6 +26,10 @@ pub(super) const EXPLANATION: Explanation = Explanation {
          still changes, and reads only its own.",
         "The `handler` variants keep one child, which stamps its counter as the first thing in a \
          handler for SIGUSR1.",
+        "The `value` variants keep a child whose second thread takes SIGUSR1: tontine::signal's, \
+         one that does nothing but sigwait, and one that iterates over signal-hook's signals. It \
+         stamps first thing; the next signal is sent when it is seen asleep. `value-tontine` has a \
+         child of each way and sends to them in turn, for the ratios.",
     ],
     timing: "The time stamp counter, bare as in the source, around the call that sends. `send` is \
              the time of that call, `receive` from before it to the child's last stamp, or to the \
@@ -39,14 +44,23 @@ pub(super) const EXPLANATION: Explanation = Explanation {
               long the way out of `kill` is, and how an interrupt reaches another processor, which \
               a hypervisor makes slower. What it shows is that the order is not fixed. A \
               difference of 40 cycles lies within the offset of two counters; `one-clock` does \
-              not depend on it.",
+              not depend on it. The ratios of `value-tontine` are of medians of one invocation, so \
+              that whatever slows the machine slows both sides. signal-hook's \
+              handler runs in the thread that iterates, because the main thread blocks the signal \
+              here; where both leave it unblocked, the kernel takes the main thread, and two are \
+              woken instead of one.",
     calls: &[
-        ("as-published, one-clock, handler-spinning, handler-sleeping", "kill"),
+        ("as-published, one-clock, handler-spinning, handler-sleeping, value-…", "kill"),
         ("pidfd", "pidfd_send_signal"),
         ("tgkill", "tgkill"),
         (
             "handler-sleeping, in the receiver",
             "rt_sigsuspend, from which the signal wakes it before its handler runs",
+        ),
+        ("value-tontine, value-sigwait, in the receiver", "rt_sigtimedwait"),
+        (
+            "value-signal-hook, in the receiver",
+            "in the handler a write to a socket, rt_sigreturn; in the thread that reads it, recv",
         ),
     ],
 };

@@ -2,7 +2,8 @@
 //!
 //! The receiver leaves its latest time stamp in shared memory; the sender compares the last one
 //! with the stamp that it takes when its call returns. Seed 000 asked this of a receiver that dies
-//! of the signal ([`death`]); the other half asks it of one that handles it ([`handler`]).
+//! of the signal ([`death`]); the other half asks it of one that handles it ([`handler`]), or that
+//! takes it as a value ([`value`]).
 //!
 //! [`sender`] holds the calls that send, [`stamps`] what is read as time, [`tally`] turns
 //! deliveries into metrics, [`patience`] bounds every wait. Two processors' counters are compared,
@@ -19,6 +20,7 @@ pub(crate) mod patience;
 pub(crate) mod sender;
 pub(crate) mod stamps;
 pub(crate) mod tally;
+mod value;
 
 use rustix::process::Signal;
 
@@ -27,6 +29,7 @@ use self::handler::Waiting;
 use self::sender::Call;
 use self::stamps::Stamps;
 use self::tally::Tally;
+use self::value::Way;
 use super::explanation::{Explanation, Topic};
 use super::{Experiment, Params, Task, Variant};
 use crate::clock::Clock;
@@ -63,6 +66,15 @@ const VARIANTS: &[Variant] = &[
         name: "handler-sleeping",
         summary: "from before kill to a handler's first instruction; it slept in sigsuspend",
     },
+    Variant {
+        name: "value-tontine",
+        summary: "from before kill to the value in the hand of tontine::signal's thread; it slept",
+    },
+    Variant { name: "value-sigwait", summary: "the same: a thread that does nothing but sigwait" },
+    Variant {
+        name: "value-signal-hook",
+        summary: "the same: a thread that iterates over signal-hook's signals",
+    },
 ];
 
 impl Experiment for SignalDelivery {
@@ -86,13 +98,17 @@ impl Experiment for SignalDelivery {
         VARIANTS
     }
 
-    fn params(&self, variant: &str, _: &Topology, _: Size) -> Vec<Params> {
+    fn params(&self, variant: &str, _: &Topology, size: Size) -> Vec<Params> {
         let (placements, signals): (&[&str], &[&str]) = match variant {
             "as-published" | "one-clock" => (&["cross-core"], &["SIGINT", "SIGKILL"]),
             "pidfd" | "tgkill" => (&["cross-core"], &["SIGINT"]),
             // No terminal sends SIGUSR1, so that a Ctrl-C never counts as a delivery.
             "handler-spinning" => (&["cross-core"], &["SIGUSR1"]),
             "handler-sleeping" => (&["cross-core", "same-core"], &["SIGUSR1"]),
+            _ if Way::of(variant).is_some() => match size {
+                Size::Quick => (&["cross-core"], &["SIGUSR1"]),
+                Size::Default | Size::Full => (&["cross-core", "same-core"], &["SIGUSR1"]),
+            },
             _ => (&[], &[]),
         };
         let cell = |placement: &str, signal: &str| {
@@ -126,6 +142,19 @@ fn measure(variant: &str, params: &Params, deliveries: usize) -> Result<Observed
         (_, false) => Some(Band::between(clock, placement.here, placement.there)?),
     };
     pin::pin_to(placement.here)?;
+    if let Some(way) = Way::of(variant) {
+        let mut observed = match way {
+            Way::Library => value::beside(placement, clock, deliveries)?,
+            alone => value::serve(alone, placement, clock, deliveries)?,
+        };
+        observed.notes.extend(band.map(|Band { low, high }| {
+            format!(
+                "offset band: the receiver's counter is {low} to {high} ticks ahead of the \
+                 sender's; receive has that error, the ratios' two sides have the same"
+            )
+        }));
+        return Ok(observed);
+    }
 
     let stamps = Stamps::new(clock);
     let mut tally = Tally::with_capacity(deliveries);
@@ -193,6 +222,11 @@ mod tests {
                     }
                     other => other.unwrap_or_else(|trouble| panic!("{params:?}: {trouble}")),
                 };
+                if Way::of(variant.name).is_some() {
+                    let receive = series(&observed, "receive").expect("receive");
+                    assert_eq!(receive.samples.len(), 12, "{} {params:?}", variant.name);
+                    continue;
+                }
                 let share = series(&observed, "parent_after").expect("parent_after");
                 assert_eq!(share.samples.len(), 12, "{} {params:?}", variant.name);
                 assert_eq!(share.statistic, Statistic::Mean);

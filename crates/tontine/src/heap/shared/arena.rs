@@ -16,7 +16,7 @@ use super::class::{CLASSES, Class};
 use super::core::Core;
 use super::layout::{GRANULES, SLAB};
 use super::shelf::{NONE, Shelf, Use};
-use super::word::{State, Truth, truth};
+use super::word::{Truth, truth};
 use crate::heap::Result;
 use crate::sync::Ordering;
 
@@ -114,7 +114,9 @@ impl Arena {
             return false;
         }
         let shelf = &mut self.shelves[entry as usize];
-        shelf.put(granule % GRANULES);
+        if !shelf.put(granule % GRANULES) {
+            return true;
+        }
         // Seldom: the first free block of a slab, or the last one.
         if shelf.free() == 1 || shelf.is_whole() {
             self.note(core, entry);
@@ -239,6 +241,7 @@ impl Arena {
 
     /// A slab, which is this arena's by its owner word, gets a shelf.
     fn enter(&mut self, slab: usize, class: Class) -> u32 {
+        self.forget(slab);
         let number = u32::try_from(slab).expect("so many slabs no heap has");
         let shelf = Shelf::new(number, class);
         let entry = match self.vacant.pop() {
@@ -254,6 +257,22 @@ impl Arena {
         self.by_slab[slab] = entry;
         self.assign(entry);
         entry
+    }
+
+    /// A slab that becomes this arena's was not before, unless somebody has written over its entry:
+    /// what was known of it is not true any more.
+    fn forget(&mut self, slab: usize) {
+        let entry = std::mem::replace(&mut self.by_slab[slab], 0);
+        if entry == 0 {
+            return;
+        }
+        if self.shelves[entry as usize].used == Use::Open {
+            self.resign(entry);
+        }
+        self.spare.retain(|spare| spare.shelf != entry);
+        self.spare_large.retain(|spare| spare.shelf != entry);
+        self.shelves[entry as usize].used = Use::Vacant;
+        self.vacant.push(entry);
     }
 
     /// Takes over a slab whose owner word has just been changed to this arena.
@@ -433,7 +452,8 @@ impl Arena {
         for granule in shelf.class().begins() {
             // SYNC truth: pairs with the stores of those who freed them.
             let word = Truth(core.space.word(first + granule).load(Ordering::Acquire));
-            if word.state() == State::Free {
+            // One that is worn out would be found again and again, and never given out.
+            if word.can_be_given_out() {
                 shelf.put(granule);
             }
         }
@@ -492,8 +512,9 @@ impl Arena {
             self.shelves[entry as usize].used = Use::Vacant;
             self.by_slab[slab] = 0;
             self.vacant.push(entry);
-            core.pass_on(slab, self.index, heir.index);
-            heir.adopt(core, slab, class);
+            if core.pass_on(slab, self.index, heir.index) {
+                heir.adopt(core, slab, class);
+            }
         }
         Ok(())
     }

@@ -94,6 +94,29 @@ impl<'heap> Block<'heap> {
         Self { core, granule, generation, len }
     }
 
+    /// Bytes that its block has at most.
+    pub(super) fn room(&self) -> usize {
+        // The slab's class does not change while a block of it is somebody's.
+        let class = self.core.class(self.granule / GRANULES);
+        class.map_or(self.len, |class| (class.bytes() - self.core.behind()).max(self.len))
+    }
+
+    /// Makes it longer or shorter, within its room.
+    ///
+    /// # Panics
+    /// There is not so much.
+    pub(super) fn resize(&mut self, len: usize) {
+        assert!(len <= self.room(), "{len} bytes in a block of {}", self.room());
+        self.len = len;
+        if self.core.canaries {
+            super::canary::write(self.core, self.granule, len);
+        }
+    }
+
+    pub(super) fn parts(&self) -> (&'heap Core, usize, u64, usize) {
+        (self.core, self.granule, self.generation, self.len)
+    }
+
     /// Where it begins, counted from the heap's first byte.
     pub fn offset(&self) -> u64 {
         self.core.space.geometry().block(self.granule) as u64
@@ -323,7 +346,7 @@ impl Core {
         }
     }
 
-    fn stale(&self, offset: u64, generation: u64, found: Truth) -> Error {
+    pub(super) fn stale(&self, offset: u64, generation: u64, found: Truth) -> Error {
         Error::Stale { offset, generation, now: Now { core: self, found }.to_string() }
     }
 }
@@ -341,6 +364,7 @@ impl fmt::Display for Now<'_> {
         match self.found.state() {
             State::Free => write!(out, "free, of generation {generation}"),
             State::Loaned => write!(out, "pid {pid}'s, of generation {generation}"),
+            State::Published => write!(out, "pid {pid}'s, published, of generation {generation}"),
             State::InFlight => write!(out, "on its way from pid {pid}, of generation {generation}"),
             State::Rubbish => write!(out, "of a state that nobody gives it ({:#x})", self.found.0),
         }

@@ -15,6 +15,25 @@ const SIZES: [u16; 32] = sizes();
 /// By granules less one.
 const BY_GRANULES: [u8; GRANULES / 2] = by_granules();
 
+/// By class, and last for a large block: a bit for each granule at which a block begins.
+static BEGINS: [[u64; GRANULES / 64]; CLASSES + 1] = all_begins();
+
+const fn all_begins() -> [[u64; GRANULES / 64]; CLASSES + 1] {
+    let mut all = [[0; GRANULES / 64]; CLASSES + 1];
+    let mut class = 0;
+    while class < CLASSES {
+        let size = SIZES[class] as usize;
+        let mut granule = 0;
+        while granule + size <= GRANULES {
+            all[class][granule / 64] |= 1 << (granule % 64);
+            granule += size;
+        }
+        class += 1;
+    }
+    all[CLASSES][0] = 1;
+    all
+}
+
 const fn sizes() -> [u16; 32] {
     let mut sizes = [0; 32];
     let mut size = 1_u16;
@@ -121,6 +140,14 @@ impl Class {
         (0..self.blocks()).map(move |block| block * self.stride())
     }
 
+    /// The same, a bit for each granule.
+    pub(super) fn begin_bits(self) -> &'static [u64; GRANULES / 64] {
+        match self {
+            Self::Small(class) => &BEGINS[usize::from(class)],
+            Self::Large(_) => &BEGINS[CLASSES],
+        }
+    }
+
     /// Whether a block begins at this granule of a slab.
     #[inline]
     pub(super) const fn begins_at(self, granule: usize) -> bool {
@@ -148,6 +175,8 @@ mod tests {
             assert!(class.bytes() <= (bytes + bytes / 4).max(bytes + GRANULE), "{bytes}");
             assert_eq!(Class::from_raw(class.raw()), Some(class));
             assert!(class.begins().all(|granule| class.begins_at(granule)));
+            let bit = |granule: &usize| class.begin_bits()[granule / 64] >> (granule % 64) & 1 != 0;
+            assert!((0..GRANULES).filter(bit).eq(class.begins()), "{bytes}");
         }
         assert_eq!(Class::of(LARGEST + 1), Class::Large(1));
         assert_eq!(Class::of(SLAB), Class::Large(1));

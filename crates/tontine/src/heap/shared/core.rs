@@ -86,6 +86,7 @@ impl Core {
                     let epoch = found.epoch() + 1;
                     let pid = std::process::id().into();
                     self.space.member(slot).pid.store(pid, Ordering::Relaxed);
+                    self.space.member(slot).role.store(0, Ordering::Relaxed);
                     // SYNC member: pairs with the loads of those who ask whether it lives.
                     word.store(MemberWord::new(MemberState::Alive, epoch).0, Ordering::Release);
                     return Ok(Member::new(slot, epoch));
@@ -251,7 +252,8 @@ impl Core {
     /// Slabs without a block are given back: those behind the first one first, and the last of them
     /// before all others, so that what is left is always one block of so many slabs, or none.
     pub(super) fn let_go(&self, arena: usize, first: usize, class: Class) -> Result<()> {
-        let slabs = class.slabs();
+        // What a class says that nobody's words bear out is not touched.
+        let slabs = 1 + (1..class.slabs()).take_while(|part| self.is_part(first, *part)).count();
         if slabs > 1 {
             self.space.punch(first + 1, slabs - 1)?;
         }
@@ -262,18 +264,28 @@ impl Core {
         self.drop_claim(first, arena)
     }
 
+    /// Whether the slab so many behind this one is part of a block that begins here.
+    fn is_part(&self, first: usize, part: usize) -> bool {
+        let all = self.space.geometry().slabs();
+        first + part < all && {
+            let owner = SlabWord(self.space.slab(first + part).owner.load(Ordering::Relaxed));
+            (owner.state(), owner.part()) == (SlabState::Span, part)
+        }
+    }
+
     /// A slab, with all that belongs to it, goes from one arena to another one.
     pub(super) fn pass_on(&self, slab: usize, from: usize, to: usize) -> bool {
         let Some(class) = self.class(slab) else { return false };
         let last = class.slabs().min(self.space.geometry().slabs() - slab);
         (0..last).rev().all(|part| {
             let state = if part == 0 { SlabState::Owned } else { SlabState::Span };
-            let [from, to] = [from, to].map(|arena| SlabWord::new(state, arena, part).0);
             let owner = &self.space.slab(slab + part).owner;
+            let found = SlabWord(owner.load(Ordering::Relaxed));
+            // Whoever died over this has passed some parts on: they name his arena.
+            let from = if part == 0 { from } else { found.arena() };
+            let [from, to] = [from, to].map(|arena| SlabWord::new(state, arena, part).0);
             // SYNC slab: pairs with the stores of the arena that had it.
-            let passed = owner.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed);
-            // Who died over it has passed some of them on.
-            passed.is_ok() || passed == Err(to)
+            owner.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
         })
     }
 

@@ -52,6 +52,9 @@ pub(super) struct Header {
     pub(super) deaths: AtomicU64,
     /// Where to look for an empty slab first: a hint.
     pub(super) hint: AtomicU64,
+    /// The offset of the block from which others are found, or 0; and its generation.
+    pub(super) root: AtomicU64,
+    pub(super) root_generation: AtomicU64,
 }
 
 /// One process's entry.
@@ -62,6 +65,8 @@ pub(super) struct MemberSlot {
     pub(super) word: AtomicU64,
     /// For people.
     pub(super) pid: AtomicU64,
+    /// Not 0: what it has published waits for the next one in this role.
+    pub(super) role: AtomicU64,
 }
 
 /// One thread's entry.

@@ -31,6 +31,7 @@
 #![allow(unsafe_code, reason = "opening a heap is unsafe")]
 
 mod arena;
+mod array;
 mod block;
 mod canary;
 mod check;
@@ -39,7 +40,12 @@ mod core;
 mod layout;
 mod local;
 mod post;
+#[cfg(test)]
+mod properties;
+mod published;
 mod recover;
+#[cfg(test)]
+mod rubbish;
 mod shelf;
 mod space;
 #[cfg(test)]
@@ -49,9 +55,11 @@ mod word;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+pub use array::Array;
 pub use block::{Block, Handle, Parcel};
 pub use check::{Fault, Report, SlabMap, Standing};
 pub use post::{Inbox, Outbox};
+pub use published::Published;
 pub use recover::Tended;
 pub use word::Member;
 

@@ -149,6 +149,8 @@ impl Core {
     /// names it.
     fn take_blocks(&self, member: Member, tended: &mut Tended) -> bool {
         let mut named = false;
+        // SYNC role: pairs with the store in `succeed`.
+        let has_role = self.space.member(member.slot()).role.load(Ordering::Acquire) != 0;
         for (slab, class) in self.slabs_with_blocks() {
             let mut freed = 0;
             for granule in class.begins().map(|granule| slab * GRANULES + granule) {
@@ -160,6 +162,17 @@ impl Core {
                     State::Loaned if found.holder() == member.slot() => {
                         truth::free(word, found.generation());
                         true
+                    }
+                    // Its successor's, if there may be one.
+                    State::Published if found.holder() == member.slot() => {
+                        named |= has_role;
+                        if !has_role {
+                            // Readers first: whoever gets it next writes into it.
+                            let generation =
+                                truth::withdraw(word, member.slot(), found.generation());
+                            truth::free(word, generation);
+                        }
+                        !has_role
                     }
                     State::InFlight => {
                         let taken =

@@ -36,6 +36,8 @@ pub(super) struct Shelf {
     /// The lowest word of `bits` that may have one.
     low: u32,
     bits: [u64; GRANULES / BITS],
+    /// Bits that may be set: those of the class.
+    begins: &'static [u64; GRANULES / BITS],
     /// Neighbours in the class's list of shelves with free blocks.
     pub(super) before: u32,
     pub(super) behind: u32,
@@ -55,6 +57,7 @@ impl Shelf {
             blocks: class.blocks() as u32,
             low: 0,
             bits: [0; GRANULES / BITS],
+            begins: class.begin_bits(),
             before: NONE,
             behind: NONE,
             listed: false,
@@ -107,15 +110,18 @@ impl Shelf {
         None
     }
 
-    /// Puts a block back.
+    /// Puts a block back. Not one that is there, and not where none begins: a holder may believe so
+    /// whose words somebody has written over.
     #[inline(always)]
-    pub(super) fn put(&mut self, granule: usize) {
+    pub(super) fn put(&mut self, granule: usize) -> bool {
         let (at, bit) = (granule / BITS % self.bits.len(), 1 << (granule % BITS));
-        debug_assert!(self.bits[at] & bit == 0, "the block is free already");
-        // A bit that is set must not count twice.
-        self.free += u32::from(self.bits[at] & bit == 0);
+        if (self.begins[at] & !self.bits[at]) & bit == 0 {
+            return false;
+        }
+        self.free += 1;
         self.bits[at] |= bit;
         self.low = self.low.min(at as u32);
+        true
     }
 
     /// Forgets all, to be told anew.
@@ -130,6 +136,7 @@ impl Shelf {
         self.clear();
         self.class = class;
         self.blocks = class.blocks() as u32;
+        self.begins = class.begin_bits();
         for granule in class.begins() {
             self.put(granule);
         }
@@ -159,6 +166,8 @@ mod tests {
         assert_eq!(all, class.begins().collect::<Vec<_>>());
         shelf.put(all[300]);
         shelf.put(all[7]);
+        assert!(!shelf.put(all[7]), "it is there");
+        assert!(!shelf.put(all[7] + 1), "within a block");
         assert_eq!(shelf.free_blocks().collect::<Vec<_>>(), [all[7], all[300]]);
         assert_eq!((shelf.take(), shelf.take()), (Some(all[7]), Some(all[300])));
         assert_eq!((shelf.take(), shelf.free()), (None, 0));

@@ -394,3 +394,100 @@ fn what_the_dead_receiver_left_comes_back_to_the_sender() {
     });
     assert_eq!(sound(&heap).in_use(), 0);
 }
+
+#[test]
+fn arrays_grow_and_travel_as_blocks() {
+    for canaries in [false, true] {
+        let options = Options::new(16 * MIB).canaries(canaries);
+        let heap = Heap::create(&options).expect("there is memory");
+        let mut array = Array::<u64>::new(&heap).expect("room");
+        for number in 0..100_000 {
+            array.push(number).expect("room");
+        }
+        assert_eq!(array.pop(), Some(99_999));
+        array.truncate(70_000);
+        array[3] = 42;
+        let mut array = Array::<u64>::from_block(&heap, array.into_block());
+        assert_eq!((array.len(), array[3], array[69_999]), (70_000, 42, 69_999));
+        assert!(array.capacity() >= 100_000);
+        let too_many = vec![0; 4 * MIB];
+        let error = array.extend_from_slice(&too_many).expect_err("there is no room");
+        assert!(matches!(error, Error::Full { .. }), "{error}");
+        assert_eq!(array.len(), 70_000);
+        sound(&heap);
+        drop(array);
+        assert_eq!(sound(&heap).in_use(), 0);
+    }
+}
+
+#[test]
+fn what_is_published_can_be_read_until_it_is_withdrawn() {
+    let heap = heap(MIB);
+    let mut block = heap.alloc(40).expect("room");
+    block.copy_from_slice(&[7; 40]);
+    let unpublished = Handle { offset: block.offset(), generation: 0 };
+    assert!(heap.load(unpublished, 0).is_err(), "not before it is published");
+    let published = block.publish().expect("it is sound");
+    let handle = published.handle();
+    heap.set_root(Some(handle));
+    dies_after(&heap, |heap| {
+        let Some(root) = heap.root() else { return false };
+        let mut bytes = [0; 40];
+        heap.read(root, &mut bytes) == Ok(40)
+            && bytes == [7; 40]
+            && heap.load(root, 4) == Ok(u64::from_ne_bytes([7; 8]))
+            && heap.claim(root).is_err()
+            && heap.free(root).is_err()
+    });
+    published.store(0, 99);
+    assert_eq!((heap.load(handle, 0), published.load(0)), (Ok(99), 99));
+    let block = published.withdraw();
+    assert_eq!((block[0], block[8]), (99, 7));
+    let stale = heap.read(handle, &mut [0; 8]).expect_err("withdrawn");
+    assert!(matches!(stale, Error::Stale { .. }), "{stale}");
+}
+
+#[test]
+fn a_successor_takes_over_what_the_dead_had_published() {
+    let role = std::num::NonZeroU32::new(5).expect("not 0");
+    let heap = heap(MIB);
+    dies_after(&heap, |heap| {
+        let Ok(none) = heap.succeed(role) else { return false };
+        let all = (0..100).map(|number| {
+            let block = heap.alloc_zeroed(64).ok()?.publish().ok()?;
+            block.store(0, number);
+            if number == 17 {
+                heap.set_root(Some(block.handle()));
+            }
+            std::mem::forget(block);
+            Some(())
+        });
+        // Neither what it has not published.
+        let count = all.flatten().count();
+        std::mem::forget(heap.alloc(64).ok());
+        none.is_empty() && count == 100
+    });
+    let root = heap.root().expect("it was set");
+    assert_eq!(heap.tend().expect("tended").blocks, 1, "what was not published");
+    assert_eq!(heap.load(root, 0), Ok(17), "the reader goes on");
+    // One that dies over it leaves all to the next one.
+    dies_after(&heap, |heap| {
+        let Ok(taken) = heap.succeed(role) else { return false };
+        let all = taken.len() == 100;
+        std::mem::forget(taken);
+        all
+    });
+    let taken = heap.succeed(role).expect("nobody else has it");
+    let mut numbers: Vec<_> = taken.iter().map(|block| block.load(0)).collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, (0..100).collect::<Vec<_>>());
+    assert_eq!(heap.load(root, 0), Ok(17), "and still");
+    dies_after(&heap, |heap| {
+        let refused = heap.succeed(role).err().map(|error| error.to_string());
+        refused.is_some_and(|error| error.contains("which lives"))
+    });
+    drop(taken);
+    assert!(heap.load(root, 0).is_err());
+    heap.tend().expect("tended");
+    assert_eq!(sound(&heap).in_use(), 0);
+}

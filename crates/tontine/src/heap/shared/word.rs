@@ -71,6 +71,8 @@ pub(super) enum State {
     Loaned,
     /// It is on its way from a member.
     InFlight,
+    /// A member has it, and all may read it.
+    Published,
     /// No member writes this.
     Rubbish,
 }
@@ -83,6 +85,7 @@ impl Truth {
     const FREE: u64 = 0;
     const LOANED: u64 = 1;
     const IN_FLIGHT: u64 = 2;
+    const PUBLISHED: u64 = 3;
 
     pub(super) const fn free(generation: u64) -> Self {
         Self(pack(Self::FREE, 0, generation))
@@ -96,11 +99,16 @@ impl Truth {
         Self(pack(Self::IN_FLIGHT, holder, generation))
     }
 
+    pub(super) const fn published(holder: usize, generation: u64) -> Self {
+        Self(pack(Self::PUBLISHED, holder, generation))
+    }
+
     pub(super) const fn state(self) -> State {
         match state(self.0) {
             Self::FREE if slot(self.0) == 0 => State::Free,
             Self::LOANED => State::Loaned,
             Self::IN_FLIGHT => State::InFlight,
+            Self::PUBLISHED => State::Published,
             _ => State::Rubbish,
         }
     }
@@ -113,6 +121,13 @@ impl Truth {
         low(self.0)
     }
 
+    /// Whether it is free, and not worn out.
+    #[inline(always)]
+    pub(super) const fn can_be_given_out(self) -> bool {
+        // FREE is zero, with no holder: what is left is the generation.
+        self.0 < LAST
+    }
+
     /// The generation that follows; the last one stays.
     pub(super) const fn next(generation: u64) -> u64 {
         if generation >= LAST { LAST } else { generation + 1 }
@@ -121,15 +136,16 @@ impl Truth {
 
 /// What is done to truth words. Free of everything else, so that models can run it.
 pub(super) mod truth {
-    use super::{AtomicU64, LAST, Ordering, State, Truth};
+    use crate::sync::fence;
+
+    use super::{AtomicU64, Ordering, State, Truth};
 
     /// The slab's owner gives a block out; none where the word does not say FREE, or never will.
     #[inline(always)]
     pub(in crate::heap::shared) fn loan(word: &AtomicU64, holder: usize) -> Option<u64> {
         // SYNC truth: pairs with the stores and exchanges below, by whoever had it before.
         let found = Truth(word.load(Ordering::Acquire));
-        // FREE is zero, with no holder: what is left is the generation.
-        if found.0 >= LAST {
+        if !found.can_be_given_out() {
             return None;
         }
         let generation = found.0;
@@ -151,6 +167,34 @@ pub(super) mod truth {
         let next = Truth::next(generation);
         // SYNC truth: pairs with the exchange in `leave_flight`.
         word.store(Truth::in_flight(holder, next).0, Ordering::Release);
+        next
+    }
+
+    /// The holder lets all read its block; says under which generation.
+    #[inline(always)]
+    pub(in crate::heap::shared) fn publish(
+        word: &AtomicU64,
+        holder: usize,
+        generation: u64,
+    ) -> u64 {
+        let next = Truth::next(generation);
+        // SYNC truth: pairs with the loads of readers.
+        word.store(Truth::published(holder, next).0, Ordering::Release);
+        next
+    }
+
+    /// The holder takes it from them, and may write from then on; says under which generation.
+    #[inline(always)]
+    pub(in crate::heap::shared) fn withdraw(
+        word: &AtomicU64,
+        holder: usize,
+        generation: u64,
+    ) -> u64 {
+        let next = Truth::next(generation);
+        word.store(Truth::loaned(holder, next).0, Ordering::Relaxed);
+        // SYNC withdrawn: pairs with the fence in `Heap::still_published`: a reader that sees what
+        // is written from now on sees that word, too.
+        fence(Ordering::SeqCst);
         next
     }
 

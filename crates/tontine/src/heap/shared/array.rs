@@ -1,0 +1,136 @@
+//! Values of plain data in a block, as many as fit, and more when they do not: [`Array`].
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+
+use bytemuck::Pod;
+
+use super::{Block, Heap};
+use crate::heap::Result;
+
+/// As a `Vec`, in shared memory, of values of which every pattern of bits is one.
+///
+/// ```
+/// use tontine::heap::shared::{Array, Heap, Options};
+///
+/// # fn main() -> tontine::heap::Result<()> {
+/// let heap = Heap::create(&Options::new(1 << 20))?;
+/// let mut primes = Array::<u32>::new(&heap)?;
+/// for prime in [2, 3, 5, 7] {
+///     primes.push(prime)?;
+/// }
+/// let block = primes.into_block();                     // 16 bytes, to hand over or to publish
+/// let primes = Array::<u32>::from_block(&heap, block);
+/// assert_eq!(primes[..], [2, 3, 5, 7]);
+/// # Ok(())
+/// # }
+/// ```
+pub struct Array<'heap, T: Pod> {
+    heap: &'heap Heap,
+    /// As long as values are in it.
+    block: Block<'heap>,
+    values: PhantomData<T>,
+}
+
+impl<T: Pod + fmt::Debug> fmt::Debug for Array<'_, T> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_list().entries(self.iter()).finish()
+    }
+}
+
+impl<'heap, T: Pod> Array<'heap, T> {
+    /// A block is aligned so.
+    const FITS: () = assert!(align_of::<T>() <= 64 && size_of::<T>() > 0);
+
+    /// Without a value, in the smallest block.
+    ///
+    /// # Errors
+    /// As [`Heap::alloc`].
+    pub fn new(heap: &'heap Heap) -> Result<Self> {
+        Self::with_capacity(heap, 0)
+    }
+
+    /// Without a value, and with room for so many.
+    ///
+    /// # Errors
+    /// As [`Heap::alloc`].
+    pub fn with_capacity(heap: &'heap Heap, values: usize) -> Result<Self> {
+        let () = Self::FITS;
+        let mut block = heap.alloc(values.saturating_mul(size_of::<T>()))?;
+        block.resize(0);
+        Ok(Self { heap, block, values: PhantomData })
+    }
+
+    /// The values that this block holds.
+    pub fn from_block(heap: &'heap Heap, mut block: Block<'heap>) -> Self {
+        let () = Self::FITS;
+        block.resize(block.len() / size_of::<T>() * size_of::<T>());
+        Self { heap, block, values: PhantomData }
+    }
+
+    /// The block, as long as there are values in it.
+    pub fn into_block(self) -> Block<'heap> {
+        self.block
+    }
+
+    /// Values for which there is room without another block.
+    pub fn capacity(&self) -> usize {
+        self.block.room() / size_of::<T>()
+    }
+
+    /// Adds a value; where there is no room, they all move to a block of twice the size.
+    ///
+    /// # Errors
+    /// As [`Heap::alloc`]; nothing has changed then.
+    pub fn push(&mut self, value: T) -> Result<()> {
+        self.extend_from_slice(&[value])
+    }
+
+    /// Adds values.
+    ///
+    /// # Errors
+    /// As [`Array::push`].
+    pub fn extend_from_slice(&mut self, values: &[T]) -> Result<()> {
+        let bytes = bytemuck::cast_slice(values);
+        let len = self.block.len();
+        if self.block.room() - len < bytes.len() {
+            let mut larger = self.heap.alloc((len + bytes.len()).max(2 * len))?;
+            larger[..len].copy_from_slice(&self.block);
+            larger.resize(len);
+            self.block = larger;
+        }
+        self.block.resize(len + bytes.len());
+        self.block[len..].copy_from_slice(bytes);
+        Ok(())
+    }
+
+    /// Takes the last value.
+    pub fn pop(&mut self) -> Option<T> {
+        let last = *self.last()?;
+        self.truncate(self.len() - 1);
+        Some(last)
+    }
+
+    /// Keeps the first so many values.
+    pub fn truncate(&mut self, values: usize) {
+        if values < self.len() {
+            self.block.resize(values * size_of::<T>());
+        }
+    }
+}
+
+impl<T: Pod> Deref for Array<'_, T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        // A block begins at a multiple of 64, and is as long as whole values are.
+        bytemuck::cast_slice(&self.block)
+    }
+}
+
+impl<T: Pod> DerefMut for Array<'_, T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        bytemuck::cast_slice_mut(&mut self.block)
+    }
+}

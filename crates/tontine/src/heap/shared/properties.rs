@@ -1,0 +1,476 @@
+//! Random calls, by two threads and another process, against the textbook's heap and a plain model.
+//!
+//! Whatever is done: what the textbook's heap has room for this one has, too; each byte is one
+//! holder's, and holds what that one wrote; an old handle is an error; `check` finds no fault after
+//! any step; and in the end nothing is left. Now and then the other process is killed.
+
+#![allow(unsafe_code, reason = "fork, and the textbook's blocks")]
+
+use std::collections::BTreeMap;
+use std::io::{PipeReader, PipeWriter, Read, Write};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use proptest::prelude::*;
+
+use super::class::Class;
+use super::layout::SLAB;
+use super::{Error, Handle, Heap, Member, Options, Parcel, Report};
+use crate::heap::classic;
+
+/// A call, or an answer: what it is, and four numbers.
+type Words = [u64; 5];
+
+const ALLOC: u64 = 0;
+const FREE: u64 = 1;
+const SEND: u64 = 2;
+const ACCEPT: u64 = 3;
+const TAKE_BACK: u64 = 4;
+const TEND: u64 = 5;
+const CHECK: u64 = 6;
+const WHO: u64 = 7;
+
+const DONE: u64 = 1;
+const REFUSED: u64 = 0;
+
+/// Steps of a case. No case has so many large blocks that they do not fit side by side.
+const STEPS: usize = 60;
+
+/// What is done, by whoever of the three that the first number says.
+#[derive(Debug, Clone)]
+enum Step {
+    Alloc(usize, usize),
+    Free(usize, usize),
+    /// A block goes to the other process, or from it here.
+    Send(usize),
+    Accept(usize),
+    TakeBack(usize),
+    /// A handle is used that was good once.
+    Stale(usize, usize),
+    Tend(usize),
+    /// The second thread ends, and another one takes its place.
+    Replace,
+    /// The other process is killed, and another one takes its place.
+    Kill,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let size =
+        prop_oneof![8 => 0..3_000_usize, 3 => 3_000..34_000_usize, 2 => 34_000..90_000_usize];
+    let (who, which) = (0..3_usize, 0..1_000_usize);
+    prop_oneof![
+        10 => (who.clone(), size).prop_map(|(who, size)| Step::Alloc(who, size)),
+        6 => (who.clone(), which.clone()).prop_map(|(who, which)| Step::Free(who, which)),
+        4 => which.clone().prop_map(Step::Send),
+        3 => which.clone().prop_map(Step::Accept),
+        1 => which.clone().prop_map(Step::TakeBack),
+        2 => (who.clone(), which).prop_map(|(who, which)| Step::Stale(who, which)),
+        1 => who.prop_map(Step::Tend),
+        1 => Just(Step::Replace),
+        1 => Just(Step::Kill),
+    ]
+}
+
+fn parcel(words: Words) -> Parcel {
+    let bytes: Vec<u8> = words[1..4].iter().flat_map(|word| word.to_le_bytes()).collect();
+    Parcel::from_bytes(bytes.try_into().expect("three words"))
+}
+
+/// Carries a call out. A panic shows as an end without an answer.
+fn obey(heap: &Heap, call: Words) -> Words {
+    let [what, a, b, c, d] = call;
+    let answer = |block: Result<super::Block<'_>, Error>, byte: Option<(u64, u64)>| match block {
+        Ok(block) => {
+            if let Some((len, byte)) = byte {
+                assert!(block[..len as usize].iter().all(|found| u64::from(*found) == byte));
+            }
+            let handle = block.into_handle();
+            [DONE, handle.offset, handle.generation, 0, 0]
+        }
+        Err(Error::Stale { .. } | Error::NoHandle { .. }) => [REFUSED; 5],
+        Err(error) => panic!("{error}"),
+    };
+    match what {
+        ALLOC => match heap.alloc(a as usize) {
+            Ok(mut block) => {
+                assert_eq!(block.len() as u64, a);
+                block.fill(b as u8);
+                answer(Ok(block), None)
+            }
+            Err(Error::Full { .. }) => [REFUSED; 5],
+            Err(error) => panic!("{error}"),
+        },
+        FREE => {
+            let freed = heap.claim(Handle { offset: a, generation: b });
+            let found = answer(freed, (c > 0).then_some((c, d)));
+            if found[0] == DONE {
+                heap.free(Handle { offset: found[1], generation: found[2] }).expect("just claimed");
+            }
+            found
+        }
+        SEND => {
+            let block = heap.claim(Handle { offset: a, generation: b }).expect("it is ours");
+            let parcel = block.hand_over(Member::from_u64(c)).expect("it lives").to_bytes();
+            let word =
+                |at: usize| u64::from_le_bytes(parcel[at..at + 8].try_into().expect("eight"));
+            [DONE, word(0), word(8), word(16), 0]
+        }
+        ACCEPT => answer(heap.accept(parcel(call)), Some((d >> 8, d & 0xff))),
+        TAKE_BACK => answer(heap.take_back(parcel(call)), Some((d >> 8, d & 0xff))),
+        TEND => [DONE, heap.tend().expect("it can be tended").members as u64, 0, 0, 0],
+        CHECK => {
+            let report = heap.check().expect("not forked");
+            assert!(report.faults.is_empty(), "{report}");
+            [DONE; 5]
+        }
+        _ => [DONE, heap.member().to_u64(), 0, 0, 0],
+    }
+}
+
+/// Another process, a member of its own, that does what it is told.
+struct Other {
+    pid: i32,
+    calls: PipeWriter,
+    answers: PipeReader,
+}
+
+impl Other {
+    fn new(heap: &Heap) -> Self {
+        let (mut told, calls) = std::io::pipe().expect("a pipe");
+        let (answers, mut answer) = std::io::pipe().expect("a pipe");
+        // SAFETY: the child runs on a copy of this thread, and leaves by `_exit`.
+        match unsafe { libc::fork() } {
+            -1 => panic!("fork: {}", std::io::Error::last_os_error()),
+            0 => {
+                drop((calls, answers));
+                let serve = || {
+                    // SAFETY: the inherited descriptor stays open.
+                    let own = unsafe { heap.rejoin() }.expect("it can be joined");
+                    let mut bytes = [0; size_of::<Words>()];
+                    while told.read_exact(&mut bytes).is_ok() {
+                        let call = std::array::from_fn(|at| {
+                            let word = bytes[8 * at..8 * at + 8].try_into().expect("eight bytes");
+                            u64::from_le_bytes(word)
+                        });
+                        let found: Vec<u8> =
+                            obey(&own, call).iter().flat_map(|word| word.to_le_bytes()).collect();
+                        answer.write_all(&found).expect("the parent listens");
+                    }
+                };
+                let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(serve));
+                // SAFETY: the end of this process.
+                unsafe { libc::_exit(i32::from(done.is_err())) }
+            }
+            pid => Self { pid, calls, answers },
+        }
+    }
+
+    fn call(&mut self, call: Words) -> Words {
+        let bytes: Vec<u8> = call.iter().flat_map(|word| word.to_le_bytes()).collect();
+        self.calls.write_all(&bytes).expect("it listens");
+        let mut found = [0; size_of::<Words>()];
+        self.answers.read_exact(&mut found).expect("it has not failed");
+        std::array::from_fn(|at| {
+            u64::from_le_bytes(found[8 * at..8 * at + 8].try_into().expect("eight bytes"))
+        })
+    }
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        // SAFETY: our own child, which was not reaped.
+        unsafe {
+            libc::kill(self.pid, libc::SIGKILL);
+            libc::waitpid(self.pid, std::ptr::null_mut(), 0);
+        }
+    }
+}
+
+/// A thread that does what it is told, until it is told no more.
+struct Thread<'a> {
+    handle: std::thread::ScopedJoinHandle<'a, ()>,
+    calls: SyncSender<Words>,
+    answers: Receiver<Words>,
+}
+
+impl<'a> Thread<'a> {
+    fn new(scope: &'a std::thread::Scope<'a, '_>, heap: &'a Heap) -> Self {
+        let (calls, told) = sync_channel::<Words>(1);
+        let (answer, answers) = sync_channel(1);
+        let handle = scope.spawn(move || {
+            let _ = told.iter().try_for_each(|call| answer.send(obey(heap, call)));
+        });
+        Self { handle, calls, answers }
+    }
+
+    /// Ends it. What it had it has given back then.
+    fn end(self) {
+        drop(self.calls);
+        self.handle.join().expect("it has not failed");
+    }
+
+    fn call(&self, call: Words) -> Words {
+        self.calls.send(call).expect("it listens");
+        self.answers.recv().expect("it has not failed")
+    }
+}
+
+/// This process, the other one, and one that is no more.
+const OURS: usize = 0;
+const THEIRS: usize = 1;
+const A_DEAD_ONES: usize = 2;
+
+/// A block as the model has it.
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    generation: u64,
+    len: usize,
+    byte: u8,
+    /// One of the three below.
+    member: usize,
+    reference: Option<std::ptr::NonNull<u8>>,
+}
+
+struct All<'a> {
+    scope: &'a std::thread::Scope<'a, 'a>,
+    heap: &'a Heap,
+    thread: Thread<'a>,
+    other: Other,
+    reference: classic::Heap,
+    held: BTreeMap<u64, Held>,
+    /// Blocks on their way: whose they were is in `Held`.
+    sent: Vec<(Words, Held)>,
+    old: Vec<Handle>,
+    earlier: Option<Report>,
+    next: u8,
+}
+
+impl All<'_> {
+    fn call(&mut self, who: usize, call: Words) -> Words {
+        match who {
+            0 => obey(self.heap, call),
+            1 => self.thread.call(call),
+            _ => self.other.call(call),
+        }
+    }
+
+    fn alloc(&mut self, who: usize, len: usize, ample: bool) {
+        self.next = self.next.wrapping_add(1);
+        let byte = self.next;
+        let reference = self.reference.malloc(len).ok();
+        let found = self.call(who, [ALLOC, len as u64, byte.into(), 0, 0]);
+        if found[0] != DONE {
+            assert!(!ample || reference.is_none(), "the textbook's heap has room for {len}");
+            let report = self.heap.check().expect("not forked");
+            let empty = |slab: &super::SlabMap| slab.standing == super::Standing::Empty;
+            let slabs = report.slabs.iter().filter(|slab| empty(slab)).count();
+            assert!(slabs == 0 || len > SLAB / 2, "{slabs} slabs are empty");
+        }
+        let Some(held) = (found[0] == DONE).then_some(Held {
+            generation: found[2],
+            len,
+            byte,
+            member: who / 2,
+            reference,
+        }) else {
+            self.forget(reference);
+            return;
+        };
+        let before = self.all().filter(|(at, _)| *at <= found[1]).max_by_key(|(at, _)| *at);
+        assert!(before.is_none_or(|(at, held)| at + (held.len.max(1) as u64) <= found[1]));
+        let behind = self.all().map(|(at, _)| at).filter(|at| *at >= found[1]).min();
+        assert!(behind.is_none_or(|at| found[1] + len.max(1) as u64 <= at));
+        self.held.insert(found[1], held);
+    }
+
+    fn all(&self) -> impl Iterator<Item = (u64, Held)> {
+        let sent = self.sent.iter().map(|(parcel, held)| (parcel[1], *held));
+        self.held.iter().map(|(at, held)| (*at, *held)).chain(sent)
+    }
+
+    fn forget(&mut self, reference: Option<std::ptr::NonNull<u8>>) {
+        let Some(block) = reference else { return };
+        // SAFETY: the model frees each once.
+        unsafe { self.reference.free(block) }.expect("it is allocated");
+    }
+
+    fn nth(&self, which: usize) -> Option<(u64, Held)> {
+        let all = self.held.iter().nth(which % self.held.len().max(1));
+        all.map(|(offset, held)| (*offset, *held))
+    }
+
+    fn free(&mut self, who: usize, which: usize) {
+        let Some((offset, held)) = self.nth(which) else { return };
+        // Any thread of the member that has it.
+        let who = if held.member == THEIRS { 2 } else { who % 2 };
+        let call = [FREE, offset, held.generation, held.len as u64, held.byte.into()];
+        assert_eq!(self.call(who, call)[0], DONE);
+        self.done_with(offset, held);
+    }
+
+    fn done_with(&mut self, offset: u64, held: Held) {
+        self.held.remove(&offset);
+        self.old.push(Handle { offset, generation: held.generation });
+        self.forget(held.reference);
+    }
+
+    fn send(&mut self, which: usize) {
+        let Some((offset, held)) = self.nth(which) else { return };
+        let (from, to) = if held.member == THEIRS { (2, 0) } else { (which % 2, 2) };
+        let to = self.call(to, [WHO; 5])[1];
+        let parcel = self.call(from, [SEND, offset, held.generation, to, 0]);
+        self.old.push(Handle { offset, generation: held.generation });
+        self.held.remove(&offset);
+        self.sent.push((parcel, held));
+    }
+
+    fn land(&mut self, what: u64, which: usize) {
+        if self.sent.is_empty() {
+            return;
+        }
+        let at = which % self.sent.len();
+        if what == TAKE_BACK && self.sent[at].1.member == A_DEAD_ONES {
+            return;
+        }
+        let (parcel, mut held) = self.sent.remove(at);
+        if what == ACCEPT {
+            held.member = if held.member == OURS { THEIRS } else { OURS };
+        }
+        let who = if held.member == THEIRS { 2 } else { which % 2 };
+        let content = (held.len as u64) << 8 | u64::from(held.byte);
+        let call = [what, parcel[1], parcel[2], parcel[3], content];
+        let found = self.call(who, call);
+        assert_eq!((found[0], found[1]), (DONE, parcel[1]));
+        assert_eq!(self.call(who, call)[0], REFUSED, "a second time");
+        held.generation = found[2];
+        self.held.insert(parcel[1], held);
+    }
+
+    fn stale(&mut self, who: usize, which: usize) {
+        let Some(handle) = self.old.get(which % self.old.len().max(1)).copied() else { return };
+        let found = self.call(who, [FREE, handle.offset, handle.generation, 0, 0]);
+        assert_eq!(found[0], REFUSED, "{handle:?} is old");
+        // And what is somebody else's.
+        let Some((offset, held)) = self.nth(which) else { return };
+        let stranger = if held.member == THEIRS { who % 2 } else { 2 };
+        let found = self.call(stranger, [FREE, offset, held.generation, 0, 0]);
+        assert_eq!(found[0], REFUSED, "{held:?} is somebody else's");
+    }
+
+    fn kill(&mut self) {
+        let member = Member::from_u64(self.other.call([WHO; 5])[1]);
+        self.other = Other::new(self.heap);
+        self.other.call([WHO; 5]);
+        self.heap.tend().expect("it can be tended");
+        assert!(!self.heap.is_alive(member));
+        let lost: Vec<_> = self
+            .held
+            .iter()
+            .filter(|(_, held)| held.member == THEIRS)
+            .map(|(at, h)| (*at, *h))
+            .collect();
+        for (offset, held) in lost {
+            self.done_with(offset, held);
+        }
+        // What was on its way to it comes back; what it has sent is ours, parcel by parcel.
+        let expected = self.sent.iter().filter(|(_, held)| held.member == OURS).count();
+        assert_eq!(self.heap.recall(member).expect("not forked"), expected);
+        let (back, still): (Vec<_>, _) =
+            std::mem::take(&mut self.sent).into_iter().partition(|(_, held)| held.member == OURS);
+        for (_, held) in back {
+            self.forget(held.reference);
+        }
+        self.sent = still;
+        for (_, held) in &mut self.sent {
+            held.member = A_DEAD_ONES;
+        }
+    }
+
+    fn check(&mut self) {
+        let parcels = self.sent.iter().map(|(words, _)| parcel(*words));
+        let report = self.heap.check().expect("not forked").with_parcels(parcels);
+        let report = match &self.earlier {
+            Some(earlier) => report.with_earlier(earlier),
+            None => report,
+        };
+        assert!(report.faults.is_empty(), "{report}");
+        let bytes: usize = self.all().map(|(_, held)| Class::of(held.len).bytes()).sum();
+        assert_eq!(report.in_use(), bytes, "{report}");
+        self.earlier = Some(report);
+        for who in 1..3 {
+            self.call(who, [CHECK; 5]);
+        }
+    }
+
+    fn take(&mut self, step: Step, ample: bool) {
+        match step {
+            Step::Alloc(who, len) => self.alloc(who, len, ample),
+            Step::Free(who, which) => self.free(who, which),
+            Step::Send(which) => self.send(which),
+            Step::Accept(which) => self.land(ACCEPT, which),
+            Step::TakeBack(which) => self.land(TAKE_BACK, which),
+            Step::Stale(who, which) => self.stale(who, which),
+            Step::Tend(who) => assert_eq!(self.call(who, [TEND; 5])[1], 0, "nobody is dead"),
+            Step::Replace => {
+                // The old one's arena rests, until the new one, or whoever finds no room, has it.
+                let new = Thread::new(self.scope, self.heap);
+                std::mem::replace(&mut self.thread, new).end();
+            }
+            Step::Kill => self.kill(),
+        }
+    }
+}
+
+fn run(slabs: usize, ample: bool, steps: Vec<Step>) {
+    let heap = Heap::create(&Options::new(slabs * SLAB)).expect("there is memory");
+    std::thread::scope(|scope| {
+        // SAFETY: the scope is borrowed for no longer than it lasts: `all` ends within it.
+        let scope: &std::thread::Scope<'_, '_> = unsafe { &*std::ptr::from_ref(scope).cast() };
+        let options = classic::Options::new().most(1 << 20);
+        let mut all = All {
+            scope,
+            heap: &heap,
+            thread: Thread::new(scope, &heap),
+            other: Other::new(&heap),
+            reference: classic::Heap::new(options).expect("there is memory"),
+            held: BTreeMap::new(),
+            sent: Vec::new(),
+            old: Vec::new(),
+            earlier: None,
+            next: 0,
+        };
+        for step in steps {
+            all.take(step, ample);
+            all.check();
+        }
+        while !all.sent.is_empty() {
+            all.land(ACCEPT, 0);
+        }
+        while !all.held.is_empty() {
+            all.free(0, 0);
+        }
+        all.check();
+        for who in 0..3 {
+            all.call(who, [TEND; 5]);
+        }
+        // Arenas of threads that have ended gave theirs back.
+        let report = all.heap.check().expect("not forked");
+        assert_eq!((report.in_use(), report.committed()), (0, 0), "{report}");
+    });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn an_ample_heap_has_room_where_the_textbooks_has(
+        steps in prop::collection::vec(step(), 1..STEPS),
+    ) {
+        // Each step takes two slabs at most, so that two are left side by side somewhere.
+        run(4 * STEPS + 16, true, steps);
+    }
+
+    #[test]
+    fn a_small_heap_gives_each_byte_to_one(steps in prop::collection::vec(step(), 1..STEPS)) {
+        run(7, false, steps);
+    }
+}

@@ -1,0 +1,278 @@
+//! Blocks that others may read while they are somebody's: [`Published`], [`Heap::read`].
+//!
+//! Who reads copies by atomic words, and looks at the truth word before and behind: what it gets is
+//! what the block held, of one generation. Who writes stores whole words. A larger change is a new
+//! block, and one word that leads to it; the old one is withdrawn, and readers that still had its
+//! handle are told so.
+
+#![allow(unsafe_code, reason = "words of a block are shared atomics")]
+
+use std::mem::ManuallyDrop;
+use std::num::NonZeroU32;
+
+use super::block::{Block, Handle};
+use super::core::Core;
+use super::layout::{GRANULES, MEMBERS};
+use super::word::{MemberState, MemberWord, State, Truth, truth};
+use super::{Heap, canary};
+use crate::heap::{Error, Result};
+use crate::sync::{AtomicU64, Ordering, fence};
+
+/// A block that every member may read, by its handle. Dropped, it is free, and the handle stale.
+#[derive(Debug)]
+pub struct Published<'heap> {
+    core: &'heap Core,
+    granule: usize,
+    generation: u64,
+    len: usize,
+}
+
+impl<'heap> Block<'heap> {
+    /// Lets every member read the block, and nobody change it but by [`Published::store`].
+    ///
+    /// # Errors
+    /// With the block: [`Error::Overrun`], [`Error::Forked`].
+    pub fn publish(self) -> Result<Published<'heap>, (Error, Self)> {
+        let (core, granule, generation, len) = self.parts();
+        if core.space.is_forked() {
+            return Err((Error::Forked, self));
+        }
+        if let Err(error) = self.look_for_overrun() {
+            return Err((error, self));
+        }
+        let _ = ManuallyDrop::new(self);
+        let generation = truth::publish(core.space.word(granule), core.slot(), generation);
+        Ok(Published { core, granule, generation, len })
+    }
+}
+
+impl<'heap> Published<'heap> {
+    /// What others read it by.
+    pub fn handle(&self) -> Handle {
+        let offset = self.core.space.geometry().block(self.granule) as u64;
+        Handle { offset, generation: self.generation }
+    }
+
+    /// Whole words of eight bytes.
+    #[expect(clippy::len_without_is_empty, reason = "a block has some")]
+    pub fn len(&self) -> usize {
+        self.len / size_of::<u64>()
+    }
+
+    /// The word at this place.
+    ///
+    /// # Panics
+    /// There is no such word, or this is a forked child.
+    pub fn load(&self, at: usize) -> u64 {
+        self.word(at).load(Ordering::Acquire)
+    }
+
+    /// Changes one word: readers see the old one or the new one, and with the new one all that was
+    /// written before.
+    ///
+    /// # Panics
+    /// There is no such word, or this is a forked child.
+    pub fn store(&self, at: usize, word: u64) {
+        // SYNC published: pairs with the loads in `Heap::load` and `Published::load`.
+        self.word(at).store(word, Ordering::Release);
+    }
+
+    fn word(&self, at: usize) -> &AtomicU64 {
+        assert!(at < self.len(), "word {at} of a block of {} words", self.len());
+        assert!(!self.core.space.is_forked(), "{}", Error::Forked);
+        // SAFETY: within the block, which is this process's; aligned; shared by atomics only.
+        unsafe { self.core.word_of(self.granule, at) }
+    }
+
+    /// Takes the block back from its readers: the handle is stale from now on. One that reads just
+    /// now throws away what it has read.
+    pub fn withdraw(self) -> Block<'heap> {
+        let this = ManuallyDrop::new(self);
+        let word = this.core.space.word(this.granule);
+        let generation = truth::withdraw(word, this.core.slot(), this.generation);
+        Block::new(this.core, this.granule, generation, this.len)
+    }
+}
+
+impl Drop for Published<'_> {
+    fn drop(&mut self) {
+        if !self.core.space.is_forked() {
+            // Readers first: whoever gets it next writes into it.
+            let word = self.core.space.word(self.granule);
+            let generation = truth::withdraw(word, self.core.slot(), self.generation);
+            self.core.free(self.granule, generation);
+        }
+    }
+}
+
+impl Heap {
+    /// Copies a published block's first bytes, at most as many as `into` has; how many.
+    ///
+    /// What is copied is what the block held while its handle was good. Words that are stored
+    /// meanwhile are old or new, each for itself.
+    ///
+    /// # Errors
+    /// [`Error::Stale`]: it is not published any more. [`Error::NoHandle`]: no block begins there.
+    /// [`Error::Forked`].
+    pub fn read(&self, handle: Handle, into: &mut [u8]) -> Result<usize> {
+        let (granule, len) = self.published(handle)?;
+        let len = len.min(into.len());
+        for (at, bytes) in into[..len].chunks_mut(size_of::<u64>()).enumerate() {
+            // SAFETY: within the block, as `published` has it; aligned; atomics only.
+            let word = unsafe { self.core.word_of(granule, at) }.load(Ordering::Relaxed);
+            bytes.copy_from_slice(&word.to_ne_bytes()[..bytes.len()]);
+        }
+        self.still_published(handle, granule)?;
+        Ok(len)
+    }
+
+    /// One word of a published block; with it all is seen that was written before it was stored.
+    ///
+    /// # Errors
+    /// As [`Heap::read`].
+    ///
+    /// # Panics
+    /// The block has no such word.
+    pub fn load(&self, handle: Handle, at: usize) -> Result<u64> {
+        let (granule, len) = self.published(handle)?;
+        assert!(at < len / size_of::<u64>(), "word {at} of a block of {len} bytes");
+        // SAFETY: within the block, as `published` has it; aligned; atomics only.
+        // SYNC published: pairs with the store in `Published::store`.
+        let word = unsafe { self.core.word_of(granule, at) }.load(Ordering::Acquire);
+        self.still_published(handle, granule)?;
+        Ok(word)
+    }
+
+    fn published(&self, handle: Handle) -> Result<(usize, usize)> {
+        self.here()?;
+        let (granule, len) = self.core.find(handle.offset)?;
+        self.core.expect_published(handle, granule)?;
+        Ok((granule, len))
+    }
+
+    fn still_published(&self, handle: Handle, granule: usize) -> Result<()> {
+        // SYNC withdrawn: pairs with the fence in `truth::withdraw`, and with the exchanges and
+        // stores by which a block gets to somebody who writes into it.
+        fence(Ordering::Acquire);
+        self.core.expect_published(handle, granule)
+    }
+
+    /// Names a published block as the one from which all others are found, or none.
+    pub fn set_root(&self, root: Option<Handle>) {
+        let header = self.core.space.header();
+        let handle = root.unwrap_or(Handle { offset: 0, generation: 0 });
+        header.root_generation.store(handle.generation, Ordering::Relaxed);
+        // SYNC root: pairs with the load in `root`.
+        header.root.store(handle.offset, Ordering::Release);
+    }
+
+    /// The block that was named last. While another one is being named it may be stale: read it,
+    /// and ask again.
+    pub fn root(&self) -> Option<Handle> {
+        let header = self.core.space.header();
+        // SYNC root: pairs with the store in `set_root`.
+        let offset = header.root.load(Ordering::Acquire);
+        let generation = header.root_generation.load(Ordering::Relaxed);
+        (offset != 0).then_some(Handle { offset, generation })
+    }
+
+    /// From now on this process's published blocks outlive it, for whoever takes this role next.
+    ///
+    /// Takes over, by their handles, what a member that had the role and has ended had published:
+    /// readers notice nothing. If this process dies over it, the next one gets the rest, and what
+    /// this one has taken.
+    ///
+    /// # Errors
+    /// [`Error::InRole`]: a living member has it. [`Error::System`], [`Error::Forked`].
+    pub fn succeed(&self, role: NonZeroU32) -> Result<Vec<Published<'_>>> {
+        self.here()?;
+        self.core.succeed(role)
+    }
+}
+
+impl Core {
+    /// A word of a block.
+    ///
+    /// # Safety
+    /// It lies within the block.
+    unsafe fn word_of(&self, granule: usize, at: usize) -> &AtomicU64 {
+        // SAFETY: the caller's promise; blocks are aligned to 64.
+        unsafe { self.space.block(granule).cast::<AtomicU64>().add(at).as_ref() }
+    }
+
+    fn expect_published(&self, handle: Handle, granule: usize) -> Result<()> {
+        // SYNC truth: pairs with the store in `publish`.
+        let found = Truth(self.space.word(granule).load(Ordering::Acquire));
+        if found.state() == State::Published && found.generation() == handle.generation {
+            return Ok(());
+        }
+        Err(self.stale(handle.offset, handle.generation, found))
+    }
+
+    fn succeed(&self, role: NonZeroU32) -> Result<Vec<Published<'_>>> {
+        let _desk = self.desk();
+        let dead = self.dead_in_role(role)?;
+        // First: whoever dies from here on leaves what it has taken to the next one.
+        // SYNC role: pairs with the load in `Core::take_blocks`.
+        self.space.member(self.slot()).role.store(role.get().into(), Ordering::Release);
+        let taken = self.take_published(&dead);
+        for slot in dead {
+            self.space.member(slot).role.store(0, Ordering::Relaxed);
+            let recovered = self.recover(slot, None);
+            self.space.unlock_member(slot)?;
+            recovered?;
+        }
+        Ok(taken)
+    }
+
+    /// Members that had the role: this process has acquired their record locks.
+    fn dead_in_role(&self, role: NonZeroU32) -> Result<Vec<usize>> {
+        let mut dead = Vec::new();
+        for slot in (0..MEMBERS).filter(|slot| *slot != self.slot()) {
+            let found = self.space.member(slot).role.load(Ordering::Relaxed);
+            if found != u64::from(role.get()) || self.is_free_slot(slot) {
+                continue;
+            }
+            match self.space.try_lock_member(slot) {
+                Ok(true) => dead.push(slot),
+                refused => {
+                    dead.into_iter().try_for_each(|slot| self.space.unlock_member(slot))?;
+                    refused?;
+                    return Err(Error::InRole { role, pid: self.pid_of(slot) });
+                }
+            }
+        }
+        Ok(dead)
+    }
+
+    /// What these members have published becomes this process's.
+    fn take_published(&self, dead: &[usize]) -> Vec<Published<'_>> {
+        let mut taken = Vec::new();
+        for (slab, class) in self.slabs_with_blocks() {
+            for granule in class.begins().map(|granule| slab * GRANULES + granule) {
+                let word = self.space.word(granule);
+                let found = Truth(word.load(Ordering::Relaxed));
+                if found.state() != State::Published || !dead.contains(&found.holder()) {
+                    continue;
+                }
+                let generation = found.generation();
+                let ours = Truth::published(self.slot(), generation);
+                // SYNC truth: pairs with the store in `publish`.
+                let exchanged =
+                    word.compare_exchange(found.0, ours.0, Ordering::AcqRel, Ordering::Relaxed);
+                if exchanged.is_ok() {
+                    let most = class.bytes() - self.behind();
+                    let len = if self.canaries { canary::len(self, granule) } else { most };
+                    taken.push(Published { core: self, granule, generation, len });
+                }
+            }
+        }
+        taken
+    }
+
+    fn is_free_slot(&self, slot: usize) -> bool {
+        // SYNC member: pairs with the stores of its holder, and of who recovers it.
+        let word = self.space.member(slot).word.load(Ordering::Acquire);
+        MemberWord(word).state() == MemberState::Free
+    }
+}

@@ -1,0 +1,117 @@
+//! Regressions: what somebody writes over a heap's words makes no survivor panic, hang, or reach
+//! outside of its mapping. Each opens with what it did once.
+
+#![allow(unsafe_code, reason = "children join the heap")]
+
+use super::class::Class;
+use super::layout::GRANULES;
+use super::word::{LAST, SlabState, SlabWord, Truth};
+use super::*;
+use crate::sync::Ordering;
+use crate::sys::child::in_child;
+
+fn heap(slabs: usize) -> Heap {
+    Heap::create(&Options::new(slabs * SLAB)).expect("there is memory")
+}
+
+fn set_words(heap: &Heap, word: Truth) {
+    let space = &heap.core.space;
+    for granule in 0..space.geometry().slabs() * GRANULES {
+        space.word(granule).store(word.0, Ordering::Relaxed);
+    }
+}
+
+/// A block of the last generation is free, but never given out. Whoever had no other block counted
+/// it among the free ones, tried to give it out, and looked again, for ever.
+#[test]
+fn worn_out_blocks_are_no_room() {
+    for len in [64, 100_000] {
+        let heap = heap(3);
+        drop(heap.alloc(len).expect("there is room"));
+        set_words(&heap, Truth::free(LAST));
+        let error = heap.alloc(len).expect_err("all are worn out");
+        assert!(matches!(error, Error::Full { .. }), "{error}");
+    }
+}
+
+/// A block that its holder has, and of which somebody has written that it is free, is given out
+/// again. Each of the two holders frees it: the second time was an assertion, and a slab of which
+/// all blocks were free retired twice, which took another slab's place away.
+#[test]
+fn a_block_may_be_freed_twice() {
+    let heap = heap(3);
+    let mut blocks: Vec<_> = std::iter::from_fn(|| heap.alloc(30_000).ok()).collect();
+    assert_eq!(blocks.len(), 6);
+    set_words(&heap, Truth::free(7));
+    blocks.extend(std::iter::from_fn(|| heap.alloc(30_000).ok()));
+    assert_eq!(blocks.len(), 12);
+    drop(blocks);
+    while let Ok(block) = heap.alloc(20_000) {
+        std::mem::forget(block);
+    }
+    let _ = heap.tend();
+    let _ = heap.check();
+}
+
+/// A slab's owner word is cleared, and its owner takes it anew, for blocks of another size. What
+/// was allocated from it before began within those: it was put among them, and given out, and
+/// reached beyond the heap's end.
+#[test]
+fn a_slab_may_be_taken_twice() {
+    for (before, after) in [(64, 30_000), (30_000, 64), (70_000, 5_000), (5_000, 70_000)] {
+        let heap = heap(2);
+        let blocks: Vec<_> = std::iter::from_fn(|| heap.alloc(before).ok()).collect();
+        set_words(&heap, Truth::free(7));
+        for slab in 0..2 {
+            heap.core.space.slab(slab).owner.store(SlabWord::EMPTY.0, Ordering::Relaxed);
+        }
+        let again: Vec<_> = std::iter::from_fn(|| heap.alloc(after).ok()).collect();
+        assert!(!again.is_empty(), "{after} after {before}");
+        drop(blocks);
+        let size = heap.core.space.geometry().size() as u64;
+        let all: Vec<_> = std::iter::from_fn(|| heap.alloc(after).ok()).collect();
+        assert!(all.iter().all(|block| block.offset() + block.len() as u64 <= size));
+        drop((all, again));
+        let _ = heap.tend();
+        let _ = heap.check();
+    }
+}
+
+/// A dead member's block of 64 bytes, of which somebody has written that it has three slabs: all of
+/// them were let go, though two were somebody else's.
+#[test]
+fn recovery_lets_go_what_belongs_together() {
+    let heap = heap(3);
+    assert!(in_child(|| {
+        // SAFETY: the inherited descriptor stays open.
+        let Ok(own) = (unsafe { heap.rejoin() }) else { return false };
+        own.alloc(64).map(std::mem::forget).is_ok() && {
+            std::mem::forget(own);
+            true
+        }
+    }));
+    let mut ours = [heap.alloc(40_000).expect("room"), heap.alloc(40_000).expect("room")];
+    ours.iter_mut().for_each(|block| block.fill(7));
+    heap.core.space.slab(0).class.store(Class::Large(3).raw(), Ordering::Relaxed);
+    heap.tend().expect("it can be tended");
+    assert!(ours.iter().flat_map(|block| block.iter()).all(|byte| *byte == 7));
+    assert_eq!(heap.check().expect("not forked").faults, []);
+}
+
+/// Whoever takes over a large block, from the last part to the first, may die in between: the parts
+/// then name three arenas. Nobody could take it over any more, and the slots of both dead ones stayed
+/// as they were until its holder freed it.
+#[test]
+fn a_large_block_half_passed_on_is_passed_on() {
+    let heap = heap(3);
+    let core = &heap.core;
+    let _block = heap.alloc(3 * SLAB).expect("room");
+    let arena = |slab: usize| SlabWord(core.space.slab(slab).owner.load(Ordering::Relaxed)).arena();
+    let from = arena(0);
+    let third = SlabWord::new(SlabState::Span, from + 9, 2);
+    core.space.slab(2).owner.store(third.0, Ordering::Relaxed);
+    assert!(core.pass_on(0, from, from + 1));
+    assert_eq!([0, 1, 2].map(arena), [from + 1; 3]);
+    assert!(core.pass_on(0, from + 1, from));
+    assert!(!core.pass_on(0, from + 1, from), "it is not the one that has it");
+}
