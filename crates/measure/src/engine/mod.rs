@@ -106,6 +106,7 @@ pub fn run(
     }
     progress.ended();
     clean_up();
+    mechanism::leftovers::forget_the_run();
 
     if let Some(facts) = machine.as_object_mut() {
         let stolen = crate::machine::stolen_ms();

@@ -21,6 +21,7 @@ pub mod queue_with_check;
 pub mod reentrancy;
 pub mod round_trip;
 pub mod sessions;
+pub mod shared_heaps;
 pub mod signal_delivery;
 pub mod signal_throughput;
 pub mod spawn;
@@ -135,6 +136,7 @@ pub fn all() -> &'static [&'static dyn Experiment] {
         &wake_up::WakeUp,
         &false_sharing::FalseSharing,
         &allocators::Allocators,
+        &shared_heaps::SharedHeaps,
         &thread_vs_process::ThreadVsProcess,
         &thread_local::ThreadLocal,
         &builds::Builds,

@@ -4,12 +4,14 @@
 //! namespace and a pid in it. [`sweep`] removes whatever belongs to a process of our own namespace
 //! that is no more; of others, which may share the folders with us, it cannot tell.
 
-use std::fs;
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use rustix::process::{Pid, test_kill_process};
+use rustix::process::{Pid, geteuid, getppid, test_kill_process};
 
-use crate::trouble::{During, Result};
+use crate::trouble::{During, Result, Trouble};
 
 /// Where POSIX shared memory has its names.
 pub(crate) const SHARED_MEMORY: &str = "/dev/shm";
@@ -18,7 +20,9 @@ pub(crate) const MEMORY: &str = "tontine_ice_";
 /// Start of the names of folders; the kind and the maker follow.
 const FOLDER: &str = "tontine-";
 /// The kinds of folders.
-const KINDS: [&str; 4] = ["ice", "zmq", "builds", "sessions"];
+const KINDS: [&str; 5] = ["ice", "zmq", "builds", "sessions", "boost"];
+/// End of the name of a folder that goes with a whole run.
+const OF_A_RUN: &str = "-run";
 
 /// A temporary folder, removed when dropped in the process that made it.
 #[derive(Debug)]
@@ -58,6 +62,40 @@ impl Drop for Folder {
             let _ = fs::remove_dir_all(&self.path);
         }
     }
+}
+
+/// A folder for all invocations of a run, of this kind: its maker is who started this process. It
+/// goes with [`forget_the_run`], or is swept.
+///
+/// # Errors
+/// Skipped, where no temporary folder can be written, or somebody else has made this one.
+pub(crate) fn folder_of_the_run(kind: &str) -> Result<PathBuf> {
+    let starter = getppid().map_or(std::process::id(), |pid| pid.as_raw_nonzero().get() as u32);
+    let path = run_folder(kind, starter);
+    match DirBuilder::new().mode(0o700).create(&path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let found = fs::symlink_metadata(&path).setting_up("stat of a temporary folder")?;
+            let ours = found.uid() == geteuid().as_raw() && found.mode() & 0o077 == 0;
+            if found.is_dir() && ours {
+                Ok(path)
+            } else {
+                Err(Trouble::skip(format!("{}: somebody else has it", path.display())))
+            }
+        }
+        made => made.setting_up("mkdir of a temporary folder").map(|()| path),
+    }
+}
+
+/// Removes what the invocations that this process started have shared.
+pub(crate) fn forget_the_run() {
+    for kind in KINDS {
+        let _ = fs::remove_dir_all(run_folder(kind, std::process::id()));
+    }
+}
+
+fn run_folder(kind: &str, starter: u32) -> PathBuf {
+    let maker = format!("{}p{starter}", namespace().unwrap_or(0));
+    std::env::temp_dir().join(format!("{FOLDER}{kind}-{maker}{OF_A_RUN}"))
 }
 
 /// This process as its names have it: PID namespace and pid, 0 for a namespace that `/proc` does
@@ -115,8 +153,33 @@ fn remove(path: &Path) {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
+    use crate::mechanism::peer::in_a_process_of_its_own;
     use crate::os::child::Child;
+
+    #[test]
+    fn a_folder_of_a_run_is_one_for_all_that_it_starts() {
+        in_a_process_of_its_own(|| {
+            let ask = || folder_of_the_run("builds").map_err(|trouble| trouble.to_string());
+            let (mut child, asked) = (
+                Child::fork(|| i32::from(ask().is_err())).map_err(|trouble| trouble.to_string())?,
+                run_folder("builds", std::process::id()),
+            );
+            let status = child.wait().map_err(|trouble| trouble.to_string())?;
+            let was = asked.is_dir();
+            fs::set_permissions(&asked, fs::Permissions::from_mode(0o755))
+                .map_err(|error| error.to_string())?;
+            let mut open = Child::fork(|| i32::from(ask().is_err())).map_err(|t| t.to_string())?;
+            let refused = open.wait().map_err(|trouble| trouble.to_string())?;
+            forget_the_run();
+            match (status.exit_status(), was, refused.exit_status(), asked.exists()) {
+                (Some(0), true, Some(1), false) => Ok(()),
+                other => Err(format!("{other:?}")),
+            }
+        });
+    }
 
     #[test]
     fn only_what_a_dead_process_of_our_own_namespace_left_is_swept() {

@@ -26,6 +26,9 @@ pub(super) const EXPLANATION: Explanation = Explanation {
         "All others: first `serial`, for comparison; then two threads, each pinned to a processor \
          of its own, increment one counter each, at once. The second thread is started, and \
          waits, spinning, before the clock is read.",
+        "`shared-heap`: the same by two processes, members of one `tontine::heap::shared`, which \
+         allocate eight bytes each, one right after the other. The row fails where both blocks lie \
+         in one line.",
         "Look at both counters: a lost increment fails the row. The quotient of the two times is \
          the ratio that is printed.",
     ],

@@ -1,14 +1,16 @@
 //! `false-sharing`: what it costs two threads to count in neighbouring words: [`FalseSharing`].
 //!
 //! Two counters, in blocks of the source's heap or as far apart as the variant says, are
-//! incremented so many times each: by one thread, one after the other (`serial`), or by two
-//! threads at once. The loop is the same in all ([`counters`]). Each invocation runs `serial`
-//! beside its own variant, so that their ratio compares two loops of one process.
+//! incremented so many times each: by one thread, one after the other (`serial`), or by two threads
+//! at once; or by two processes, in blocks of a heap that they share ([`members`]). The loop is the
+//! same in all ([`counters`]). Each invocation runs `serial` beside its own variant, so that their
+//! ratio compares two loops of one process.
 //!
 //! Source: seed 003, whose two counters lie where its own allocator puts them.
 
 mod counters;
 mod explained;
+mod members;
 
 use tontine::heap::classic::Map;
 
@@ -26,6 +28,9 @@ use counters::{Counters, LINE, Places};
 const SERIAL: &str = "serial";
 /// The variant that takes a distance.
 const DISTANCE: &str = "distance";
+
+/// The variant in which two processes count.
+const MEMBERS: &str = "shared-heap";
 
 /// Distances between the first bytes of the two counters.
 const DISTANCES: [usize; 6] = [8, 16, 32, 64, 128, 256];
@@ -140,7 +145,7 @@ fn increments(task: &Task) -> Result<usize> {
 /// Where the counters of a task lie.
 fn places(task: &Task) -> Result<Places> {
     match task.variant.as_str() {
-        SERIAL | "one-line" => Ok(Places::ONE_LINE),
+        SERIAL | "one-line" | MEMBERS => Ok(Places::ONE_LINE),
         "two-lines" => Ok(Places::TWO_LINES),
         DISTANCE => {
             let text = task.params.get("distance").map_or("", String::as_str);
@@ -168,7 +173,13 @@ fn measure(
     // The pages, the processor's clock rate, the branch predictor.
     counters.serial(placement.here, increments / 10, clock)?;
     let (mut serial, mut both) = (Vec::new(), Vec::new());
-    for _ in 0..passes {
+    if variant == MEMBERS {
+        both = members::at_once(placement, increments, passes, clock, || {
+            serial.push(counters.serial(placement.here, increments, clock)?);
+            Ok(())
+        })?;
+    }
+    for _ in serial.len()..passes {
         serial.push(counters.serial(placement.here, increments, clock)?);
         if variant != SERIAL {
             both.push(counters.at_once(placement, increments, clock)?);
@@ -199,6 +210,7 @@ const VARIANTS: &[Variant] = &[
     variant("one-line", "two threads, a counter each, both counters in one cache line"),
     variant("two-lines", "two threads, a counter each, in neighbouring cache lines"),
     variant(DISTANCE, "two threads, a counter each, so many bytes apart"),
+    variant(MEMBERS, "two processes, a counter each, in neighbouring blocks of a shared heap"),
 ];
 
 #[cfg(test)]

@@ -1,0 +1,57 @@
+//! What all workers draw from: [`Dice`].
+
+/// A linear congruential generator: cheap beside a call of a heap, and the same for all.
+#[derive(Debug)]
+pub(super) struct Dice(u64);
+
+impl Dice {
+    /// A sequence of its own for each number.
+    pub(super) fn of(number: usize) -> Self {
+        Self(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(number as u64 + 1))
+    }
+
+    /// A number below `end`, which is small, evenly drawn.
+    #[inline(always)]
+    pub(super) fn below(&mut self, end: usize) -> usize {
+        ((u64::from(self.bits()) * end as u64) >> u32::BITS) as usize
+    }
+
+    /// A size of at least 8 bytes, of which each doubling, up to `doublings`, is half as likely as
+    /// the one before.
+    #[inline(always)]
+    pub(super) fn mostly_small(&mut self, doublings: u32) -> usize {
+        let doubled = self.bits().leading_zeros().min(doublings);
+        let least = 8 << doubled;
+        least + self.below(least)
+    }
+
+    #[inline(always)]
+    fn bits(&mut self) -> u32 {
+        // Knuth's MMIX; the upper bits are the good ones.
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> u32::BITS) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_evenly_drawn_and_sizes_fall_by_halves() {
+        let mut dice = Dice::of(3);
+        let mut counts = [0; 10];
+        (0..100_000).for_each(|_| counts[dice.below(10)] += 1);
+        assert!(counts.iter().all(|count| (9_000..11_000).contains(count)), "{counts:?}");
+        let mut by_size = [0; 12];
+        for _ in 0..100_000 {
+            let size = dice.mostly_small(4);
+            assert!((8..256).contains(&size), "{size}");
+            by_size[size.ilog2() as usize] += 1;
+        }
+        assert!((48_000..52_000).contains(&by_size[3]), "{by_size:?}");
+        assert!((24_000..26_000).contains(&by_size[4]), "{by_size:?}");
+        assert!((5_500..7_000).contains(&by_size[7]), "{by_size:?}");
+    }
+}

@@ -1,0 +1,164 @@
+//! The library's heap: [`Ours`], whose workers are processes, members each of their own, or threads
+//! of one member.
+
+#![allow(unsafe_code, reason = "joins the heap in a forked child")]
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use tontine::heap::Error;
+use tontine::heap::shared::{self, Block, Handle, Member, Options, Parcel};
+
+use super::board::Address;
+use super::heap::{Heap, World};
+use super::ring::Entry;
+use crate::trouble::{Result, Trouble};
+
+/// Bytes of the heap: many times what the benchmarks hold.
+const BYTES: usize = 256 << 20;
+
+/// A heap, made by this process.
+#[derive(Debug)]
+pub(super) struct Ours<const PROCESSES: bool>(Arc<shared::Heap>);
+
+/// For processes that are forked from here on.
+pub(super) type OfProcesses = Ours<true>;
+/// For threads of this process.
+pub(super) type OfThreads = Ours<false>;
+
+impl<const PROCESSES: bool> Ours<PROCESSES> {
+    pub(super) fn new() -> Result<Self> {
+        let heap = shared::Heap::create(&Options::new(BYTES)).map_err(refused)?;
+        Ok(Self(Arc::new(heap)))
+    }
+}
+
+/// The heap, in a forked child of who made it, as a member of its own.
+pub(super) fn rejoined(heap: &shared::Heap) -> Result<shared::Heap> {
+    // SAFETY: all members are processes of this experiment, by this library; none of them has
+    // another descriptor of the file, nor closes the one that it inherited.
+    unsafe { heap.rejoin() }.map_err(refused)
+}
+
+/// What the heap said.
+#[cold]
+pub(super) fn refused(error: Error) -> Trouble {
+    Trouble::fail(format!("the shared heap: {error}"))
+}
+
+impl<const PROCESSES: bool> World for Ours<PROCESSES> {
+    type Heap = Self;
+
+    fn join(&self) -> Result<Self> {
+        if PROCESSES {
+            return Ok(Self(Arc::new(rejoined(&self.0)?)));
+        }
+        Ok(Self(Arc::clone(&self.0)))
+    }
+
+    fn close(&self) -> Result<()> {
+        self.0.tend().map_err(refused)?;
+        let report = self.0.check().map_err(refused)?;
+        match (report.faults.first(), report.in_use()) {
+            (None, 0) => Ok(()),
+            (Some(fault), _) => Err(Trouble::fail(format!("the shared heap: {fault}"))),
+            (None, bytes) => Err(Trouble::fail(format!(
+                "the shared heap: expected every block to be free at the end, found {bytes} bytes \
+                 that are not"
+            ))),
+        }
+    }
+}
+
+// SAFETY: a block has the bytes that were asked for, aligned to 64, until it is dropped or given
+// away.
+unsafe impl<const PROCESSES: bool> Heap for Ours<PROCESSES> {
+    type Block<'h> = Block<'h>;
+
+    fn address(&self) -> Address {
+        self.0.member().to_u64()
+    }
+
+    #[inline(always)]
+    fn allocate(&self, size: usize) -> Result<Block<'_>> {
+        self.0.alloc(size).map_err(refused)
+    }
+
+    #[inline(always)]
+    fn at(&self, block: &mut Block<'_>) -> NonNull<u64> {
+        NonNull::from(&mut **block).cast()
+    }
+
+    #[inline(always)]
+    fn free(&self, block: Block<'_>) -> Result<()> {
+        block.free().map_err(refused)
+    }
+
+    #[inline(always)]
+    fn give(&self, block: Block<'_>, to: Address) -> Result<Option<Entry>> {
+        if !PROCESSES {
+            let Handle { offset, generation } = block.into_handle();
+            return Ok(Some([offset, generation, 0]));
+        }
+        match block.hand_over(Member::from_u64(to)) {
+            Ok(parcel) => Ok(Some(words(parcel.to_bytes()))),
+            // Dropped with the error, the block is free.
+            Err((Error::Gone { .. }, _)) => Ok(None),
+            Err((error, _)) => Err(refused(error)),
+        }
+    }
+
+    #[inline(always)]
+    fn take(&self, entry: Entry) -> Result<Option<Block<'_>>> {
+        if !PROCESSES {
+            let [offset, generation, _] = entry;
+            return self.0.claim(Handle { offset, generation }).map(Some).map_err(refused);
+        }
+        match self.0.accept(Parcel::from_bytes(bytes(entry))) {
+            Ok(block) => Ok(Some(block)),
+            Err(Error::Stale { .. }) => Ok(None),
+            Err(error) => Err(refused(error)),
+        }
+    }
+
+    fn tend(&self) -> Result<()> {
+        self.0.tend().map(|_| ()).map_err(refused)
+    }
+}
+
+#[inline(always)]
+fn words(bytes: [u8; Parcel::SIZE]) -> Entry {
+    let word = |at| bytes[at..at + 8].try_into().map_or(0, u64::from_le_bytes);
+    [word(0), word(8), word(16)]
+}
+
+#[inline(always)]
+fn bytes(entry: Entry) -> [u8; Parcel::SIZE] {
+    let mut bytes = [0; Parcel::SIZE];
+    bytes.chunks_exact_mut(8).zip(entry).for_each(|(to, word)| {
+        to.copy_from_slice(&word.to_le_bytes());
+    });
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parcel_goes_through_an_entry_and_back() {
+        let entry = [1 << 63 | 5, 7, u64::MAX];
+        assert_eq!(words(bytes(entry)), entry);
+    }
+
+    #[test]
+    fn a_block_that_nobody_freed_is_found_at_the_end() {
+        let heap = OfThreads::new().expect("a heap");
+        heap.close().expect("nothing is in use");
+        let block = heap.allocate(100).expect("room");
+        let found = heap.close().expect_err("one is");
+        assert!(found.why().contains("at the end"), "{found}");
+        heap.free(block).expect("free");
+        heap.close().expect("nothing again");
+    }
+}
