@@ -5,6 +5,7 @@
 #![allow(unsafe_code, reason = "arenas are borrowed by their threads through raw pointers")]
 
 use std::cell::UnsafeCell;
+use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::arena::Arena;
@@ -235,9 +236,21 @@ impl Core {
 
     /// A slab that nothing was made of is empty again.
     pub(super) fn drop_claim(&self, slab: usize, arena: usize) -> Result<()> {
+        self.begin_to_empty(slab, arena);
+        self.empty(slab..slab + 1)
+    }
+
+    /// A slab's memory is given back from now on.
+    pub(super) fn begin_to_empty(&self, slab: usize, arena: usize) {
         self.set_owner(slab, SlabWord::new(SlabState::Punching, arena, 0));
-        self.space.punch(slab, 1)?;
-        self.set_empty(slab);
+    }
+
+    /// Gives back the memory of slabs of which this was said.
+    pub(super) fn empty(&self, slabs: Range<usize>) -> Result<()> {
+        if !slabs.is_empty() {
+            self.space.punch(slabs.start, slabs.len())?;
+            slabs.for_each(|slab| self.set_empty(slab));
+        }
         Ok(())
     }
 

@@ -27,6 +27,14 @@ pub struct Tended {
     pub given_back: usize,
 }
 
+/// What was found when a dead member's blocks were taken.
+struct Left {
+    /// Something names the member still.
+    names_it: bool,
+    /// By slab: somebody has a block in it.
+    in_use: Vec<bool>,
+}
+
 impl Core {
     /// Recovers all members that have ended. Slabs in which others have blocks go to `heir`; where
     /// there is none, they wait.
@@ -74,14 +82,15 @@ impl Core {
             ..Tended::default()
         };
         tended.given_back += self.let_halves_go(&arenas)?;
-        let still_named = self.take_blocks(member, &mut tended);
+        let left = self.take_blocks(member, &mut tended);
         // SYNC deaths: pairs with the loads in `Arena`.
         self.space.header().deaths.fetch_add(1, Ordering::AcqRel);
-        self.share_out(&arenas, heir, &mut tended)?;
+        self.share_out(&arenas, &left.in_use, heir, &mut tended)?;
         // 6
-        let mut named = still_named;
+        let mut named = left.names_it;
+        let in_need = self.named_arenas();
         for (index, _) in arenas.iter().enumerate().filter(|(_, is_theirs)| **is_theirs) {
-            if (0..self.space.geometry().slabs()).any(|slab| self.names(slab, index)) {
+            if in_need[index] {
                 named = true;
                 continue;
             }
@@ -120,9 +129,16 @@ impl Core {
         SlabWord(self.space.slab(slab).owner.load(Ordering::Acquire))
     }
 
-    fn names(&self, slab: usize, arena: usize) -> bool {
-        let owner = self.owner(slab);
-        owner.state() != SlabState::Empty && owner.arena() == arena
+    /// By index: whether a slab names an arena.
+    fn named_arenas(&self) -> Vec<bool> {
+        let mut named = vec![false; ARENAS];
+        for slab in 0..self.space.geometry().slabs() {
+            let owner = self.owner(slab);
+            if owner.state() != SlabState::Empty && owner.arena() < ARENAS {
+                named[owner.arena()] = true;
+            }
+        }
+        named
     }
 
     /// Whether a SPAN belongs to a block.
@@ -150,17 +166,17 @@ impl Core {
         Ok(slabs)
     }
 
-    /// 3 and 4: its blocks, and those in flight that nobody will take. Whether one is left that
-    /// names it.
-    fn take_blocks(&self, member: Member, tended: &mut Tended) -> bool {
-        let mut named = false;
+    /// 3 and 4: its blocks, and those in flight that nobody will take.
+    fn take_blocks(&self, member: Member, tended: &mut Tended) -> Left {
+        let mut left = Left { names_it: false, in_use: vec![false; self.space.geometry().slabs()] };
         // SYNC role: pairs with the store in `succeed`.
         let has_role = self.space.member(member.slot()).role.load(Ordering::Acquire) != 0;
         for (slab, class) in self.slabs_with_blocks() {
-            let mut freed = 0;
+            let (mut freed, mut in_use) = (0, false);
             for granule in class.begins().map(|granule| slab * GRANULES + granule) {
                 let word = self.space.word(granule);
-                let found = Truth(word.load(Ordering::Relaxed));
+                // SYNC truth: pairs with the stores of those who freed them.
+                let found = Truth(word.load(Ordering::Acquire));
                 let taken = match found.state() {
                     // Nobody else is entitled to leave it, and whoever is to recover it has the
                     // record lock.
@@ -170,7 +186,7 @@ impl Core {
                     }
                     // Its successor's, if there may be one.
                     State::Published if found.holder() == member.slot() => {
-                        named |= has_role;
+                        left.names_it |= has_role;
                         if !has_role {
                             // Readers first: whoever gets it next writes into it.
                             let generation =
@@ -182,19 +198,21 @@ impl Core {
                     State::InFlight => {
                         let taken =
                             self.is_stranded(granule, found, member) && truth::reclaim(word, found);
-                        named |= !taken && found.holder() == member.slot();
+                        left.names_it |= !taken && found.holder() == member.slot();
                         taken
                     }
                     _ => false,
                 };
                 freed += usize::from(taken);
+                in_use |= !taken && found.state() != State::Free;
             }
+            left.in_use[slab] = in_use;
             if freed > 0 {
                 tended.blocks += freed;
                 self.tell_owner(slab * GRANULES);
             }
         }
-        named
+        left
     }
 
     /// Whether a block in flight was on its way from one dead member to another one, of whom this
@@ -223,27 +241,33 @@ impl Core {
         slabs.filter_map(|slab| Some((slab, self.class(slab)?)))
     }
 
-    /// 5: its slabs go back where nobody has a block in them, else to the heir.
+    /// 5: its slabs go back where nobody has a block in them, else to the heir. With a dead owner
+    /// nobody gets a block from them, so that what was free stays free.
     fn share_out(
         &self,
         arenas: &[bool],
+        in_use: &[bool],
         mut heir: Option<&mut Arena>,
         tended: &mut Tended,
     ) -> Result<()> {
-        let theirs = self.slabs_with_blocks();
-        for (slab, class) in theirs {
+        let mut run = 0..0;
+        for (slab, class) in self.slabs_with_blocks() {
             let arena = self.owner(slab).arena();
             if arenas.get(arena) != Some(&true) {
                 continue;
             }
-            let is_free = |granule| {
-                // SYNC truth: pairs with the stores of those who freed them.
-                let word = self.space.word(slab * GRANULES + granule).load(Ordering::Acquire);
-                Truth(word).state() == State::Free
-            };
-            if class.begins().all(is_free) {
-                self.let_go(arena, slab, class)?;
+            if !in_use[slab] {
                 tended.given_back += class.slabs();
+                if class.slabs() > 1 {
+                    self.let_go(arena, slab, class)?;
+                    continue;
+                }
+                // Side by side they are given back by one call.
+                if run.end != slab {
+                    self.empty(std::mem::replace(&mut run, slab..slab))?;
+                }
+                self.begin_to_empty(slab, arena);
+                run.end = slab + 1;
             } else if let Some(heir) = heir.as_deref_mut()
                 && self.pass_on(slab, arena, heir.index())
             {
@@ -251,7 +275,7 @@ impl Core {
                 tended.adopted += class.slabs();
             }
         }
-        Ok(())
+        self.empty(run)
     }
 
     /// Frees what dead members have sent to this one and nobody will ever read.
