@@ -1,4 +1,5 @@
-//! The explorer on heaps: Tontine's, which survives every kill, and ones that are broken on purpose.
+//! The explorer on heaps: Tontine's, which survives every kill, and ones that are broken on
+//! purpose.
 
 mod common;
 

@@ -2,8 +2,9 @@
 //! and makes a [`Report`] of what the survivors came to.
 //!
 //! [`select`] finds what names stand for, [`attempt`] records one operation and kills at one point,
-//! [`scene`] is one run, whose script is that of a [`queue`] or a [`heap`], [`verdict`] judges. Kills run side by
-//! side, a few a processor: most of the time of a wedged one is waiting for its deadline.
+//! [`scene`] is one run, whose script is that of a [`queue`] or a [`heap`], [`verdict`] judges.
+//! Kills run side by side, a few a processor: most of the time of a wedged one is waiting for its
+//! deadline.
 //!
 //! What it does not do: print ([`crate::report`] does), or parse a command line.
 
