@@ -30,8 +30,8 @@ fn canary(core: &Core, granule: usize) -> u64 {
     number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
 }
 
-/// Writes them behind a block of this class that was just given out: others can write what the slab's
-/// entry says.
+/// Writes them behind a block of this class that was just given out: others can write what its
+/// slab's entry says.
 pub(super) fn write(core: &Core, granule: usize, class: Class, len: usize) {
     let most = class.bytes() - BYTES;
     let len = len.min(most);
