@@ -2,8 +2,8 @@
 //!
 //! A model that holds proves little as long as nobody has seen it fail. So each model is also run
 //! with the protocol broken in one place, and must notice. The protocol's own code stays as it is:
-//! the fault is in the words that it stores to. Neighbours: the models, of the lane and of the heap,
-//! choose.
+//! the fault is in the words that it stores to. Neighbours: the models of the lane and of the heap
+//! choose one.
 
 use std::cell::Cell;
 
