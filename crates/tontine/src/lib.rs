@@ -12,7 +12,10 @@
 //! processes share are laid out in `docs/layout.md`; what is left behind by a process that dies in
 //! the middle of something, and who clears it up, in `docs/recovery.md`.
 
-#![cfg_attr(loom, allow(dead_code, unused_imports, reason = "only the lane is checked as a model"))]
+#![cfg_attr(
+    loom,
+    allow(dead_code, unused_imports, reason = "models need no more than words and lanes")
+)]
 
 #[cfg(not(loom))]
 mod error;
@@ -21,6 +24,15 @@ mod error;
 pub mod fuzzing;
 #[cfg(not(loom))]
 pub mod heap;
+/// Of the heap, what its models need.
+#[cfg(loom)]
+mod heap {
+    mod shared {
+        #[cfg(test)]
+        mod models;
+        mod word;
+    }
+}
 mod lane;
 #[cfg(all(test, not(loom)))]
 mod layout;

@@ -1,6 +1,6 @@
 //! What goes wrong with a shared heap: programs that use it wrongly, files that are none, memory
-//! that is not to be had, members that end in odd ways. Each gets an error that says what and whose,
-//! and nothing is left half done.
+//! that is not to be had, members that end in odd ways. Each gets an error that says what and whose
+//! it is, and nothing is left half done.
 
 #![allow(unsafe_code, reason = "fork, descriptors, and writing where one should not")]
 

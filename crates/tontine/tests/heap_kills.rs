@@ -298,7 +298,7 @@ fn start(heap: &Heap, seat: usize, seats: &'static [Seat], queues: &[Queue], see
     // allocator good in the child.
     match unsafe { libc::fork() } {
         0 => {
-            // SAFETY: a timer, the end together with the parent, and that one's precedence: it shall
+            // SAFETY: a timer, the end together with the parent, and precedence for that: it shall
             // come to killing.
             unsafe {
                 libc::alarm(LIMIT_S);

@@ -2,7 +2,8 @@
 //!
 //! A model that holds proves little as long as nobody has seen it fail. So each model is also run
 //! with the protocol broken in one place, and must notice. The protocol's own code stays as it is:
-//! the fault is in the words that it stores to. Neighbours: [`crate::lane::models`] chooses.
+//! the fault is in the words that it stores to. Neighbours: the models of the lane and of the heap
+//! choose one.
 
 use std::cell::Cell;
 
@@ -29,6 +30,14 @@ pub(crate) enum Fault {
     SleeperUnfenced,
     /// The side that decides whether to wake it has none.
     WakerUnfenced,
+    /// Nothing is stored with release.
+    StoresRelaxed,
+    /// Exchanges neither acquire nor release.
+    ExchangesRelaxed,
+    /// Words are compared first, and exchanged then.
+    ExchangesTorn,
+    /// There are no fences.
+    Unfenced,
 }
 
 thread_local! {
@@ -68,8 +77,43 @@ impl AtomicU64 {
             // No header is as small as the positions of a model.
             Fault::PositionRelaxed => header.is_none(),
             Fault::NothingKept if value == NOTHING => return,
+            Fault::StoresRelaxed => true,
             _ => false,
         };
         self.0.store(value, if relaxed { Ordering::Relaxed } else { ordering });
+    }
+
+    pub(crate) fn swap(&self, value: u64, ordering: Ordering) -> u64 {
+        let relaxed = fault() == Fault::ExchangesRelaxed;
+        self.0.swap(value, if relaxed { Ordering::Relaxed } else { ordering })
+    }
+
+    pub(crate) fn compare_exchange(
+        &self,
+        expected: u64,
+        value: u64,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<u64, u64> {
+        match fault() {
+            Fault::ExchangesTorn => match self.0.load(failure) {
+                found if found == expected => {
+                    self.0.store(value, Ordering::Release);
+                    Ok(found)
+                }
+                found => Err(found),
+            },
+            Fault::ExchangesRelaxed => {
+                self.0.compare_exchange(expected, value, Ordering::Relaxed, Ordering::Relaxed)
+            }
+            _ => self.0.compare_exchange(expected, value, success, failure),
+        }
+    }
+}
+
+/// A fence as loom sees it.
+pub(crate) fn fence(ordering: Ordering) {
+    if fault() != Fault::Unfenced {
+        loom::sync::atomic::fence(ordering);
     }
 }

@@ -16,7 +16,7 @@ use super::class::{CLASSES, Class};
 use super::core::Core;
 use super::layout::{GRANULES, SLAB};
 use super::shelf::{NONE, Shelf, Use};
-use super::word::{Truth, truth};
+use super::word::{Truth, hint, truth};
 use crate::heap::Result;
 use crate::sync::Ordering;
 
@@ -422,9 +422,7 @@ impl Arena {
     /// Whether somebody has said that he has freed a block of this slab; it is forgotten now.
     #[inline]
     fn was_freed(&self, core: &Core, entry: u32) -> bool {
-        let hint = &core.space.slab(self.shelves[entry as usize].slab as usize).freed;
-        // SYNC freed: pairs with the exchange in `Core::tell_owner`, so that its words are seen.
-        hint.load(Ordering::Relaxed) != 0 && hint.swap(0, Ordering::Acquire) != 0
+        hint::take(&core.space.slab(self.shelves[entry as usize].slab as usize).freed)
     }
 
     /// Where somebody died, all words of all slabs may have changed.
@@ -442,7 +440,7 @@ impl Arena {
         for entry in 1..self.shelves.len() as u32 {
             if self.shelves[entry as usize].used == Use::Open {
                 // Before the words: what is freed from now on says so again.
-                // SYNC freed: pairs with the exchange in `Core::tell_owner`.
+                // SYNC freed: pairs with the exchange in `hint::give`.
                 let slab = self.shelves[entry as usize].slab as usize;
                 core.space.slab(slab).freed.swap(0, Ordering::Acquire);
                 self.look(core, entry);

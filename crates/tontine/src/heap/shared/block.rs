@@ -306,6 +306,11 @@ impl Core {
         let word = self.space.word(granule);
         let ours = Truth::loaned(self.slot(), handle.generation);
         let then = Truth::loaned(self.slot(), Truth::next(handle.generation));
+        // More bits than a generation has are none of its own.
+        if ours.generation() != handle.generation {
+            let found = Truth(word.load(Ordering::Relaxed));
+            return Err(self.stale(handle.offset, handle.generation, found));
+        }
         // SYNC truth: pairs with itself: of two threads with one handle one gets the block.
         match word.compare_exchange(ours.0, then.0, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => {

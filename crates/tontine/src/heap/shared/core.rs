@@ -12,7 +12,7 @@ use super::arena::Arena;
 use super::class::Class;
 use super::layout::{ARENAS, GRANULES, MEMBERS, SLAB};
 use super::space::Space;
-use super::word::{ArenaWord, Member, MemberState, MemberWord, SlabState, SlabWord};
+use super::word::{ArenaWord, Member, MemberState, MemberWord, SlabState, SlabWord, hint, slab};
 use crate::heap::{Error, Result};
 use crate::sync::{AtomicU64, Ordering};
 
@@ -212,14 +212,9 @@ impl Core {
     }
 
     /// An empty slab becomes this arena's, to fetch memory for.
-    fn try_claim(&self, arena: usize, slab: usize) -> bool {
-        let owner = &self.space.slab(slab).owner;
-        let claimed = SlabWord::new(SlabState::Claimed, arena, 0).0;
-        owner.load(Ordering::Relaxed) == SlabWord::EMPTY.0
-            // SYNC slab: pairs with the store that made it empty.
-            && owner
-                .compare_exchange(SlabWord::EMPTY.0, claimed, Ordering::AcqRel, Ordering::Relaxed)
-                .is_ok()
+    fn try_claim(&self, arena: usize, number: usize) -> bool {
+        let owner = &self.space.slab(number).owner;
+        slab::claim(owner, arena)
     }
 
     /// Fetches memory for claimed slabs; where there is none, they are let go.
@@ -312,9 +307,8 @@ impl Core {
         self.space.slab(slab).class.store(class.raw(), Ordering::Relaxed);
     }
 
-    fn set_owner(&self, slab: usize, owner: SlabWord) {
-        // SYNC slab: pairs with the loads of recoverers, and of those who claim it.
-        self.space.slab(slab).owner.store(owner.0, Ordering::Release);
+    fn set_owner(&self, number: usize, owner: SlabWord) {
+        slab::set(&self.space.slab(number).owner, owner);
     }
 
     fn set_empty(&self, slab: usize) {
@@ -328,9 +322,7 @@ impl Core {
     /// A block of somebody else's slab was freed: its owner shall look.
     #[inline]
     pub(super) fn tell_owner(&self, granule: usize) {
-        // SYNC freed: pairs with the exchanges in `Arena`. Always by an exchange: a load might say
-        // 1 while the owner has read the words already.
-        self.space.slab(granule / GRANULES).freed.swap(1, Ordering::AcqRel);
+        hint::give(&self.space.slab(granule / GRANULES).freed);
     }
 
     /// There is memory for the destinations of this granule's slab.

@@ -8,7 +8,7 @@ use super::class::Class;
 use super::core::{Core, Desk};
 use super::layout::{ARENAS, GRANULES, MEMBERS};
 use super::word::{
-    ArenaWord, Member, MemberState, MemberWord, SlabState, SlabWord, State, Truth, truth,
+    ArenaWord, Member, MemberState, MemberWord, SlabState, SlabWord, State, Truth, ended, truth,
 };
 use crate::heap::Result;
 use crate::sync::{Ordering, fence};
@@ -70,12 +70,7 @@ impl Core {
         let found = MemberWord(word.load(Ordering::Acquire));
         let member = Member::new(slot, found.epoch());
         // 1
-        // SYNC member: pairs with the loads of those who ask whether it lives.
-        word.store(MemberWord::new(MemberState::Recovering, found.epoch()).0, Ordering::Release);
-        // SYNC recoverers: pairs with itself: of two that recover a block's holder and its
-        // destination, one sees the other's RECOVERING.
-        // SYNC recoverers: by the member's word, stored above, and `is_dead_slot`.
-        fence(Ordering::SeqCst);
+        ended::say(word, found.epoch());
         let arenas = self.arenas_of(slot);
         let mut tended = Tended {
             members: usize::from(found.state() == MemberState::Alive),
@@ -229,10 +224,7 @@ impl Core {
 
     /// Whether whoever had this slot when something was sent from it has ended.
     pub(super) fn is_dead_slot(&self, slot: usize) -> bool {
-        slot >= MEMBERS || {
-            let word = self.space.member(slot).word.load(Ordering::Acquire);
-            MemberWord(word).state() != MemberState::Alive
-        }
+        slot >= MEMBERS || ended::is(&self.space.member(slot).word)
     }
 
     /// Slabs in which blocks begin, with their class.

@@ -99,7 +99,7 @@ fn recovery_lets_go_what_belongs_together() {
 }
 
 /// Whoever takes over a large block, from the last part to the first, may die in between: the parts
-/// then name three arenas. Nobody could take it over any more, and the slots of both dead ones stayed
+/// then name three arenas. Nobody could take it over any more, and the slots of both dead stayed
 /// as they were until its holder freed it.
 #[test]
 fn a_large_block_half_passed_on_is_passed_on() {

@@ -220,6 +220,69 @@ pub(super) mod truth {
     }
 }
 
+/// What is done to a slab's hint that others have freed blocks in it.
+pub(super) mod hint {
+    use super::{AtomicU64, Ordering};
+
+    /// Whoever has freed a block that is not its own slab's.
+    #[inline]
+    pub(in crate::heap::shared) fn give(hint: &AtomicU64) {
+        // SYNC freed: pairs with the exchange in `take`. Always by an exchange: a load might say 1
+        // while the owner has read the words already.
+        hint.swap(1, Ordering::AcqRel);
+    }
+
+    /// The owner, before it reads the words: whether somebody has; it is forgotten now.
+    #[inline]
+    pub(in crate::heap::shared) fn take(hint: &AtomicU64) -> bool {
+        // SYNC freed: pairs with the exchange in `give`, so that the words are seen.
+        hint.load(Ordering::Relaxed) != 0 && hint.swap(0, Ordering::Acquire) != 0
+    }
+}
+
+/// What is done to members' words when they have ended.
+pub(super) mod ended {
+    use super::{AtomicU64, MemberState, MemberWord, Ordering};
+    use crate::sync::fence;
+
+    /// Whoever has proved it says so, before it reads what others say.
+    pub(in crate::heap::shared) fn say(word: &AtomicU64, epoch: u64) {
+        // SYNC member: pairs with the loads of those who ask whether it lives.
+        word.store(MemberWord::new(MemberState::Recovering, epoch).0, Ordering::Release);
+        // SYNC recoverers: pairs with itself: of two that recover a block's holder and its
+        // destination, one sees the other's RECOVERING.
+        // SYNC recoverers: by the member's word, stored above, and `is`; the proof is the model.
+        fence(Ordering::SeqCst);
+    }
+
+    /// Whether whoever had this slot has ended.
+    pub(in crate::heap::shared) fn is(word: &AtomicU64) -> bool {
+        // SYNC member: pairs with the store in `say`.
+        MemberWord(word.load(Ordering::Acquire)).state() != MemberState::Alive
+    }
+}
+
+/// What is done to slabs' owner words.
+pub(super) mod slab {
+    use super::{AtomicU64, Ordering, SlabState, SlabWord};
+
+    /// An empty slab becomes this arena's, to fetch memory for.
+    pub(in crate::heap::shared) fn claim(owner: &AtomicU64, arena: usize) -> bool {
+        let claimed = SlabWord::new(SlabState::Claimed, arena, 0).0;
+        owner.load(Ordering::Relaxed) == SlabWord::EMPTY.0
+            // SYNC slab: pairs with the store that made it empty.
+            && owner
+                .compare_exchange(SlabWord::EMPTY.0, claimed, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+    }
+
+    /// Whoever is entitled to leave a slab's state does so.
+    pub(in crate::heap::shared) fn set(owner: &AtomicU64, then: SlabWord) {
+        // SYNC slab: pairs with the loads of recoverers, and of those who claim it.
+        owner.store(then.0, Ordering::Release);
+    }
+}
+
 /// What a member's slot says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MemberState {

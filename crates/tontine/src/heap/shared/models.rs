@@ -1,0 +1,313 @@
+//! The words of the shared heap as models: loom runs each of these in every interleaving, and lets
+//! every load return every value that the memory model of the language allows.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test -p tontine --lib --release models`
+//!
+//! What is done to the words is the library's own code, in `word`; what it is done for, a block's
+//! bytes or a slab's memory, is a cell of loom's, which notices who touches it beside somebody
+//! else. Each model is also run with a [`Fault`], and must fail.
+
+#![allow(unsafe_code, reason = "cells of loom's")]
+
+use std::sync::Arc;
+
+use loom::cell::UnsafeCell;
+use loom::thread;
+
+use super::word::{
+    MemberState, MemberWord, SlabState, SlabWord, State, Truth, ended, hint, slab, truth,
+};
+use crate::sync::weakened::{self, Fault};
+use crate::sync::{AtomicU64, Ordering};
+
+/// Runs `body` in every interleaving, with something broken.
+fn check(fault: Fault, body: impl Fn() + Sync + Send + 'static) {
+    loom::model(move || {
+        weakened::set(fault);
+        body();
+        weakened::set(Fault::None);
+    });
+}
+
+/// Bytes, or a slab's memory: whoever touches them while somebody else does is noticed.
+#[derive(Default)]
+struct Memory(UnsafeCell<u64>);
+
+impl Memory {
+    fn set(&self, value: u64) {
+        // SAFETY: that nobody else has it is what the model is about, and loom looks.
+        self.0.with_mut(|place| unsafe { *place = value });
+    }
+
+    fn get(&self) -> u64 {
+        // SAFETY: as above.
+        self.0.with(|place| unsafe { *place })
+    }
+}
+
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+struct Block {
+    word: AtomicU64,
+    hint: AtomicU64,
+    bytes: Memory,
+}
+
+impl Block {
+    fn new(truth: Truth) -> Arc<Self> {
+        let (word, hint) = (AtomicU64::new(truth.0), AtomicU64::new(0));
+        Arc::new(Self { word, hint, bytes: Memory::default() })
+    }
+
+    fn now(&self) -> Truth {
+        Truth(self.word.load(Ordering::Acquire))
+    }
+}
+
+/// One frees a block of another one's slab, who gives it out again.
+fn freed_and_given_out() {
+    let block = Block::new(Truth::loaned(2, 0));
+    let holder = thread::spawn({
+        let block = block.clone();
+        move || {
+            block.bytes.set(1);
+            truth::free(&block.word, 0);
+        }
+    });
+    if block.now().state() == State::Free && truth::loan(&block.word, 1) == Some(1) {
+        block.bytes.set(2);
+    }
+    holder.join().expect("no panic");
+}
+
+#[test]
+fn a_block_is_given_out_when_it_is_free() {
+    check(Fault::None, freed_and_given_out);
+}
+
+#[test]
+#[should_panic = "Causality violation"]
+fn a_free_without_release_is_noticed() {
+    check(Fault::StoresRelaxed, freed_and_given_out);
+}
+
+#[test]
+#[should_panic = "Causality violation"]
+fn a_loan_without_acquire_is_noticed() {
+    check(Fault::LoadsRelaxed, freed_and_given_out);
+}
+
+/// A block is sent; its reader takes it while the sender takes it back, and a recoverer, who took
+/// both for dead, would free it: one has it, with what the sender wrote.
+fn sent_and_taken() {
+    let block = Block::new(Truth::loaned(1, 4));
+    block.bytes.set(7);
+    let generation = truth::send(&block.word, 1, 4);
+    let flight = Truth::in_flight(1, generation);
+    let taken = |then: Truth| {
+        let block = block.clone();
+        thread::spawn(move || {
+            let taken = truth::leave_flight(&block.word, flight, then).is_ok();
+            if taken {
+                assert_eq!(block.bytes.get(), 7);
+                block.bytes.set(then.0);
+            }
+            taken
+        })
+    };
+    let reader = taken(Truth::loaned(2, generation));
+    let sender = taken(Truth::loaned(1, Truth::next(generation)));
+    let freed = truth::reclaim(&block.word, flight);
+    let had = [reader, sender].map(|one| one.join().expect("no panic"));
+    let count = had.into_iter().chain([freed]).filter(|had| *had).count();
+    assert_eq!(count, 1, "one has the block");
+    assert!(!freed || block.now() == Truth::free(Truth::next(generation)));
+}
+
+#[test]
+fn a_block_in_flight_lands_once() {
+    check(Fault::None, sent_and_taken);
+}
+
+#[test]
+#[should_panic]
+fn a_torn_exchange_is_noticed() {
+    check(Fault::ExchangesTorn, sent_and_taken);
+}
+
+/// A sender writes and sends; whoever reads the word takes the block, and its bytes.
+fn written_and_accepted() {
+    let block = Block::new(Truth::loaned(1, 0));
+    let sender = thread::spawn({
+        let block = block.clone();
+        move || {
+            block.bytes.set(7);
+            truth::send(&block.word, 1, 0);
+        }
+    });
+    let then = Truth::loaned(2, 1);
+    if truth::leave_flight(&block.word, Truth::in_flight(1, 1), then).is_ok() {
+        assert_eq!(block.bytes.get(), 7);
+    }
+    sender.join().expect("no panic");
+}
+
+#[test]
+fn what_was_written_comes_along() {
+    check(Fault::None, written_and_accepted);
+}
+
+#[test]
+#[should_panic = "Causality violation"]
+fn a_sending_without_release_is_noticed() {
+    check(Fault::StoresRelaxed, written_and_accepted);
+}
+
+#[test]
+#[should_panic = "Causality violation"]
+fn an_accepting_without_acquire_is_noticed() {
+    check(Fault::ExchangesRelaxed, written_and_accepted);
+}
+
+/// Two others free a block each in a slab, whose owner looks meanwhile: what it has not seen to be
+/// free, it is told of still.
+fn freed_and_looked_for() {
+    let slab = Arc::new((
+        AtomicU64::new(0),
+        [2, 3].map(|holder| AtomicU64::new(Truth::loaned(holder, 0).0)),
+    ));
+    let freeing = [0, 1].map(|which: usize| {
+        let slab = slab.clone();
+        thread::spawn(move || {
+            truth::free(&slab.1[which], 0);
+            hint::give(&slab.0);
+        })
+    });
+    let mut seen = [false; 2];
+    for _ in 0..2 {
+        if hint::take(&slab.0) {
+            for (word, seen) in slab.1.iter().zip(&mut seen) {
+                *seen |= Truth(word.load(Ordering::Acquire)).state() == State::Free;
+            }
+        }
+    }
+    freeing.map(|one| one.join().expect("no panic"));
+    assert!(seen == [true; 2] || hint::take(&slab.0), "a block that nobody looks for");
+}
+
+#[test]
+fn a_freed_block_is_looked_for() {
+    check(Fault::None, freed_and_looked_for);
+}
+
+#[test]
+#[should_panic = "a block that nobody looks for"]
+fn a_hint_without_order_is_noticed() {
+    check(Fault::ExchangesRelaxed, freed_and_looked_for);
+}
+
+/// A block is on its way from a dead member to a dead one; each is recovered by somebody, who frees
+/// it if the other one is known to be dead.
+fn both_ends_recovered() {
+    let alive = || AtomicU64::new(MemberWord::new(MemberState::Alive, 1).0);
+    let shared = Arc::new((Block::new(Truth::in_flight(1, 5)), [alive(), alive()]));
+    let recover = |which: usize| {
+        let shared = shared.clone();
+        move || {
+            let (block, members) = &*shared;
+            ended::say(&members[which], 1);
+            let found = Truth(block.word.load(Ordering::Relaxed));
+            found.state() == State::InFlight
+                && ended::is(&members[1 - which])
+                && truth::reclaim(&block.word, found)
+        }
+    };
+    let other = thread::spawn(recover(0));
+    let freed = recover(1)();
+    let freed = [freed, other.join().expect("no panic")];
+    assert!(freed != [false; 2], "in flight for ever");
+    assert!(freed != [true; 2], "freed twice");
+    assert_eq!(shared.0.now(), Truth::free(6));
+}
+
+#[test]
+fn one_of_two_recoverers_frees_what_was_between_the_dead() {
+    check(Fault::None, both_ends_recovered);
+}
+
+#[test]
+#[should_panic = "in flight for ever"]
+fn recoverers_without_a_fence_are_noticed() {
+    check(Fault::Unfenced, both_ends_recovered);
+}
+
+#[test]
+#[should_panic = "freed twice"]
+fn recoverers_without_an_exchange_are_noticed() {
+    check(Fault::ExchangesTorn, both_ends_recovered);
+}
+
+/// A slab is given back by one arena, and two others want it: one has its memory.
+fn claimed_by_two() {
+    let owned = SlabWord::new(SlabState::Punching, 1, 0);
+    let shared = Arc::new((AtomicU64::new(owned.0), AtomicU64::new(0), Memory::default()));
+    let claim = |arena: usize| {
+        let shared = shared.clone();
+        move || {
+            let (owner, class, memory) = &*shared;
+            let claimed = slab::claim(owner, arena);
+            if claimed {
+                memory.set(arena as u64);
+                class.store(arena as u64, Ordering::Relaxed);
+                slab::set(owner, SlabWord::new(SlabState::Owned, arena, 0));
+            }
+            claimed
+        }
+    };
+    let others = [2, 3].map(|arena| thread::spawn(claim(arena)));
+    shared.2.set(0);
+    slab::set(&shared.0, SlabWord::EMPTY);
+    let claimed = others.map(|one| one.join().expect("no panic"));
+    assert!(claimed != [true; 2], "two have the slab");
+}
+
+#[test]
+fn a_slab_is_claimed_once() {
+    check(Fault::None, claimed_by_two);
+}
+
+#[test]
+#[should_panic]
+fn a_torn_claim_is_noticed() {
+    check(Fault::ExchangesTorn, claimed_by_two);
+}
+
+#[test]
+#[should_panic = "Causality violation"]
+fn a_slab_emptied_without_release_is_noticed() {
+    check(Fault::StoresRelaxed, claimed_by_two);
+}
+
+/// Whoever reads that a slab is owned reads its class.
+fn owned_and_read() {
+    let shared = Arc::new((AtomicU64::new(0), AtomicU64::new(0)));
+    let owner = thread::spawn({
+        let shared = shared.clone();
+        move || {
+            assert!(slab::claim(&shared.0, 2));
+            shared.1.store(9, Ordering::Relaxed);
+            slab::set(&shared.0, SlabWord::new(SlabState::Owned, 2, 0));
+        }
+    });
+    let found = SlabWord(shared.0.load(Ordering::Acquire));
+    if found.state() == SlabState::Owned {
+        assert_eq!(shared.1.load(Ordering::Relaxed), 9, "a class of before");
+    }
+    owner.join().expect("no panic");
+}
+
+#[test]
+fn an_owned_slab_has_its_class() {
+    check(Fault::None, owned_and_read);
+}
