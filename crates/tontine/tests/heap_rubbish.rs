@@ -1,6 +1,6 @@
 //! A member that writes rubbish over everything that members share, while another one works: that
-//! one is not killed by a signal, does not panic and does not hang, and who looks afterwards is told
-//! what is wrong.
+//! one is not killed by a signal, does not panic and does not hang, and who looks afterwards is
+//! told what is wrong.
 
 #![allow(unsafe_code, reason = "fork, and writing where one should not")]
 
