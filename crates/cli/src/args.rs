@@ -273,7 +273,7 @@ Examples:
   tontine crash robust-ring --mode full      one, at every instruction
   tontine crash robust-ring --operation send --point 123
                                              one kill again
-  tontine crash heap --mode pairs            two deaths, the second over the first
+  tontine crash heap --mode pairs            two deaths, one over the other
   tontine crash --plan --mode full           how many kills, and how long
   tontine crash control-lock control-torn    broken on purpose, to be found
 

@@ -189,6 +189,7 @@ impl<'heap> Block<'heap> {
         Ok(())
     }
 
+    #[inline(always)]
     fn must_be_ours(&self) {
         if self.core.space.is_forked() {
             not_ours();
