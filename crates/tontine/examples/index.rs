@@ -33,7 +33,7 @@ const BOTH: usize = 2;
 /// What a reader finds under a key; none where nothing is there yet.
 fn look_up(heap: &Heap, key: usize) -> Result<Option<u64>> {
     loop {
-        let Some(table) = heap.root() else { return Ok(None) };
+        let Some(table) = heap.root()? else { return Ok(None) };
         match entry(heap, table, key) {
             // It was changed, or the table was, after we had read its handle.
             Err(Error::Stale { .. } | Error::NoHandle { .. }) => std::hint::spin_loop(),
@@ -66,12 +66,12 @@ fn both(key: u64, value: u64) -> u64 {
 /// Takes over what the writers before have left, and changes entries for ever.
 fn write(heap: &Heap) -> Result<()> {
     let mut left = heap.succeed(WRITER)?;
-    let table = match heap.root().and_then(|root| take(&mut left, root)) {
+    let table = match heap.root()?.and_then(|root| take(&mut left, root)) {
         Some(table) => table,
         None => {
             let block = heap.alloc_zeroed(8 * (FIRST + 2 * KEYS))?;
             let table = block.publish().map_err(|(error, _)| error)?;
-            heap.set_root(Some(table.handle()));
+            heap.set_root(Some(table.handle()))?;
             table
         }
     };
@@ -180,7 +180,7 @@ pub(crate) fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
         member.kill()?;
     }
     heap.tend()?;
-    let changes = heap.root().map_or(Ok(0), |table| heap.load(table, CHANGES))?;
+    let changes = heap.root()?.map_or(Ok(0), |table| heap.load(table, CHANGES))?;
     drop(heap.succeed(WRITER)?);
     heap.tend()?;
     let report = heap.check()?;

@@ -10,7 +10,7 @@ use std::ops::{Deref, DerefMut};
 use super::core::Core;
 use super::layout::GRANULES;
 use super::local;
-use super::word::{Member, State, Truth, truth};
+use super::word::{LAST, Member, State, Truth, truth};
 use crate::heap::{Error, Result};
 use crate::sync::Ordering;
 
@@ -96,6 +96,7 @@ impl<'heap> Block<'heap> {
 
     /// Bytes that its block has at most.
     pub(super) fn room(&self) -> usize {
+        self.must_be_ours();
         // The slab's class does not change while a block of it is somebody's.
         let class = self.core.class(self.granule / GRANULES);
         class.map_or(self.len, |class| (class.bytes() - self.core.behind()).max(self.len))
@@ -115,6 +116,11 @@ impl<'heap> Block<'heap> {
         }
     }
 
+    /// Whether it is this heap's.
+    pub(super) fn is_of(&self, core: &Core) -> bool {
+        std::ptr::eq(self.core, core)
+    }
+
     pub(super) fn parts(&self) -> (&'heap Core, usize, u64, usize) {
         (self.core, self.granule, self.generation, self.len)
     }
@@ -132,6 +138,11 @@ impl<'heap> Block<'heap> {
     #[must_use = "the handle is all that is left of the block"]
     pub fn into_handle(self) -> Handle {
         let block = ManuallyDrop::new(self);
+        // The parent's block stays what it is.
+        if !block.core.space.is_forked() {
+            let word = block.core.space.word(block.granule);
+            truth::park(word, block.core.slot(), block.generation);
+        }
         Handle { offset: block.offset(), generation: block.generation }
     }
 
@@ -183,7 +194,7 @@ impl<'heap> Block<'heap> {
     /// # Errors
     /// [`Error::Overrun`].
     pub fn look_for_overrun(&self) -> Result<()> {
-        if self.core.canaries {
+        if self.core.canaries && !self.core.space.is_forked() {
             return super::canary::look(self.core, self.granule, Some(self.len));
         }
         Ok(())
@@ -305,10 +316,10 @@ impl Core {
     pub(super) fn claim(&self, handle: Handle) -> Result<Block<'_>> {
         let (granule, len) = self.find(handle.offset)?;
         let word = self.space.word(granule);
-        let ours = Truth::loaned(self.slot(), handle.generation);
+        let ours = Truth::parked(self.slot(), handle.generation);
         let then = Truth::loaned(self.slot(), Truth::next(handle.generation));
-        // More bits than a generation has are none of its own.
-        if ours.generation() != handle.generation {
+        // More bits than a generation has are none of its own, and behind the last one is none.
+        if handle.generation >= LAST {
             let found = Truth(word.load(Ordering::Relaxed));
             return Err(self.stale(handle.offset, handle.generation, found));
         }
@@ -371,7 +382,7 @@ impl fmt::Display for Now<'_> {
         let pid = self.core.pid_of(self.found.holder());
         match self.found.state() {
             State::Free => write!(out, "free, of generation {generation}"),
-            State::Loaned => write!(out, "pid {pid}'s, of generation {generation}"),
+            State::Loaned | State::Parked => write!(out, "pid {pid}'s, of generation {generation}"),
             State::Published => write!(out, "pid {pid}'s, published, of generation {generation}"),
             State::InFlight => write!(out, "on its way from pid {pid}, of generation {generation}"),
             State::Rubbish => write!(out, "of a state that nobody gives it ({:#x})", self.found.0),

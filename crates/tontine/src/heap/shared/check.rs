@@ -304,7 +304,7 @@ impl Check<'_> {
             let bytes = class.bytes();
             match found.state() {
                 State::Free => map.free += bytes,
-                State::Loaned | State::Published => {
+                State::Loaned | State::Parked | State::Published => {
                     *map.loaned.entry(core.pid_of(found.holder())).or_default() += bytes;
                 }
                 State::InFlight => {
@@ -316,7 +316,7 @@ impl Check<'_> {
                     self.report.blame(1, at(first + granule), what);
                 }
             }
-            if matches!(found.state(), State::Loaned | State::InFlight | State::Published) {
+            if !matches!(found.state(), State::Free | State::Rubbish) {
                 self.holder(at(first + granule), &now, found.holder());
                 if core.canaries
                     && let Err(error) = canary::look(core, first + granule, None)

@@ -52,9 +52,10 @@ pub(super) struct Header {
     pub(super) deaths: AtomicU64,
     /// Where to look for an empty slab first: a hint.
     pub(super) hint: AtomicU64,
+    /// How often the root was named; odd and even ones have an entry each.
+    pub(super) roots: AtomicU64,
     /// The offset of the block from which others are found, or 0; and its generation.
-    pub(super) root: AtomicU64,
-    pub(super) root_generation: AtomicU64,
+    pub(super) root: [[AtomicU64; 2]; 2],
 }
 
 /// One process's entry.

@@ -180,6 +180,9 @@ impl Heap {
             return Err(Error::Forked);
         }
         let class = Class::of(len.saturating_add(core.behind()));
+        if class.slabs() > core.space.geometry().slabs() {
+            return Err(core.full(len));
+        }
         let (granule, generation) = match class {
             Class::Small(class) => local::with(core, |arena| arena.loan(core, class))??,
             Class::Large(slabs) => local::with(core, |arena| arena.loan_large(core, slabs))??,
@@ -256,7 +259,7 @@ impl Heap {
     /// [`Error::Forked`].
     pub fn sweep(&self) -> Result<usize> {
         self.here()?;
-        Ok(self.core.sweep(|holder| self.core.is_dead_slot(holder)))
+        Ok(self.core.sweep(&self.core.dead_members()))
     }
 
     /// Whether a member lives; one that has ended counts as alive until somebody has seen it.

@@ -37,7 +37,7 @@ pub struct Inbox<'heap> {
     /// Recoveries that have been looked into.
     deaths: u64,
     /// Who was dead before the lanes were last seen empty.
-    dead: Option<Vec<usize>>,
+    dead: Option<Vec<Member>>,
     lanes: usize,
     skipped: u64,
 }
@@ -121,13 +121,16 @@ impl<'heap> Outbox<'heap> {
         block: Block<'heap>,
         send: impl FnOnce(&mut Sender, &[u8]) -> crate::Result<()>,
     ) -> Result<(), (Error, Block<'heap>)> {
+        assert!(block.is_of(&self.heap.core), "a block of another heap than the outbox's");
         let parcel = block.hand_over(self.to)?;
         match send(&mut self.sender, &parcel.to_bytes()) {
             Ok(()) => Ok(()),
             Err(error) => {
-                // Nobody has seen the parcel.
-                let block = self.heap.take_back(parcel).expect("in flight, and in no lane");
-                Err((error.into(), block))
+                // Nobody has seen the parcel; another thread may have called `recall` meanwhile.
+                match self.heap.take_back(parcel) {
+                    Ok(block) => Err((error.into(), block)),
+                    Err(_) => Ok(()),
+                }
             }
         }
     }
@@ -217,7 +220,7 @@ impl<'heap> Inbox<'heap> {
         if let Some(dead) = self.dead.take() {
             // Whoever was dead then has put nothing into a lane since.
             if core.inboxes.load(Ordering::Relaxed) == 1 {
-                core.sweep(|holder| dead.contains(&holder));
+                core.sweep(&dead);
             }
             return Ok(false);
         }
@@ -230,7 +233,7 @@ impl<'heap> Inbox<'heap> {
         if std::mem::replace(&mut self.deaths, deaths) == deaths {
             return Ok(false);
         }
-        self.dead = Some(core.dead_slots());
+        self.dead = Some(core.dead_members());
         Ok(true)
     }
 

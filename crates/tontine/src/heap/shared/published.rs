@@ -92,7 +92,11 @@ impl<'heap> Published<'heap> {
 
     /// Takes the block back from its readers: the handle is stale from now on. One that reads just
     /// now throws away what it has read.
+    ///
+    /// # Panics
+    /// In a forked child.
     pub fn withdraw(self) -> Block<'heap> {
+        assert!(!self.core.space.is_forked(), "{}", Error::Forked);
         let this = ManuallyDrop::new(self);
         let word = this.core.space.word(this.granule);
         let generation = truth::withdraw(word, this.core.slot(), this.generation);
@@ -163,23 +167,42 @@ impl Heap {
         self.core.expect_published(handle, granule)
     }
 
-    /// Names a published block as the one from which all others are found, or none.
-    pub fn set_root(&self, root: Option<Handle>) {
+    /// Names a published block as the one from which all others are found, or none. One member at a
+    /// time does so: whoever has the role of writing it.
+    ///
+    /// # Errors
+    /// [`Error::Forked`].
+    pub fn set_root(&self, root: Option<Handle>) -> Result<()> {
+        self.here()?;
         let header = self.core.space.header();
         let handle = root.unwrap_or(Handle { offset: 0, generation: 0 });
-        header.root_generation.store(handle.generation, Ordering::Relaxed);
-        // SYNC root: pairs with the load in `root`.
-        header.root.store(handle.offset, Ordering::Release);
+        let next = header.roots.load(Ordering::Relaxed).wrapping_add(1);
+        // The entry that is not in use: whoever dies over it has changed nothing.
+        let entry = &header.root[next as usize % 2];
+        entry[0].store(handle.offset, Ordering::Relaxed);
+        entry[1].store(handle.generation, Ordering::Relaxed);
+        // SYNC root: pairs with the loads in `root`.
+        header.roots.store(next, Ordering::Release);
+        Ok(())
     }
 
-    /// The block that was named last. While another one is being named it may be stale: read it,
-    /// and ask again.
-    pub fn root(&self) -> Option<Handle> {
+    /// The block that was named last.
+    ///
+    /// # Errors
+    /// [`Error::Forked`].
+    pub fn root(&self) -> Result<Option<Handle>> {
+        self.here()?;
         let header = self.core.space.header();
-        // SYNC root: pairs with the store in `set_root`.
-        let offset = header.root.load(Ordering::Acquire);
-        let generation = header.root_generation.load(Ordering::Relaxed);
-        (offset != 0).then_some(Handle { offset, generation })
+        loop {
+            // SYNC root: pairs with the store in `set_root`.
+            let before = header.roots.load(Ordering::Acquire);
+            let [offset, generation] =
+                [0, 1].map(|at| header.root[before as usize % 2][at].load(Ordering::Acquire));
+            // The next one is written into the other entry; once it is named, another into this.
+            if header.roots.load(Ordering::Relaxed) == before {
+                return Ok((offset != 0).then_some(Handle { offset, generation }));
+            }
+        }
     }
 
     /// From now on this process's published blocks outlive it, for whoever takes this role next.
@@ -217,26 +240,39 @@ impl Core {
 
     fn succeed(&self, role: NonZeroU32) -> Result<Vec<Published<'_>>> {
         let mut looks = 0;
-        let (_desk, dead) = loop {
+        loop {
             let desk = self.desk();
-            match self.dead_in_role(role) {
-                Ok(dead) => break (desk, dead),
-                // Somebody who looks after the dead has the lock for a moment, too.
+            // One at a time: of two that find nobody in a role, both would take it.
+            let answer = match self.space.try_lock_roles()? {
+                true => {
+                    let answer = self.succeed_alone(role);
+                    self.space.unlock_roles()?;
+                    answer
+                }
+                false => Err(Error::InRole { role, pid: 0 }),
+            };
+            match answer {
+                // Somebody who looks after the dead has their locks for a moment, too.
                 Err(Error::InRole { .. }) if looks < LOOKS => looks += 1,
-                Err(error) => return Err(error),
+                answer => return answer,
             }
             drop(desk);
             sleep(BETWEEN_LOOKS);
-        };
+        }
+    }
+
+    fn succeed_alone(&self, role: NonZeroU32) -> Result<Vec<Published<'_>>> {
+        let dead = self.dead_in_role(role)?;
         // First: whoever dies from here on leaves what it has taken to the next one.
         // SYNC role: pairs with the load in `Core::take_blocks`.
         self.space.member(self.slot()).role.store(role.get().into(), Ordering::Release);
         let taken = self.take_published(&dead);
         for slot in dead {
             self.space.member(slot).role.store(0, Ordering::Relaxed);
-            let recovered = self.recover(slot, None);
-            self.space.unlock_member(slot)?;
-            recovered?;
+            // What cannot be done now is left to whoever looks after the dead: what was taken is
+            // this process's.
+            let _ = self.recover(slot, None);
+            let _ = self.space.unlock_member(slot);
         }
         Ok(taken)
     }

@@ -175,7 +175,7 @@ impl Core {
                 let taken = match found.state() {
                     // Nobody else is entitled to leave it, and whoever is to recover it has the
                     // record lock.
-                    State::Loaned if found.holder() == member.slot() => {
+                    State::Loaned | State::Parked if found.holder() == member.slot() => {
                         truth::free(word, found.generation());
                         true
                     }
@@ -270,14 +270,26 @@ impl Core {
         self.empty(run)
     }
 
-    /// Frees what dead members have sent to this one and nobody will ever read.
-    pub(super) fn sweep(&self, is_dead: impl Fn(usize) -> bool) -> usize {
+    /// Frees what these dead members have sent to this one and nobody will ever read. A slot that
+    /// somebody else has by now is not theirs.
+    pub(super) fn sweep(&self, dead: &[Member]) -> usize {
+        let is_dead = |holder: usize| {
+            holder < MEMBERS && self.recovering(holder).is_some_and(|member| dead.contains(&member))
+        };
         self.free_flights(|holder, destination| destination == self.me() && is_dead(holder))
     }
 
-    /// Slots of members that are known to have ended, and that something may still name.
-    pub(super) fn dead_slots(&self) -> Vec<usize> {
-        (0..MEMBERS).filter(|slot| self.is_dead_slot(*slot)).collect()
+    /// Members that are known to have ended, and that something may still name.
+    pub(super) fn dead_members(&self) -> Vec<Member> {
+        (0..MEMBERS).filter_map(|slot| self.recovering(slot)).collect()
+    }
+
+    /// Who had this slot, and has been found to have ended; none once nothing names it.
+    fn recovering(&self, slot: usize) -> Option<Member> {
+        // SYNC member: pairs with the stores of its holder, and of who recovers it.
+        let word = MemberWord(self.space.member(slot).word.load(Ordering::Acquire));
+        let member = Member::new(slot, word.epoch());
+        (word.state() == MemberState::Recovering).then_some(member)
     }
 
     /// Frees what this member has sent to one that has ended.

@@ -32,6 +32,8 @@ use crate::sys::region::pages_inside;
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 /// The byte that is locked while a heap is made.
 const MAKING: u64 = 0;
+/// The byte that is locked while a role is taken; those between are the members'.
+const ROLES: u64 = 1 + super::layout::MEMBERS as u64;
 /// A call may be interrupted so often before we give up.
 const INTERRUPTIONS: usize = 1000;
 /// How often, and how far apart, one looks whether a heap has been made.
@@ -357,6 +359,16 @@ impl Space {
     /// Lets go of it.
     pub(super) fn unlock_member(&self, slot: usize) -> Result<()> {
         self.unlock(1 + slot as u64)
+    }
+
+    /// The same for the byte of whoever takes a role.
+    pub(super) fn try_lock_roles(&self) -> Result<bool> {
+        self.try_lock(ROLES)
+    }
+
+    /// Lets go of it.
+    pub(super) fn unlock_roles(&self) -> Result<()> {
+        self.unlock(ROLES)
     }
 
     fn try_lock(&self, byte: u64) -> Result<bool> {

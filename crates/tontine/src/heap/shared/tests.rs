@@ -444,9 +444,9 @@ fn what_is_published_can_be_read_until_it_is_withdrawn() {
     assert!(heap.load(unpublished, 0).is_err(), "not before it is published");
     let published = block.publish().expect("it is sound");
     let handle = published.handle();
-    heap.set_root(Some(handle));
+    heap.set_root(Some(handle)).expect("not forked");
     dies_after(&heap, |heap| {
-        let Some(root) = heap.root() else { return false };
+        let Ok(Some(root)) = heap.root() else { return false };
         let mut bytes = [0; 40];
         heap.read(root, &mut bytes) == Ok(40)
             && bytes == [7; 40]
@@ -472,7 +472,7 @@ fn a_successor_takes_over_what_the_dead_had_published() {
             let block = heap.alloc_zeroed(64).ok()?.publish().ok()?;
             block.store(0, number);
             if number == 17 {
-                heap.set_root(Some(block.handle()));
+                heap.set_root(Some(block.handle())).ok()?;
             }
             std::mem::forget(block);
             Some(())
@@ -482,7 +482,7 @@ fn a_successor_takes_over_what_the_dead_had_published() {
         std::mem::forget(heap.alloc(64).ok());
         none.is_empty() && count == 100
     });
-    let root = heap.root().expect("it was set");
+    let root = heap.root().expect("not forked").expect("it was set");
     assert_eq!(heap.tend().expect("tended").blocks, 1, "what was not published");
     assert_eq!(heap.load(root, 0), Ok(17), "the reader goes on");
     // One that dies over it leaves all to the next one.
@@ -505,4 +505,29 @@ fn a_successor_takes_over_what_the_dead_had_published() {
     assert!(heap.load(root, 0).is_err());
     heap.tend().expect("tended");
     assert_eq!(sound(&heap).in_use(), 0);
+}
+
+/// A handle that somebody made up, as a block has it that another one is using.
+#[test]
+fn a_block_in_use_is_not_claimed_a_second_time() {
+    let heap = heap(MIB);
+    let block = heap.alloc(64).expect("room");
+    for generation in 0..3 {
+        let made_up = Handle { offset: block.offset(), generation };
+        assert!(matches!(heap.claim(made_up), Err(Error::Stale { .. })));
+        assert!(matches!(heap.free(made_up), Err(Error::Stale { .. })));
+    }
+    for len in [usize::MAX, usize::MAX - 20, 2 * MIB] {
+        assert!(matches!(heap.alloc(len), Err(Error::Full { asked, .. }) if asked == len));
+    }
+}
+
+/// The slot of a dead member that another one has by now is not swept with the dead one's.
+#[test]
+fn a_sweep_is_for_the_dead_that_were_noted() {
+    let heap = heap(MIB);
+    let parcel = heap.alloc(64).expect("room").hand_over(heap.member()).expect("it lives");
+    let earlier = Member::new(heap.member().slot(), heap.member().epoch() - 1);
+    assert_eq!(heap.core.sweep(&[earlier, heap.member()]), 0);
+    drop(heap.accept(parcel).expect("nobody has freed it"));
 }

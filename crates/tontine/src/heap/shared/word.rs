@@ -73,6 +73,8 @@ pub(super) enum State {
     InFlight,
     /// A member has it, and all may read it.
     Published,
+    /// A member has it, by its handle alone.
+    Parked,
     /// No member writes this.
     Rubbish,
 }
@@ -86,6 +88,7 @@ impl Truth {
     const LOANED: u64 = 1;
     const IN_FLIGHT: u64 = 2;
     const PUBLISHED: u64 = 3;
+    const PARKED: u64 = 4;
 
     pub(super) const fn free(generation: u64) -> Self {
         Self(pack(Self::FREE, 0, generation))
@@ -103,12 +106,17 @@ impl Truth {
         Self(pack(Self::PUBLISHED, holder, generation))
     }
 
+    pub(super) const fn parked(holder: usize, generation: u64) -> Self {
+        Self(pack(Self::PARKED, holder, generation))
+    }
+
     pub(super) const fn state(self) -> State {
         match state(self.0) {
             Self::FREE if slot(self.0) == 0 => State::Free,
             Self::LOANED => State::Loaned,
             Self::IN_FLIGHT => State::InFlight,
             Self::PUBLISHED => State::Published,
+            Self::PARKED => State::Parked,
             _ => State::Rubbish,
         }
     }
@@ -168,6 +176,13 @@ pub(super) mod truth {
         // SYNC truth: pairs with the exchange in `leave_flight`.
         word.store(Truth::in_flight(holder, next).0, Ordering::Release);
         next
+    }
+
+    /// The holder keeps its block by the handle alone.
+    #[inline(always)]
+    pub(in crate::heap::shared) fn park(word: &AtomicU64, holder: usize, generation: u64) {
+        // SYNC truth: pairs with the exchange in `Core::claim`.
+        word.store(Truth::parked(holder, generation).0, Ordering::Release);
     }
 
     /// The holder lets all read its block; says under which generation.
