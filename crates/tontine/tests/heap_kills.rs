@@ -7,11 +7,14 @@
 
 #![allow(unsafe_code, reason = "fork, and memory shared with forked processes")]
 
+mod common;
+
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use common::Random;
 use rustix::fs::OFlags;
 use rustix::mm::{MapFlags, ProtFlags};
 use tontine::heap::shared::{Block, Heap, Member, Options, Parcel};
@@ -31,22 +34,6 @@ const MOST: usize = 60;
 const LIMIT_S: u32 = 300;
 /// Who does nothing for so long hangs.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// A sequence of numbers that a seed determines.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-}
 
 /// What all processes see of one of them.
 #[repr(C, align(64))]

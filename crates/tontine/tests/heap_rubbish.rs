@@ -9,7 +9,7 @@ mod common;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-use common::{Signal, fork, kill, reap};
+use common::{Random, Signal, fork, kill, reap};
 use rustix::mm::{MapFlags, ProtFlags};
 use tontine::heap::shared::{Block, Heap, Options};
 
@@ -22,22 +22,6 @@ const LIMIT_S: u32 = 20;
 
 /// The header's word that says so.
 const CANARIES: u64 = 3;
-
-/// A sequence of numbers that a seed determines.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-}
 
 /// Writes into all tables and words, for ever: anything, and what is almost right.
 fn spoil(heap: &Heap, random: &mut Random) -> ! {

@@ -130,3 +130,21 @@ pub fn until(what: &str, mut done: impl FnMut() -> bool) {
         thread::sleep(Duration::from_millis(1));
     }
 }
+
+/// A sequence of numbers that a seed determines.
+pub struct Random(pub u64);
+
+impl Random {
+    /// The next one.
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    /// The next one, below `end`.
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+}

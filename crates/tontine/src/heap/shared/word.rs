@@ -264,15 +264,15 @@ pub(super) mod ended {
     pub(in crate::heap::shared) fn say(word: &AtomicU64, epoch: u64) {
         // SYNC member: pairs with the loads of those who ask whether it lives.
         word.store(MemberWord::new(MemberState::Recovering, epoch).0, Ordering::Release);
-        // SYNC recoverers: pairs with itself: of two that recover a block's holder and its
-        // destination, one sees the other's RECOVERING.
-        // SYNC recoverers: by the member's word, stored above, and `is`; the proof is the model.
+        // SYNC recoverers: pairs with itself, in another process: of two that recover a block's
+        // holder and its destination, one sees in `is` what the other has stored above.
         fence(Ordering::SeqCst);
     }
 
     /// Whether whoever had this slot has ended.
     pub(in crate::heap::shared) fn is(word: &AtomicU64) -> bool {
         // SYNC member: pairs with the store in `say`.
+        // SYNC recoverers: of the word that was stored before the fence.
         MemberWord(word.load(Ordering::Acquire)).state() != MemberState::Alive
     }
 }
