@@ -5,10 +5,14 @@
 //!
 //! What is done to the words is the library's own code, in `word`; what it is done for, a block's
 //! bytes or a slab's memory, is a cell of loom's, which notices who touches it beside somebody
-//! else. Each model is also run with a [`Fault`], and must fail.
+//! else. Each model is also run with a [`Fault`], and must fail; and what it is about has to have
+//! happened in some run ([`saw`]): loom leaves orders out that it takes for equal, and wrongly so
+//! where a thread reads a word before it changes it.
 
 #![allow(unsafe_code, reason = "cells of loom's")]
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use loom::cell::UnsafeCell;
@@ -18,15 +22,29 @@ use super::word::{
     MemberState, MemberWord, SlabState, SlabWord, State, Truth, ended, hint, slab, truth,
 };
 use crate::sync::weakened::{self, Fault};
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering, fence};
 
-/// Runs `body` in every interleaving, with something broken.
-fn check(fault: Fault, body: impl Fn() + Sync + Send + 'static) {
+thread_local! {
+    // As in `weakened`: all of a model runs on one thread.
+    static SEEN: RefCell<BTreeSet<&'static str>> = const { RefCell::new(BTreeSet::new()) };
+}
+
+/// Notes that this came about in some run.
+fn saw(what: &'static str) {
+    SEEN.with_borrow_mut(|seen| seen.insert(what));
+}
+
+/// Runs `body` in every interleaving, with something broken, and sees that all of these came about.
+fn check(fault: Fault, outcomes: &[&str], body: impl Fn() + Sync + Send + 'static) {
+    SEEN.take();
     loom::model(move || {
         weakened::set(fault);
         body();
         weakened::set(Fault::None);
     });
+    let seen = SEEN.take();
+    let missing: Vec<_> = outcomes.iter().filter(|one| !seen.contains(*one)).collect();
+    assert!(missing.is_empty(), "in no run: {missing:?}; seen: {seen:?}");
 }
 
 /// Bytes, or a slab's memory: whoever touches them while somebody else does is noticed.
@@ -76,26 +94,29 @@ fn freed_and_given_out() {
         }
     });
     if block.now().state() == State::Free && truth::loan(&block.word, 1) == Some(1) {
+        saw("given out");
         block.bytes.set(2);
+    } else {
+        saw("not free yet");
     }
     holder.join().expect("no panic");
 }
 
 #[test]
 fn a_block_is_given_out_when_it_is_free() {
-    check(Fault::None, freed_and_given_out);
+    check(Fault::None, &["given out", "not free yet"], freed_and_given_out);
 }
 
 #[test]
 #[should_panic = "Causality violation"]
 fn a_free_without_release_is_noticed() {
-    check(Fault::StoresRelaxed, freed_and_given_out);
+    check(Fault::StoresRelaxed, &[], freed_and_given_out);
 }
 
 #[test]
 #[should_panic = "Causality violation"]
 fn a_loan_without_acquire_is_noticed() {
-    check(Fault::LoadsRelaxed, freed_and_given_out);
+    check(Fault::LoadsRelaxed, &[], freed_and_given_out);
 }
 
 /// A block is sent; its reader takes it while the sender takes it back, and a recoverer, who took
@@ -120,6 +141,11 @@ fn sent_and_taken() {
     let sender = taken(Truth::loaned(1, Truth::next(generation)));
     let freed = truth::reclaim(&block.word, flight);
     let had = [reader, sender].map(|one| one.join().expect("no panic"));
+    for (one, who) in had.into_iter().chain([freed]).zip(["reader", "sender", "recoverer"]) {
+        if one {
+            saw(who);
+        }
+    }
     let count = had.into_iter().chain([freed]).filter(|had| *had).count();
     assert_eq!(count, 1, "one has the block");
     assert!(!freed || block.now() == Truth::free(Truth::next(generation)));
@@ -127,13 +153,13 @@ fn sent_and_taken() {
 
 #[test]
 fn a_block_in_flight_lands_once() {
-    check(Fault::None, sent_and_taken);
+    check(Fault::None, &["reader", "sender", "recoverer"], sent_and_taken);
 }
 
 #[test]
 #[should_panic]
 fn a_torn_exchange_is_noticed() {
-    check(Fault::ExchangesTorn, sent_and_taken);
+    check(Fault::ExchangesTorn, &[], sent_and_taken);
 }
 
 /// A sender writes and sends; whoever reads the word takes the block, and its bytes.
@@ -148,6 +174,7 @@ fn written_and_accepted() {
     });
     let then = Truth::loaned(2, 1);
     if truth::leave_flight(&block.word, Truth::in_flight(1, 1), then).is_ok() {
+        saw("accepted");
         assert_eq!(block.bytes.get(), 7);
     }
     sender.join().expect("no panic");
@@ -155,24 +182,28 @@ fn written_and_accepted() {
 
 #[test]
 fn what_was_written_comes_along() {
-    check(Fault::None, written_and_accepted);
+    check(Fault::None, &["accepted"], written_and_accepted);
 }
 
 #[test]
 #[should_panic = "Causality violation"]
 fn a_sending_without_release_is_noticed() {
-    check(Fault::StoresRelaxed, written_and_accepted);
+    check(Fault::StoresRelaxed, &[], written_and_accepted);
 }
 
 #[test]
 #[should_panic = "Causality violation"]
 fn an_accepting_without_acquire_is_noticed() {
-    check(Fault::ExchangesRelaxed, written_and_accepted);
+    check(Fault::ExchangesRelaxed, &[], written_and_accepted);
 }
 
-/// Two others free a block each in a slab, whose owner looks meanwhile: what it has not seen to be
-/// free, it is told of still.
+/// Two others free a block each in a slab, whose owner looks meanwhile, twice: what it has not seen
+/// to be free, it is told of still.
 fn freed_and_looked_for() {
+    looked_for(hint::give, hint::take);
+}
+
+fn looked_for(give: fn(&AtomicU64), take: fn(&AtomicU64) -> bool) {
     let slab = Arc::new((
         AtomicU64::new(0),
         [2, 3].map(|holder| AtomicU64::new(Truth::loaned(holder, 0).0)),
@@ -181,30 +212,104 @@ fn freed_and_looked_for() {
         let slab = slab.clone();
         thread::spawn(move || {
             truth::free(&slab.1[which], 0);
-            hint::give(&slab.0);
+            give(&slab.0);
         })
     });
-    let mut seen = [false; 2];
-    for _ in 0..2 {
-        if hint::take(&slab.0) {
-            for (word, seen) in slab.1.iter().zip(&mut seen) {
-                *seen |= Truth(word.load(Ordering::Acquire)).state() == State::Free;
+    // In a thread that comes last: loom would not try the others before it otherwise, where they
+    // look first.
+    let owner = thread::spawn({
+        let slab = slab.clone();
+        move || {
+            let mut seen = [false; 2];
+            for _ in 0..2 {
+                if take(&slab.0) {
+                    for (word, seen) in slab.1.iter().zip(&mut seen) {
+                        *seen |= Truth(word.load(Ordering::Acquire)).state() == State::Free;
+                    }
+                }
             }
+            seen
         }
+    });
+    for one in freeing {
+        one.join().expect("no panic");
     }
-    freeing.map(|one| one.join().expect("no panic"));
-    assert!(seen == [true; 2] || hint::take(&slab.0), "a block that nobody looks for");
+    let seen = owner.join().expect("no panic");
+    saw(match seen {
+        [true, true] => "both",
+        [false, false] => "none",
+        _ => "one",
+    });
+    assert!(seen == [true; 2] || take(&slab.0), "a block that nobody looks for");
 }
 
 #[test]
 fn a_freed_block_is_looked_for() {
-    check(Fault::None, freed_and_looked_for);
+    check(Fault::None, &["both", "one", "none"], freed_and_looked_for);
+}
+
+/// Nothing that came before is read by those who free.
+#[test]
+fn a_hint_is_given_by_release_alone() {
+    let give = |hint: &AtomicU64| {
+        hint.swap(1, Ordering::Release);
+    };
+    check(Fault::None, &["both", "one", "none"], move || looked_for(give, hint::take));
 }
 
 #[test]
 #[should_panic = "a block that nobody looks for"]
 fn a_hint_without_order_is_noticed() {
-    check(Fault::ExchangesRelaxed, freed_and_looked_for);
+    check(Fault::ExchangesRelaxed, &[], freed_and_looked_for);
+}
+
+/// Of two that store, the second one's store says nothing of what the first one did before: that is
+/// the language's rule, and no processor's of those that this library runs on.
+#[test]
+#[should_panic = "a block that nobody looks for"]
+fn a_hint_that_is_stored_is_noticed() {
+    check(Fault::HintsStored, &[], freed_and_looked_for);
+}
+
+/// A load may say 1 when the owner has read the words already.
+#[test]
+#[should_panic = "a block that nobody looks for"]
+fn a_hint_that_is_looked_at_first_is_noticed() {
+    check(Fault::HintsSkipped, &[], freed_and_looked_for);
+}
+
+/// The hint with a fence on either side, and no exchange by those who free.
+mod fenced {
+    use super::{AtomicU64, Ordering, fence};
+
+    pub(super) fn give(hint: &AtomicU64) {
+        fence(Ordering::SeqCst);
+        if hint.load(Ordering::Relaxed) == 0 {
+            hint.store(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn take(hint: &AtomicU64) -> bool {
+        let given = hint.load(Ordering::Relaxed) != 0;
+        if given {
+            hint.store(0, Ordering::Relaxed);
+            fence(Ordering::SeqCst);
+        }
+        given
+    }
+}
+
+/// With fences a look is enough, and a store; that is no faster than the exchange.
+#[test]
+fn a_fenced_hint_needs_no_exchange() {
+    let outcomes = ["both", "one", "none"];
+    check(Fault::None, &outcomes, || looked_for(fenced::give, fenced::take));
+}
+
+#[test]
+#[should_panic = "a block that nobody looks for"]
+fn a_fenced_hint_without_its_fences_is_noticed() {
+    check(Fault::Unfenced, &[], || looked_for(fenced::give, fenced::take));
 }
 
 /// A block is on its way from a dead member to a dead one; each is recovered by somebody, who frees
@@ -226,6 +331,7 @@ fn both_ends_recovered() {
     let other = thread::spawn(recover(0));
     let freed = recover(1)();
     let freed = [freed, other.join().expect("no panic")];
+    saw(if freed[0] { "freed by the one" } else { "freed by the other" });
     assert!(freed != [false; 2], "in flight for ever");
     assert!(freed != [true; 2], "freed twice");
     assert_eq!(shared.0.now(), Truth::free(6));
@@ -233,19 +339,20 @@ fn both_ends_recovered() {
 
 #[test]
 fn one_of_two_recoverers_frees_what_was_between_the_dead() {
-    check(Fault::None, both_ends_recovered);
+    let outcomes = ["freed by the one", "freed by the other"];
+    check(Fault::None, &outcomes, both_ends_recovered);
 }
 
 #[test]
 #[should_panic = "in flight for ever"]
 fn recoverers_without_a_fence_are_noticed() {
-    check(Fault::Unfenced, both_ends_recovered);
+    check(Fault::Unfenced, &[], both_ends_recovered);
 }
 
 #[test]
 #[should_panic = "freed twice"]
 fn recoverers_without_an_exchange_are_noticed() {
-    check(Fault::ExchangesTorn, both_ends_recovered);
+    check(Fault::ExchangesTorn, &[], both_ends_recovered);
 }
 
 /// A slab is given back by one arena, and two others want it: one has its memory.
@@ -269,45 +376,62 @@ fn claimed_by_two() {
     shared.2.set(0);
     slab::set(&shared.0, SlabWord::EMPTY);
     let claimed = others.map(|one| one.join().expect("no panic"));
+    saw(if claimed == [false; 2] { "nobody" } else { "one" });
     assert!(claimed != [true; 2], "two have the slab");
 }
 
 #[test]
 fn a_slab_is_claimed_once() {
-    check(Fault::None, claimed_by_two);
+    check(Fault::None, &["nobody", "one"], claimed_by_two);
 }
 
 #[test]
 #[should_panic]
 fn a_torn_claim_is_noticed() {
-    check(Fault::ExchangesTorn, claimed_by_two);
+    check(Fault::ExchangesTorn, &[], claimed_by_two);
 }
 
 #[test]
 #[should_panic = "Causality violation"]
 fn a_slab_emptied_without_release_is_noticed() {
-    check(Fault::StoresRelaxed, claimed_by_two);
+    check(Fault::StoresRelaxed, &[], claimed_by_two);
 }
 
-/// Whoever reads that a slab is owned reads its class.
+/// Whoever reads that a slab is owned reads its class. It is claimed before: in a thread that looks
+/// before it claims, loom would not try a reader who comes later.
 fn owned_and_read() {
     let shared = Arc::new((AtomicU64::new(0), AtomicU64::new(0)));
+    assert!(slab::claim(&shared.0, 2));
     let owner = thread::spawn({
         let shared = shared.clone();
         move || {
-            assert!(slab::claim(&shared.0, 2));
             shared.1.store(9, Ordering::Relaxed);
             slab::set(&shared.0, SlabWord::new(SlabState::Owned, 2, 0));
         }
     });
     let found = SlabWord(shared.0.load(Ordering::Acquire));
     if found.state() == SlabState::Owned {
+        saw("owned");
         assert_eq!(shared.1.load(Ordering::Relaxed), 9, "a class of before");
+    } else {
+        saw("claimed");
     }
     owner.join().expect("no panic");
 }
 
 #[test]
 fn an_owned_slab_has_its_class() {
-    check(Fault::None, owned_and_read);
+    check(Fault::None, &["owned", "claimed"], owned_and_read);
+}
+
+#[test]
+#[should_panic = "a class of before"]
+fn a_slab_owned_without_release_is_noticed() {
+    check(Fault::StoresRelaxed, &[], owned_and_read);
+}
+
+#[test]
+#[should_panic = "a class of before"]
+fn a_reader_of_an_owner_without_acquire_is_noticed() {
+    check(Fault::LoadsRelaxed, &[], owned_and_read);
 }
