@@ -264,7 +264,7 @@ fn a_hint_without_order_is_noticed() {
 }
 
 /// Of two that store, the second one's store says nothing of what the first one did before: that is
-/// the language's rule, and no processor's of those that this library runs on.
+/// the language's rule, and not x86-64's (`tso`).
 #[test]
 #[should_panic = "a block that nobody looks for"]
 fn a_hint_that_is_stored_is_noticed() {
