@@ -6,7 +6,9 @@
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
 
+use super::Heap;
 use super::class::LARGEST;
 use super::core::Core;
 use super::layout::{GRANULES, MOST_SLABS};
@@ -188,6 +190,28 @@ impl<'heap> Block<'heap> {
         Handle { offset: block.offset(), generation }
     }
 
+    /// Keeps the block without its borrow, as a pointer to its bytes, which are this process's until
+    /// [`Block::from_raw_in`] has it back, or the process ends. Nothing is stored or exchanged: to
+    /// pass a block to C code, or through a queue of words to another thread.
+    #[must_use = "the pointer is all that is left of the block"]
+    #[inline(always)]
+    pub fn into_raw(self) -> NonNull<[u8]> {
+        let block = ManuallyDrop::new(self);
+        let first = block.core.space.block(block.granule());
+        NonNull::slice_from_raw_parts(first, block.bytes())
+    }
+
+    /// The block that [`Block::into_raw`] has left at this place.
+    ///
+    /// # Safety
+    /// The pointer is of `into_raw`, in this process, of a block of this heap, and is made a block
+    /// once.
+    #[inline(always)]
+    pub unsafe fn from_raw_in(raw: NonNull<[u8]>, heap: &'heap Heap) -> Self {
+        let core = &*heap.core;
+        Self::new(core, core.space.granule_at(raw.cast()), raw.len())
+    }
+
     /// Sends the block to another member: from now on it is neither's, until that one accepts the
     /// parcel. How the parcel gets there is the caller's business.
     ///
@@ -224,7 +248,17 @@ impl<'heap> Block<'heap> {
     /// # Errors
     /// [`Error::Overrun`], in a heap with canaries: somebody has written behind it. It is free all
     /// the same.
+    #[inline(always)]
     pub fn free(self) -> Result<()> {
+        if self.core.canaries {
+            return self.free_with_canary();
+        }
+        drop(self);
+        Ok(())
+    }
+
+    #[cold]
+    fn free_with_canary(self) -> Result<()> {
         let found = self.look_for_overrun();
         let block = ManuallyDrop::new(self);
         block.core.free(block.granule());

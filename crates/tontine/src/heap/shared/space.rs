@@ -21,7 +21,7 @@ use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use super::layout::{
-    ArenaSlot, Geometry, Header, MAGIC, MemberSlot, SLAB, SlabSlot, VERSION, WORDS,
+    ArenaSlot, GRANULE, Geometry, Header, MAGIC, MemberSlot, SLAB, SlabSlot, VERSION, WORDS,
 };
 use crate::heap::{Error, Result};
 use crate::sync::{AtomicU64, Ordering};
@@ -241,6 +241,14 @@ impl Space {
         debug_assert!(granule < self.geometry.slabs() * super::layout::GRANULES);
         // SAFETY: within the mapping: callers have checked the granule against the geometry.
         unsafe { self.base.add(self.geometry.block(granule)) }
+    }
+
+    /// The granule of a block's first byte.
+    #[inline(always)]
+    pub(super) fn granule_at(&self, first: NonNull<u8>) -> usize {
+        let offset = first.addr().get().wrapping_sub(self.block(0).addr().get());
+        debug_assert!(offset.is_multiple_of(GRANULE) && offset < self.geometry.slabs() * SLAB);
+        offset / GRANULE
     }
 
     /// The truth word of a granule.

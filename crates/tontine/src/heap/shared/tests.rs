@@ -545,3 +545,20 @@ fn a_block_knows_how_long_it_is() {
         assert_eq!(heap.accept(parcel).expect("ours").len(), len);
     }
 }
+
+#[test]
+fn a_block_goes_through_a_pointer_and_comes_back() {
+    let heap = heap(4 << 20);
+    for len in [1, 100, 65_535, 100_000] {
+        let mut block = heap.alloc(len).expect("room");
+        block.fill(7);
+        let offset = block.offset();
+        let raw = block.into_raw();
+        assert_eq!(raw.len(), len);
+        // SAFETY: of `into_raw`, and made a block once.
+        let block = unsafe { Block::from_raw_in(raw, &heap) };
+        assert_eq!((block.offset(), block.len()), (offset, len));
+        assert!(block.iter().all(|byte| *byte == 7));
+    }
+    assert_eq!(sound(&heap).in_use(), 0);
+}
