@@ -262,14 +262,27 @@ impl Core {
     pub(super) fn let_go(&self, arena: usize, first: usize, class: Class) -> Result<()> {
         // What a class says that nobody's words bear out is not touched.
         let slabs = 1 + (1..class.slabs()).take_while(|part| self.is_part(first, *part)).count();
-        if slabs > 1 {
-            self.space.punch(first + 1, slabs - 1)?;
-        }
+        let mut run = first + slabs..first + slabs;
         for part in (1..slabs).rev() {
+            // Before the class: as long as that counts the part, it belongs to us alone.
+            let found = SlabWord(self.space.slab(first + part).owner.load(Ordering::Relaxed));
+            let ours = found.state() == SlabState::Span
+                && self.begin_to_let_go(first + part, found, arena);
             self.set_class(first, Class::Large(part));
-            self.set_empty(first + part);
+            if ours {
+                run.start -= 1;
+            } else {
+                self.empty(std::mem::replace(&mut run, first + part..first + part))?;
+            }
         }
-        self.drop_claim(first, arena)
+        self.begin_to_empty(first, arena);
+        self.empty(first..run.end)
+    }
+
+    /// A slab that may be another one's to let go, too, begins to be given back, if it is as it was
+    /// found.
+    pub(super) fn begin_to_let_go(&self, slab: usize, found: SlabWord, arena: usize) -> bool {
+        slab::let_go(&self.space.slab(slab).owner, found, arena)
     }
 
     /// Whether the slab so many behind this one is part of a block that begins here.

@@ -153,8 +153,12 @@ impl Core {
                 SlabState::Span => !self.belongs(slab, owner.part()),
                 SlabState::Empty | SlabState::Owned | SlabState::Rubbish => false,
             };
-            if half && arenas.get(owner.arena()) == Some(&true) {
-                self.drop_claim(slab, owner.arena())?;
+            // A part may be let go meanwhile by whoever recovers the block's owner.
+            if half
+                && arenas.get(owner.arena()) == Some(&true)
+                && self.begin_to_let_go(slab, owner, owner.arena())
+            {
+                self.empty(slab..slab + 1)?;
                 slabs += 1;
             }
         }

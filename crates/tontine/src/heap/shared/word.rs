@@ -291,6 +291,18 @@ pub(super) mod slab {
                 .is_ok()
     }
 
+    /// What was found in a slab begins to be given back, in this arena's name, if it is there still:
+    /// of two that are entitled to that, one does it.
+    pub(in crate::heap::shared) fn let_go(
+        owner: &AtomicU64,
+        found: SlabWord,
+        arena: usize,
+    ) -> bool {
+        let punching = SlabWord::new(SlabState::Punching, arena, 0).0;
+        // SYNC slab: pairs with the stores of the arena that had it.
+        owner.compare_exchange(found.0, punching, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
     /// Whoever is entitled to leave a slab's state does so.
     pub(in crate::heap::shared) fn set(owner: &AtomicU64, then: SlabWord) {
         // SYNC slab: pairs with the loads of recoverers, and of those who claim it.
