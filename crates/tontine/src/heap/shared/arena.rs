@@ -430,6 +430,7 @@ impl Arena {
         // SYNC deaths: pairs with the addition at a recovery's end.
         let deaths = core.space.header().deaths.load(Ordering::Acquire);
         if deaths != self.deaths {
+            core.settle();
             self.look_everywhere(core);
             self.deaths = deaths;
         }

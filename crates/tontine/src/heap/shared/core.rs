@@ -10,6 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::arena::Arena;
 use super::class::Class;
+use super::flight::Mail;
 use super::layout::{ARENAS, GRANULES, MEMBERS, SLAB};
 use super::space::Space;
 use super::word::{ArenaWord, Member, MemberState, MemberWord, SlabState, SlabWord, hint, slab};
@@ -27,8 +28,7 @@ pub(super) struct Core {
     id: u64,
     pub(super) canaries: bool,
     desk: Mutex<Desk>,
-    /// Inboxes of this process: what comes to one of several is not looked for in the others.
-    pub(super) inboxes: AtomicU64,
+    pub(super) mail: Mail,
     /// By slab, a bit each: its destinations have memory.
     destinations: Box<[AtomicU64]>,
 }
@@ -61,8 +61,8 @@ impl Core {
         // Not a member yet: slots are looked at in its name.
         let me = Member::new(MEMBERS, 0);
         let desk = Mutex::default();
-        let inboxes = AtomicU64::new(0);
-        let mut core = Self { space, me, id, canaries, desk, inboxes, destinations };
+        let mail = Mail::default();
+        let mut core = Self { space, me, id, canaries, desk, mail, destinations };
         core.me = core.take_slot()?;
         Ok(core)
     }

@@ -33,12 +33,13 @@ pub struct Outbox<'heap> {
 /// Where a member gets blocks.
 pub struct Inbox<'heap> {
     heap: &'heap Heap,
-    mailbox: Mailbox,
+    pub(super) mailbox: Mailbox,
     /// Recoveries that have been looked into.
     deaths: u64,
     /// Who was dead before the lanes were last seen empty.
     dead: Option<Vec<Member>>,
-    lanes: usize,
+    /// Lanes whose end has been looked into.
+    departures: u64,
     skipped: u64,
 }
 
@@ -66,6 +67,7 @@ impl Heap {
     pub fn outbox(&self, sender: Sender, to: Member) -> Result<Outbox<'_>> {
         self.here()?;
         assert!(!sender.waits_for_successor(), "a block goes to one member, not to its successor");
+        self.core.mail.ways().open_outbox(to);
         Ok(Outbox { heap: self, sender, to })
     }
 
@@ -75,8 +77,9 @@ impl Heap {
     /// [`Error::Forked`].
     pub fn inbox(&self, mailbox: Mailbox) -> Result<Inbox<'_>> {
         self.here()?;
-        self.core.inboxes.fetch_add(1, Ordering::Relaxed);
-        Ok(Inbox { heap: self, mailbox, deaths: 0, dead: None, lanes: 0, skipped: 0 })
+        self.core.mail.ways().open_inbox();
+        let departures = mailbox.departures();
+        Ok(Inbox { heap: self, mailbox, deaths: 0, dead: None, departures, skipped: 0 })
     }
 }
 
@@ -122,7 +125,7 @@ impl<'heap> Outbox<'heap> {
         send: impl FnOnce(&mut Sender, &[u8]) -> crate::Result<()>,
     ) -> Result<(), (Error, Block<'heap>)> {
         assert!(block.is_of(&self.heap.core), "a block of another heap than the outbox's");
-        let parcel = block.hand_over(self.to)?;
+        let parcel = block.post(self.to)?;
         match send(&mut self.sender, &parcel.to_bytes()) {
             Ok(()) => Ok(()),
             Err(error) => {
@@ -168,8 +171,16 @@ impl<'heap> Outbox<'heap> {
 
 impl Drop for Outbox<'_> {
     fn drop(&mut self) {
-        // Of a living receiver nothing is taken.
+        let core = &self.heap.core;
+        if core.space.is_forked() {
+            return;
+        }
+        // Of a living receiver nothing is taken: when it has died, `settle` does so.
         let _ = self.unread();
+        let was_last = core.mail.ways().close_outbox(self.to);
+        if was_last && !core.is_alive(self.to) {
+            core.settle_again();
+        }
     }
 }
 
@@ -218,14 +229,18 @@ impl<'heap> Inbox<'heap> {
     fn look_after_deaths(&mut self) -> Result<bool> {
         let core: &Core = &self.heap.core;
         if let Some(dead) = self.dead.take() {
-            // Whoever was dead then has put nothing into a lane since.
-            if core.inboxes.load(Ordering::Relaxed) == 1 {
-                core.sweep(&dead);
+            // Whoever was dead then has put nothing into a lane since. What stands in one that we
+            // have no descriptors to read is still to come.
+            if !self.mailbox.is_read_out() {
+                self.dead = Some(dead);
+            } else if core.mail.ways().inboxes == 1 {
+                core.sweep(&dead, true);
             }
             return Ok(false);
         }
-        let lanes = self.mailbox.lanes();
-        if std::mem::replace(&mut self.lanes, lanes) > lanes {
+        // Not how many there are: another one may have come in its place.
+        let departures = self.mailbox.departures();
+        if std::mem::replace(&mut self.departures, departures) != departures {
             self.heap.tend()?;
         }
         // SYNC deaths: pairs with the addition at a recovery's end.
@@ -257,7 +272,11 @@ impl Drop for Inbox<'_> {
             return;
         }
         while self.try_recv().is_ok() {}
-        self.heap.core.inboxes.fetch_sub(1, Ordering::Relaxed);
+        let core = &self.heap.core;
+        let was_last = core.mail.ways().close_inbox();
+        if was_last && !core.dead_members().is_empty() {
+            core.settle_again();
+        }
     }
 }
 

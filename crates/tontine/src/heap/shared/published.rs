@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use super::block::{Block, Handle};
 use super::core::Core;
-use super::layout::{GRANULES, MEMBERS};
+use super::layout::MEMBERS;
 use super::word::{MemberState, MemberWord, State, Truth, truth};
 use super::{Heap, canary};
 use crate::heap::{Error, Result};
@@ -300,23 +300,21 @@ impl Core {
     /// What these members have published becomes this process's.
     fn take_published(&self, dead: &[usize]) -> Vec<Published<'_>> {
         let mut taken = Vec::new();
-        for (slab, class) in self.slabs_with_blocks() {
-            for granule in class.begins().map(|granule| slab * GRANULES + granule) {
-                let word = self.space.word(granule);
-                let found = Truth(word.load(Ordering::Relaxed));
-                if found.state() != State::Published || !dead.contains(&found.holder()) {
-                    continue;
-                }
-                let generation = found.generation();
-                let ours = Truth::published(self.slot(), generation);
-                // SYNC truth: pairs with the store in `publish`.
-                let exchanged =
-                    word.compare_exchange(found.0, ours.0, Ordering::AcqRel, Ordering::Relaxed);
-                if exchanged.is_ok() {
-                    let most = class.bytes() - self.behind();
-                    let len = if self.canaries { canary::len(self, granule) } else { most };
-                    taken.push(Published { core: self, granule, generation, len });
-                }
+        for (granule, class) in self.all_blocks() {
+            let word = self.space.word(granule);
+            let found = Truth(word.load(Ordering::Relaxed));
+            if found.state() != State::Published || !dead.contains(&found.holder()) {
+                continue;
+            }
+            let generation = found.generation();
+            let ours = Truth::published(self.slot(), generation);
+            // SYNC truth: pairs with the store in `publish`.
+            let exchanged =
+                word.compare_exchange(found.0, ours.0, Ordering::AcqRel, Ordering::Relaxed);
+            if exchanged.is_ok() {
+                let most = class.bytes() - self.behind();
+                let len = if self.canaries { canary::len(self, granule) } else { most };
+                taken.push(Published { core: self, granule, generation, len });
             }
         }
         taken

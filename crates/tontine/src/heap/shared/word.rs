@@ -62,6 +62,34 @@ impl Member {
     }
 }
 
+/// Where a block in flight goes, and how.
+///
+/// ```text
+///  63    61 60          48 47                                  0
+/// +--------+--------------+-------------------------------------+
+/// | posted |     slot     |                epoch                |
+/// +--------+--------------+-------------------------------------+
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Destination(pub(super) u64);
+
+impl Destination {
+    const POSTED: u64 = 1;
+
+    /// By an outbox, or by the program itself.
+    pub(super) const fn new(to: Member, posted: bool) -> Self {
+        Self(pack(if posted { Self::POSTED } else { 0 }, to.slot(), to.epoch))
+    }
+
+    pub(super) const fn member(self) -> Member {
+        Member::from_u64(self.0)
+    }
+
+    pub(super) const fn is_posted(self) -> bool {
+        state(self.0) == Self::POSTED
+    }
+}
+
 /// Where a block is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
@@ -449,6 +477,10 @@ mod tests {
         assert_eq!(SlabWord(1).state(), SlabState::Rubbish, "empty, and something else");
         let member = Member::new(511, 9);
         assert_eq!(Member::from_u64(member.to_u64()), member);
+        for posted in [false, true] {
+            let destination = Destination::new(member, posted);
+            assert_eq!((destination.member(), destination.is_posted()), (member, posted));
+        }
         let word = MemberWord::new(MemberState::Recovering, 9);
         assert_eq!((word.state(), word.epoch()), (MemberState::Recovering, 9));
     }
