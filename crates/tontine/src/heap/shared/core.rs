@@ -4,8 +4,8 @@
 
 #![allow(unsafe_code, reason = "arenas are borrowed by their threads through raw pointers")]
 
-use std::cell::UnsafeCell;
 use std::ops::Range;
+use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::arena::Arena;
@@ -40,15 +40,33 @@ pub(super) struct Core {
 pub(super) struct Desk {
     /// All arenas of this process. Each is used by the thread that was given it, or, where it
     /// rests, by whoever has the desk.
-    #[expect(clippy::vec_box, reason = "threads keep their address")]
-    arenas: Vec<Box<UnsafeCell<Arena>>>,
+    arenas: Vec<Kept>,
     /// Those whose threads have ended.
     resting: Vec<Resting>,
 }
 
+/// An arena, at the address that its thread has. Not a `Box`, which claims when it is moved that
+/// nobody else has it.
+#[derive(Debug)]
+struct Kept(NonNull<Arena>);
+
+impl Kept {
+    fn new(arena: Arena) -> Self {
+        Self(NonNull::from(Box::leak(Box::new(arena))))
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        // SAFETY: from a box. The heap is closed: no thread has the arena any more, for each asks
+        // first whether the heap lives.
+        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+    }
+}
+
 /// An arena without a thread.
 #[derive(Debug)]
-struct Resting(*mut Arena);
+struct Resting(NonNull<Arena>);
 
 // SAFETY: an arena is used by one thread at a time: its own, or the one that has the desk.
 unsafe impl Send for Desk {}
@@ -136,7 +154,7 @@ impl Core {
     }
 
     /// An arena for a thread that has none.
-    pub(super) fn new_arena(&self) -> Result<*mut Arena> {
+    pub(super) fn new_arena(&self) -> Result<NonNull<Arena>> {
         let mut desk = self.desk();
         if let Some(Resting(arena)) = desk.resting.pop() {
             return Ok(arena);
@@ -152,8 +170,8 @@ impl Core {
                     .is_ok()
             {
                 let arena = Arena::new(index, self.space.geometry().slabs());
-                let arena = Box::new(UnsafeCell::new(arena));
-                let address = arena.get();
+                let arena = Kept::new(arena);
+                let address = arena.0;
                 desk.arenas.push(arena);
                 return Ok(address);
             }
@@ -165,9 +183,9 @@ impl Core {
     ///
     /// # Safety
     /// The arena is this heap's, and its thread does not use it any more.
-    pub(super) unsafe fn rest(&self, arena: *mut Arena) {
+    pub(super) unsafe fn rest(&self, mut arena: NonNull<Arena>) {
         // SAFETY: the caller's promise: nobody else uses it.
-        unsafe { &mut *arena }.rest(self);
+        unsafe { arena.as_mut() }.rest(self);
         self.desk().resting.push(Resting(arena));
     }
 
@@ -371,7 +389,7 @@ impl Core {
         let desk = self.desk();
         for Resting(other) in &desk.resting {
             // SAFETY: it rests, and we have the desk; `arena` is another one, for it has a thread.
-            unsafe { &mut **other }.bequeath(self, arena)?;
+            unsafe { &mut *other.as_ptr() }.bequeath(self, arena)?;
         }
         self.tend(&desk, Some(arena)).map(drop)
     }
@@ -394,7 +412,8 @@ impl Drop for Core {
         }
         let mut desk = std::mem::take(self.desk.get_mut().unwrap_or_else(PoisonError::into_inner));
         for arena in &mut desk.arenas {
-            arena.get_mut().rest(self);
+            // SAFETY: the heap is being closed, and no thread has the arena any more.
+            unsafe { arena.0.as_mut() }.rest(self);
         }
         // What cannot be done now is left to whoever looks after the dead.
         let _ = self.recover(self.slot(), None);

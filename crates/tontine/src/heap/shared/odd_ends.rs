@@ -1,6 +1,7 @@
 //! Regressions: members that begin or end at odd moments, and ways that end before them. Each opens
 //! with what happened once.
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
 use std::thread::{scope, sleep};
@@ -233,4 +234,38 @@ fn a_death_is_told_of_once() {
     heap.tend().expect("tended");
     assert_eq!(deaths(&heap), before + 2);
     assert_eq!(heap.sweep(&dead).expect("not forked"), 1);
+}
+
+thread_local! {
+    static LATE: RefCell<Option<Late>> = const { RefCell::new(None) };
+}
+
+/// Allocates when its thread has ended.
+struct Late(Arc<Heap>);
+
+impl Drop for Late {
+    fn drop(&mut self) {
+        let blocks: Vec<_> = (0..100).map(|_| self.0.alloc(100).expect("room")).collect();
+        drop(blocks);
+    }
+}
+
+/// An allocation in a thread-local value's destructor, when the thread had given its arena back, took
+/// another arena each time, for good: after 2,048 of them nobody had one.
+#[test]
+fn late_allocations_borrow_an_arena() {
+    let heap = Arc::new(heap(MIB));
+    for _ in 0..3 {
+        let late = Late(heap.clone());
+        std::thread::spawn(move || {
+            // First: what is made first goes last.
+            LATE.with(|place| *place.borrow_mut() = Some(late));
+            LATE.with(|late| drop(late.borrow().as_ref().map(|late| late.0.alloc(10))));
+        })
+        .join()
+        .expect("no panic");
+    }
+    let own = |index: &usize| heap.core.owner_of_arena(*index) == Some(heap.member().slot());
+    assert_eq!((0..layout::ARENAS).filter(own).count(), 1);
+    assert_eq!(sound(&heap).in_use(), 0);
 }
