@@ -7,6 +7,8 @@
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::sleep;
+use std::time::Duration;
 
 use super::arena::Arena;
 use super::class::Class;
@@ -16,6 +18,10 @@ use super::space::Space;
 use super::word::{ArenaWord, Member, MemberState, MemberWord, SlabState, SlabWord, hint, slab};
 use crate::heap::{Error, Result};
 use crate::sync::{AtomicU64, Ordering};
+
+/// How often, and how far apart, one looks for slabs that are just changing hands.
+const LOOKS: usize = 50;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
 
 /// Heaps that this process has opened so far: each has a number, which no other one gets.
 static OPENED: AtomicU64 = AtomicU64::new(0);
@@ -33,6 +39,17 @@ pub(super) struct Core {
     destinations: Box<[AtomicU64]>,
     /// By slab: bytes of the block that begins there, where its name has no room for them.
     long: Box<[AtomicU64]>,
+}
+
+/// What came of looking for empty slabs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Room {
+    /// From this one on.
+    At(usize),
+    /// There are none.
+    None,
+    /// There are none, but for some that are just changing hands.
+    Later,
 }
 
 /// What one thread at a time may do.
@@ -189,48 +206,93 @@ impl Core {
         self.desk().resting.push(Resting(arena));
     }
 
-    /// Claims an empty slab, fetches its memory, and gives it to the arena; none where there is no
-    /// empty one.
-    pub(super) fn claim_slab(&self, arena: usize, class: Class) -> Result<Option<usize>> {
+    /// Claims an empty slab, fetches its memory, and gives it to the arena.
+    pub(super) fn claim_slab(&self, arena: usize, class: Class) -> Result<Room> {
         let slabs = self.space.geometry().slabs();
         let hint = &self.space.header().hint;
         let first = usize::try_from(hint.load(Ordering::Relaxed)).unwrap_or(0) % slabs;
+        let mut none = Room::None;
         for slab in (first..slabs).chain(0..first) {
             if self.try_claim(arena, slab) {
                 hint.store((slab + 1) as u64, Ordering::Relaxed);
                 self.fetch(slab, 1)?;
                 self.set_class(slab, class);
                 self.set_owner(slab, SlabWord::new(SlabState::Owned, arena, 0));
-                return Ok(Some(slab));
+                return Ok(Room::At(slab));
+            }
+            if self.is_changing_hands(slab) {
+                none = Room::Later;
+            }
+        }
+        Ok(none)
+    }
+
+    /// The same for slabs side by side: the first one's number.
+    pub(super) fn claim_slabs(&self, arena: usize, slabs: usize) -> Result<Room> {
+        let mut none = Room::None;
+        // So many before this one are empty, or may soon be.
+        let (mut empty, mut hopeful) = (0, 0);
+        for last in 0..self.space.geometry().slabs() {
+            let owner = self.space.slab(last).owner.load(Ordering::Relaxed);
+            (empty, hopeful) = match owner == SlabWord::EMPTY.0 {
+                true => (empty + 1, hopeful + 1),
+                false => (0, if self.is_changing_hands(last) { hopeful + 1 } else { 0 }),
+            };
+            if empty >= slabs {
+                let first = last + 1 - slabs;
+                let claimed =
+                    (first..=last).take_while(|slab| self.try_claim(arena, *slab)).count();
+                if claimed == slabs {
+                    return self.make_large(arena, first, slabs);
+                }
+                for slab in (first..first + claimed).rev() {
+                    self.drop_claim(slab, arena)?;
+                }
+                empty = 0;
+            }
+            if hopeful >= slabs {
+                none = Room::Later;
+            }
+        }
+        Ok(none)
+    }
+
+    /// Slabs that were claimed become one block.
+    fn make_large(&self, arena: usize, first: usize, slabs: usize) -> Result<Room> {
+        self.fetch(first, slabs)?;
+        for part in (1..slabs).rev() {
+            let span = SlabWord::new(SlabState::Span, arena, part);
+            self.set_owner(first + part, span);
+        }
+        self.set_class(first, Class::Large(slabs));
+        self.set_owner(first, SlabWord::new(SlabState::Owned, arena, 0));
+        Ok(Room::At(first))
+    }
+
+    /// Tries again for a moment, where slabs are just changing hands, before it says that there is
+    /// no room.
+    pub(super) fn in_a_moment(
+        &self,
+        patient: bool,
+        mut claim: impl FnMut() -> Result<Room>,
+    ) -> Result<Option<usize>> {
+        for _ in 0..if patient { LOOKS } else { 1 } {
+            match claim()? {
+                Room::At(slab) => return Ok(Some(slab)),
+                Room::None => return Ok(None),
+                Room::Later if patient => sleep(BETWEEN_LOOKS),
+                Room::Later => {}
             }
         }
         Ok(None)
     }
 
-    /// The same for slabs side by side: the first one's number.
-    pub(super) fn claim_slabs(&self, arena: usize, slabs: usize) -> Result<Option<usize>> {
-        let all = self.space.geometry().slabs();
-        let mut first = 0;
-        while first + slabs <= all {
-            let claimed =
-                (first..first + slabs).take_while(|slab| self.try_claim(arena, *slab)).count();
-            if claimed < slabs {
-                for slab in (first..first + claimed).rev() {
-                    self.drop_claim(slab, arena)?;
-                }
-                first += claimed + 1;
-                continue;
-            }
-            self.fetch(first, slabs)?;
-            for part in (1..slabs).rev() {
-                let span = SlabWord::new(SlabState::Span, arena, part);
-                self.set_owner(first + part, span);
-            }
-            self.set_class(first, Class::Large(slabs));
-            self.set_owner(first, SlabWord::new(SlabState::Owned, arena, 0));
-            return Ok(Some(first));
-        }
-        Ok(None)
+    /// Whether a slab may be empty soon: a living member's arena has claimed it, and may let it go
+    /// again, or gives its memory back.
+    fn is_changing_hands(&self, slab: usize) -> bool {
+        let owner = SlabWord(self.space.slab(slab).owner.load(Ordering::Relaxed));
+        matches!(owner.state(), SlabState::Claimed | SlabState::Punching)
+            && self.owner_of_arena(owner.arena()).is_some_and(|slot| !self.is_dead_slot(slot))
     }
 
     /// An empty slab becomes this arena's, to fetch memory for.
@@ -255,6 +317,11 @@ impl Core {
     pub(super) fn drop_claim(&self, slab: usize, arena: usize) -> Result<()> {
         self.begin_to_empty(slab, arena);
         self.empty(slab..slab + 1)
+    }
+
+    /// An empty slab's memory is given back once more.
+    pub(super) fn empty_again(&self, arena: usize, slab: usize) -> Result<()> {
+        if self.try_claim(arena, slab) { self.drop_claim(slab, arena) } else { Ok(()) }
     }
 
     /// A slab's memory is given back from now on.

@@ -297,7 +297,7 @@ impl Heap {
     }
 
     /// Looks after the dead: proves their end, frees what they had, takes over their slabs. Others
-    /// do so, too, when they join and when they find no room. It also gives back the memory of this
+    /// do so, too, when they find no room, or no slot to join in. It also gives back the memory of this
     /// thread's slabs that have no block.
     ///
     /// # Errors

@@ -9,11 +9,15 @@ use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, setrlimit};
 
+use super::class::Class;
+use super::core::Room;
+use super::layout::GRANULES;
 use super::tests::{MIB, address, dies_after, heap, sound};
+use super::word::{SlabState, SlabWord};
 use super::*;
 use crate::life::Life;
 use crate::mailbox::{Mailbox, Sender};
-use crate::sync::Ordering;
+use crate::sync::{AtomicU64, Ordering};
 
 fn tell(mut to: &PipeWriter, number: u64) -> Option<()> {
     to.write_all(&number.to_le_bytes()).ok()
@@ -240,13 +244,16 @@ thread_local! {
     static LATE: RefCell<Option<Late>> = const { RefCell::new(None) };
 }
 
+static LATE_BLOCKS: AtomicU64 = AtomicU64::new(0);
+
 /// Allocates when its thread has ended.
 struct Late(Arc<Heap>);
 
 impl Drop for Late {
     fn drop(&mut self) {
-        let blocks: Vec<_> = (0..100).map(|_| self.0.alloc(100).expect("room")).collect();
-        drop(blocks);
+        // A panic here would end the process.
+        let blocks: Vec<_> = (0..100).filter_map(|_| self.0.alloc(100).ok()).collect();
+        LATE_BLOCKS.fetch_add(blocks.len() as u64, Ordering::Relaxed);
     }
 }
 
@@ -267,5 +274,40 @@ fn late_allocations_borrow_an_arena() {
     }
     let own = |index: &usize| heap.core.owner_of_arena(*index) == Some(heap.member().slot());
     assert_eq!((0..layout::ARENAS).filter(own).count(), 1);
+    assert_eq!(LATE_BLOCKS.load(Ordering::Relaxed), 300);
     assert_eq!(sound(&heap).in_use(), 0);
+}
+
+/// A slab that somebody was just fetching memory for, or giving back, counted as taken: a heap with
+/// room said that it was full.
+#[test]
+fn slabs_that_change_hands_are_waited_for() {
+    for (state, len) in [(SlabState::Claimed, 4 * SLAB), (SlabState::Punching, 30_000)] {
+        let heap = heap(4 * SLAB);
+        let arena = heap.alloc(1).map(|block| heap.core.owner(block.granule() / GRANULES).arena());
+        let word = SlabWord::new(state, arena.expect("room"), 0).0;
+        heap.tend().expect("tended");
+        let owners = || (0..4).map(|slab| &heap.core.space.slab(slab).owner);
+        let set = |word: u64| owners().for_each(|owner| owner.store(word, Ordering::Release));
+        set(word);
+        assert_eq!(heap.core.claim_slabs(0, 4), Ok(Room::Later));
+        assert_eq!(heap.core.claim_slab(0, Class::of(len)), Ok(Room::Later));
+        // Whoever is not scheduled in time finds it full rightly: not each time.
+        let found = (0..10).any(|_| {
+            set(word);
+            scope(|threads| {
+                threads.spawn(|| {
+                    sleep(Duration::from_millis(2));
+                    set(SlabWord::EMPTY.0);
+                });
+                let found = heap.alloc(len).is_ok();
+                found && heap.tend().is_ok()
+            })
+        });
+        assert!(found, "full");
+        // Nobody has that arena: it is not waited for.
+        set(SlabWord::new(state, layout::ARENAS - 1, 0).0);
+        assert_eq!(heap.core.claim_slabs(0, 4), Ok(Room::None));
+        set(SlabWord::EMPTY.0);
+    }
 }

@@ -128,7 +128,17 @@ impl Core {
         self.owner(slab).state() == SlabState::Owned
     }
 
-    fn owner(&self, slab: usize) -> SlabWord {
+    /// Whether it has no memory.
+    pub(super) fn is_empty(&self, slab: usize) -> bool {
+        self.owner(slab) == SlabWord::EMPTY
+    }
+
+    /// Whether its memory is being given back.
+    pub(super) fn is_punching(&self, slab: usize) -> bool {
+        self.owner(slab).state() == SlabState::Punching
+    }
+
+    pub(super) fn owner(&self, slab: usize) -> SlabWord {
         // SYNC slab: pairs with the stores of its arena.
         SlabWord(self.space.slab(slab).owner.load(Ordering::Acquire))
     }
