@@ -5,6 +5,7 @@
 #![allow(unsafe_code, reason = "arenas are borrowed by their threads through raw pointers")]
 
 use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
@@ -126,6 +127,7 @@ impl Core {
                     let epoch = found.epoch() + 1;
                     let pid = std::process::id().into();
                     self.space.member(slot).pid.store(pid, Ordering::Relaxed);
+                    self.space.member(slot).namespace.store(namespace(), Ordering::Relaxed);
                     self.space.member(slot).role.store(0, Ordering::Relaxed);
                     // SYNC member: pairs with the loads of those who ask whether it lives.
                     word.store(MemberWord::new(MemberState::Alive, epoch).0, Ordering::Release);
@@ -469,6 +471,11 @@ impl Core {
         });
         Error::Full { asked, size: taken.count() * SLAB, most }
     }
+}
+
+/// This process's PID namespace, as far as it can be told.
+fn namespace() -> u64 {
+    std::fs::metadata("/proc/self/ns/pid").map_or(0, |found| found.ino())
 }
 
 impl Drop for Core {

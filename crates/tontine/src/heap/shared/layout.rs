@@ -70,6 +70,8 @@ pub(super) struct MemberSlot {
     pub(super) role: AtomicU64,
     /// The epoch of its last holder whose end others were told of, by `deaths`.
     pub(super) told: AtomicU64,
+    /// The PID namespace in which `pid` means it: an inode, or 0.
+    pub(super) namespace: AtomicU64,
 }
 
 /// One thread's entry.

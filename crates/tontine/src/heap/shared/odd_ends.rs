@@ -311,3 +311,46 @@ fn slabs_that_change_hands_are_waited_for() {
         set(SlabWord::EMPTY.0);
     }
 }
+
+/// Sends one block, when the receiver has taken the connection.
+fn send<'a>(heap: &'a Heap, outbox: &mut Outbox<'a>, inbox: &mut Inbox<'a>) -> Result<()> {
+    loop {
+        assert!(inbox.try_recv().is_err(), "nothing was sent");
+        match outbox.try_send(heap.alloc(10)?).map_err(|(error, _)| error) {
+            Err(Error::Mailbox(crate::Error::WouldBlock)) => {}
+            answer => return answer,
+        }
+    }
+}
+
+/// Blocks were sent to whoever was at the lane's other end, though another member was named, which
+/// alone could have accepted them.
+#[test]
+fn an_outbox_leads_to_the_member_that_was_named() {
+    Life::with_anchor_thread().expect("life");
+    let heap = heap(MIB);
+    let address = address("named");
+    let mut inbox = heap.inbox(Mailbox::bind(address.as_str()).expect("bound")).expect("ours");
+    let (told, tells) = pipe().expect("pipe");
+    let (waits, go) = pipe().expect("pipe");
+    let waits = |own: &Heap| tell(&tells, own.member().to_u64()).and_then(|()| hear(&waits));
+    scope(|threads| {
+        let child = threads.spawn(|| dies_after(&heap, |own| waits(own).is_some()));
+        let other = Member::from_u64(hear(&told).expect("a member"));
+        let lane = || Sender::connect(address.as_str()).expect("we listen");
+        let mut wrong = heap.outbox(lane(), other).expect("not forked");
+        let mut right = heap.outbox(lane(), heap.member()).expect("not forked");
+        let error = send(&heap, &mut wrong, &mut inbox).expect_err("another member");
+        let me = std::process::id();
+        assert!(
+            matches!(error, Error::OtherMember { slot: 1, found, .. } if found == me),
+            "{error}"
+        );
+        send(&heap, &mut right, &mut inbox).expect("ourselves");
+        drop(inbox.recv().expect("it was sent"));
+        tell(&go, 0).expect("it listens");
+        child.join().expect("the child did all of it");
+    });
+    heap.tend().expect("tended");
+    assert_eq!(sound(&heap).in_use(), 0);
+}

@@ -61,9 +61,8 @@ impl<'heap> Published<'heap> {
         Handle { offset, generation: self.generation }
     }
 
-    /// Whole words of eight bytes.
-    #[expect(clippy::len_without_is_empty, reason = "a block has some")]
-    pub fn len(&self) -> usize {
+    /// How many whole words of eight bytes it has.
+    pub fn words(&self) -> usize {
         self.len / size_of::<u64>()
     }
 
@@ -86,7 +85,7 @@ impl<'heap> Published<'heap> {
     }
 
     fn word(&self, at: usize) -> &AtomicU64 {
-        assert!(at < self.len(), "word {at} of a block of {} words", self.len());
+        assert!(at < self.words(), "word {at} of a block of {} words", self.words());
         assert!(!self.core.space.is_forked(), "{}", Error::Forked);
         // SAFETY: within the block, which is this process's; aligned; shared by atomics only.
         unsafe { self.core.word_of(self.granule, at) }
