@@ -55,6 +55,8 @@ mod shelf;
 mod space;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tso;
 mod word;
 
 use std::os::fd::{BorrowedFd, OwnedFd};
