@@ -13,7 +13,7 @@ use super::class::LARGEST;
 use super::core::Core;
 use super::layout::{GRANULES, MOST_SLABS};
 use super::local;
-use super::word::{LAST, Member, State, Truth, truth};
+use super::word::{Destination, LAST, Member, State, Truth, truth};
 use crate::heap::{Error, Result};
 use crate::sync::{AtomicU64, Ordering};
 
@@ -219,7 +219,16 @@ impl<'heap> Block<'heap> {
     /// [`Error::Gone`]: it has ended, as far as is known. The block is in the error's company, and
     /// still this process's.
     pub fn hand_over(self, to: Member) -> Result<Parcel, (Error, Self)> {
-        if let Err(error) = self.prepare(to) {
+        self.send(to, false)
+    }
+
+    /// The same through an outbox, which says so.
+    pub(super) fn post(self, to: Member) -> Result<Parcel, (Error, Self)> {
+        self.send(to, true)
+    }
+
+    fn send(self, to: Member, posted: bool) -> Result<Parcel, (Error, Self)> {
+        if let Err(error) = self.prepare(Destination::new(to, posted)) {
             return Err((error, self));
         }
         let block = ManuallyDrop::new(self);
@@ -229,7 +238,8 @@ impl<'heap> Block<'heap> {
         Ok(Parcel { offset: block.offset(), flight, len: block.bytes() as u64 })
     }
 
-    fn prepare(&self, to: Member) -> Result<()> {
+    fn prepare(&self, destination: Destination) -> Result<()> {
+        let to = destination.member();
         if self.core.space.is_forked() {
             return Err(Error::Forked);
         }
@@ -239,7 +249,7 @@ impl<'heap> Block<'heap> {
         self.look_for_overrun()?;
         self.core.fetch_destinations(self.granule())?;
         // Before the word: whoever sees the block in flight sees where to.
-        self.core.space.destination(self.granule()).store(to.to_u64(), Ordering::Relaxed);
+        self.core.space.destination(self.granule()).store(destination.0, Ordering::Relaxed);
         Ok(())
     }
 

@@ -140,6 +140,11 @@ impl Class {
         (0..self.blocks()).map(move |block| block * self.stride())
     }
 
+    /// The same in this slab, counted from the heap's first granule.
+    pub(super) fn begins_in(self, slab: usize) -> impl Iterator<Item = usize> + Clone {
+        self.begins().map(move |granule| slab * GRANULES + granule)
+    }
+
     /// The same, a bit for each granule.
     pub(super) fn begin_bits(self) -> &'static [u64; GRANULES / 64] {
         match self {
