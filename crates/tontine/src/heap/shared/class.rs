@@ -141,6 +141,7 @@ impl Class {
     }
 
     /// The same, a bit for each granule.
+    #[inline]
     pub(super) fn begin_bits(self) -> &'static [u64; GRANULES / 64] {
         match self {
             Self::Small(class) => &BEGINS[usize::from(class)],
@@ -150,8 +151,9 @@ impl Class {
 
     /// Whether a block begins at this granule of a slab.
     #[inline]
-    pub(super) const fn begins_at(self, granule: usize) -> bool {
-        granule.is_multiple_of(self.stride()) && granule / self.stride() < self.blocks()
+    pub(super) fn begins_at(self, granule: usize) -> bool {
+        let bits = self.begin_bits().get(granule / 64);
+        bits.is_some_and(|bits| bits >> (granule % 64) & 1 != 0)
     }
 
     /// How many slabs.

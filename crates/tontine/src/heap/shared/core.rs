@@ -117,6 +117,7 @@ impl Core {
     }
 
     /// Whether this member lives: a slot says so until somebody has proved its end.
+    #[inline]
     pub(super) fn is_alive(&self, member: Member) -> bool {
         if member.slot() >= MEMBERS {
             return false;
@@ -298,6 +299,7 @@ impl Core {
     }
 
     /// What a slab is made of, if that can be.
+    #[inline]
     pub(super) fn class(&self, slab: usize) -> Option<Class> {
         let class = Class::from_raw(self.space.slab(slab).class.load(Ordering::Relaxed))?;
         (class.slabs() <= self.space.geometry().slabs() - slab).then_some(class)
@@ -326,6 +328,7 @@ impl Core {
     }
 
     /// There is memory for the destinations of this granule's slab.
+    #[inline]
     pub(super) fn fetch_destinations(&self, granule: usize) -> Result<()> {
         let slab = granule / GRANULES;
         let (word, bit) = (&self.destinations[slab / 64], 1 << (slab % 64));

@@ -115,10 +115,12 @@ impl Core {
     }
 
     /// Whether blocks are allocated from this slab.
+    #[inline]
     pub(super) fn is_owned(&self, slab: usize) -> bool {
         self.owner(slab).state() == SlabState::Owned
     }
 
+    #[inline]
     fn owner(&self, slab: usize) -> SlabWord {
         // SYNC slab: pairs with the stores of its arena.
         SlabWord(self.space.slab(slab).owner.load(Ordering::Acquire))
