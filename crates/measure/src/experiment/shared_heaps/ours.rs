@@ -1,7 +1,7 @@
 //! The library's heap: [`Ours`], whose workers are processes, members each of their own, or threads
 //! of one member.
 
-#![allow(unsafe_code, reason = "joins the heap in a forked child")]
+#![allow(unsafe_code, reason = "vouches for its blocks")]
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -12,7 +12,8 @@ use tontine::heap::shared::{self, Block, Handle, Member, Options, Parcel};
 use super::board::Address;
 use super::heap::{Heap, World};
 use super::ring::Entry;
-use crate::trouble::{Result, Trouble};
+use crate::mechanism::heap::{must_be_free, refused, rejoined};
+use crate::trouble::Result;
 
 /// Bytes of the heap: many times what the benchmarks hold.
 const BYTES: usize = 256 << 20;
@@ -33,19 +34,6 @@ impl<const PROCESSES: bool> Ours<PROCESSES> {
     }
 }
 
-/// The heap, in a forked child of who made it, as a member of its own.
-pub(super) fn rejoined(heap: &shared::Heap) -> Result<shared::Heap> {
-    // SAFETY: all members are processes of this experiment, by this library; none of them has
-    // another descriptor of the file, nor closes the one that it inherited.
-    unsafe { heap.rejoin() }.map_err(refused)
-}
-
-/// What the heap said.
-#[cold]
-pub(super) fn refused(error: Error) -> Trouble {
-    Trouble::fail(format!("the shared heap: {error}"))
-}
-
 impl<const PROCESSES: bool> World for Ours<PROCESSES> {
     type Heap = Self;
 
@@ -57,16 +45,7 @@ impl<const PROCESSES: bool> World for Ours<PROCESSES> {
     }
 
     fn close(&self) -> Result<()> {
-        self.0.tend().map_err(refused)?;
-        let report = self.0.check().map_err(refused)?;
-        match (report.faults.first(), report.in_use()) {
-            (None, 0) => Ok(()),
-            (Some(fault), _) => Err(Trouble::fail(format!("the shared heap: {fault}"))),
-            (None, bytes) => Err(Trouble::fail(format!(
-                "the shared heap: expected every block to be free at the end, found {bytes} bytes \
-                 that are not"
-            ))),
-        }
+        must_be_free(&self.0)
     }
 }
 
