@@ -21,6 +21,9 @@ pub(super) const EXPLANATION: Explanation = Explanation {
          back to where it came from (mimalloc, and snmalloc by a queue of messages), or the \
          memory wanders from the producer's share to the consumer's (caches), or a lock is taken \
          after all (glibc's arenas).",
+        "`tontine::heap::shared` is made for many processes, of which any may be killed; here its \
+         price stands beside that of allocators which die with their process. Whose a block is \
+         says a word outside of it; one that another thread frees goes home by that word.",
     ],
     steps: &[
         "`glibc-one-arena` calls mallopt(M_ARENA_MAX, 1) before the first thread is started. The \
@@ -64,6 +67,7 @@ pub(super) const EXPLANATION: Explanation = Explanation {
             "most batches have none. Now and then memory is asked for or given back: brk, mmap, \
              munmap, mprotect, madvise",
         ),
+        ("shared", "fallocate, for a slab that is taken or given back"),
         (
             "classic, glibc-one-arena, glibc",
             "futex, where threads contend for a lock; mprotect, by which a heap or an arena grows",
