@@ -12,6 +12,7 @@ use tontine::heap::shared::{self, Block, Handle, Member, Options, Parcel};
 use super::board::Address;
 use super::heap::{Heap, World};
 use super::ring::Entry;
+use crate::heap_map::{HeapMap, Owner};
 use crate::mechanism::heap::{must_be_free, refused, rejoined};
 use crate::trouble::Result;
 
@@ -46,6 +47,17 @@ impl<const PROCESSES: bool> World for Ours<PROCESSES> {
 
     fn close(&self) -> Result<()> {
         must_be_free(&self.0)
+    }
+
+    fn map(&self, moment: &str, named: &[(u32, Owner)]) -> Result<Option<HeapMap>> {
+        let report = self.0.check().map_err(refused)?;
+        Ok(Some(HeapMap::of(moment, &report, named)))
+    }
+
+    fn tend(&self) -> Result<String> {
+        let found = self.0.tend().map_err(refused)?;
+        let (blocks, adopted, back) = (found.blocks, found.adopted, found.given_back);
+        Ok(format!("{blocks} blocks freed, {adopted} slabs taken over, {back} given back"))
     }
 }
 
