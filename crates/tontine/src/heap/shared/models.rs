@@ -72,10 +72,10 @@ fn freed_and_given_out() {
         let block = block.clone();
         move || {
             block.bytes.set(1);
-            truth::free(&block.word, 0);
+            truth::free(&block.word);
         }
     });
-    if block.now().state() == State::Free && truth::loan(&block.word, 1) == Some(1) {
+    if block.now().state() == State::Free && truth::loan(&block.word, 1) {
         block.bytes.set(2);
     }
     holder.join().expect("no panic");
@@ -103,7 +103,7 @@ fn a_loan_without_acquire_is_noticed() {
 fn sent_and_taken() {
     let block = Block::new(Truth::loaned(1, 4));
     block.bytes.set(7);
-    let generation = truth::send(&block.word, 1, 4);
+    let generation = truth::send(&block.word, 1);
     let flight = Truth::in_flight(1, generation);
     let taken = |then: Truth| {
         let block = block.clone();
@@ -143,7 +143,7 @@ fn written_and_accepted() {
         let block = block.clone();
         move || {
             block.bytes.set(7);
-            truth::send(&block.word, 1, 0);
+            truth::send(&block.word, 1);
         }
     });
     let then = Truth::loaned(2, 1);
@@ -180,7 +180,7 @@ fn freed_and_looked_for() {
     let freeing = [0, 1].map(|which: usize| {
         let slab = slab.clone();
         thread::spawn(move || {
-            truth::free(&slab.1[which], 0);
+            truth::free(&slab.1[which]);
             hint::give(&slab.0);
         })
     });
