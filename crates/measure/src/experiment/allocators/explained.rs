@@ -32,6 +32,9 @@ pub(super) const EXPLANATION: Explanation = Explanation {
          and jemalloc are there only in a program built with the feature `allocators`: they set \
          themselves up before main, and a program that merely contains them pays for it in every \
          fork.",
+        "`shared` is `tontine::heap::shared`, here with one process. What it gives is a value of \
+         two words and no bare address; that value lies in the block itself, behind the first \
+         word, from where `free` takes it.",
         "`pair`: every thread is pinned, number i to processor i and so round, and holds 1,024 \
          blocks. Again and again it draws one of them at random, frees it, allocates another in \
          its place, of 16, 32, 48 … 512 bytes, evenly drawn, and writes the first word: about \

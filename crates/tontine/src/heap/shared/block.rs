@@ -136,6 +136,7 @@ impl<'heap> Block<'heap> {
         }
     }
 
+    #[inline(always)]
     fn word(&self) -> &'heap AtomicU64 {
         self.core.space.word(self.granule())
     }

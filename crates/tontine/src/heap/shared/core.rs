@@ -344,14 +344,14 @@ impl Core {
     }
 
     /// Remembers the length of this process's block; what its name says instead.
-    #[cold]
+    #[inline]
     pub(super) fn set_long(&self, granule: usize, len: usize) -> u64 {
         self.long[granule / GRANULES].store(len as u64, Ordering::Relaxed);
         super::block::LONG
     }
 
     /// The length that was remembered.
-    #[cold]
+    #[inline]
     pub(super) fn long(&self, granule: usize) -> usize {
         self.long[granule / GRANULES].load(Ordering::Relaxed) as usize
     }
