@@ -330,6 +330,14 @@ impl Mailbox {
         self.recv_fast()
     }
 
+    /// What is there, or comes while `recv` would look again and again without asking for anything
+    /// else: no system call.
+    #[inline]
+    pub(crate) fn recv_at_once(&mut self) -> Option<Message<'_>> {
+        let from = self.recv_fast().or_else(|| self.recv_soon())?;
+        Some(self.message(from))
+    }
+
     /// As `recv_fast`, without the copy.
     #[inline(always)]
     fn take_fast(&mut self) -> Option<Taken> {

@@ -1,7 +1,7 @@
 //! The library's heap: [`Ours`], whose workers are processes, members each of their own, or threads
 //! of one member.
 
-#![allow(unsafe_code, reason = "joins the heap in a forked child")]
+#![allow(unsafe_code, reason = "vouches for its blocks")]
 
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
@@ -13,6 +13,8 @@ use tontine::heap::shared::{self, Block, Member, Options, Parcel};
 use super::board::Address;
 use super::heap::{Heap, World};
 use super::ring::Entry;
+use crate::heap_map::{HeapMap, Owner};
+use crate::mechanism::heap::{must_be_free, refused, rejoined};
 use crate::trouble::{Result, Trouble};
 
 /// Bytes of the heap: many times what the benchmarks hold.
@@ -34,23 +36,10 @@ impl<const PROCESSES: bool> Ours<PROCESSES> {
     }
 }
 
-/// The heap, in a forked child of who made it, as a member of its own.
-pub(super) fn rejoined(heap: &shared::Heap) -> Result<shared::Heap> {
-    // SAFETY: all members are processes of this experiment, by this library; none of them has
-    // another descriptor of the file, nor closes the one that it inherited.
-    unsafe { heap.rejoin() }.map_err(refused)
-}
-
 /// An entry of zeroes, which nobody writes.
 #[cold]
 fn none() -> Trouble {
     Trouble::fail("expected a block's address in the ring, found 0")
-}
-
-/// What the heap said.
-#[cold]
-pub(super) fn refused(error: Error) -> Trouble {
-    Trouble::fail(format!("the shared heap: {error}"))
 }
 
 impl<const PROCESSES: bool> World for Ours<PROCESSES> {
@@ -64,16 +53,18 @@ impl<const PROCESSES: bool> World for Ours<PROCESSES> {
     }
 
     fn close(&self) -> Result<()> {
-        self.0.tend().map_err(refused)?;
+        must_be_free(&self.0)
+    }
+
+    fn map(&self, moment: &str, named: &[(u32, Owner)]) -> Result<Option<HeapMap>> {
         let report = self.0.check().map_err(refused)?;
-        match (report.faults.first(), report.in_use()) {
-            (None, 0) => Ok(()),
-            (Some(fault), _) => Err(Trouble::fail(format!("the shared heap: {fault}"))),
-            (None, bytes) => Err(Trouble::fail(format!(
-                "the shared heap: expected every block to be free at the end, found {bytes} bytes \
-                 that are not"
-            ))),
-        }
+        Ok(Some(HeapMap::of(moment, &report, named)))
+    }
+
+    fn tend(&self) -> Result<String> {
+        let found = self.0.tend().map_err(refused)?;
+        let (blocks, adopted, back) = (found.blocks, found.adopted, found.given_back);
+        Ok(format!("{blocks} blocks freed, {adopted} slabs taken over, {back} given back"))
     }
 }
 

@@ -74,6 +74,7 @@ impl Parcel {
     pub const SIZE: usize = 24;
 
     /// As bytes.
+    #[inline]
     pub fn to_bytes(self) -> [u8; Self::SIZE] {
         let mut bytes = [0; Self::SIZE];
         let words = [self.offset, self.flight, self.len];
@@ -84,11 +85,18 @@ impl Parcel {
     }
 
     /// From bytes, whatever they are: what is no parcel is refused where it is accepted.
+    #[inline]
     pub fn from_bytes(bytes: [u8; Self::SIZE]) -> Self {
-        let word = |at: usize| {
-            u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight of 24 bytes"))
-        };
-        Self { offset: word(0), flight: word(8), len: word(16) }
+        Self::from_slice(&bytes).expect("so many bytes")
+    }
+
+    /// From as many bytes as a parcel has. Word by word, as they were written: a wider load would
+    /// wait for all of those stores.
+    #[inline]
+    pub(super) fn from_slice(bytes: &[u8]) -> Option<Self> {
+        let (&[offset, flight, len], []) = bytes.as_chunks() else { return None };
+        let [offset, flight, len] = [offset, flight, len].map(u64::from_le_bytes);
+        Some(Self { offset, flight, len })
     }
 
     /// The block, and its generation.
@@ -130,6 +138,7 @@ impl<'heap> Block<'heap> {
         }
     }
 
+    #[inline(always)]
     fn word(&self) -> &'heap AtomicU64 {
         self.core.space.word(self.granule())
     }
@@ -158,6 +167,7 @@ impl<'heap> Block<'heap> {
     }
 
     /// Whether it is this heap's.
+    #[inline]
     pub(super) fn is_of(&self, core: &Core) -> bool {
         std::ptr::eq(self.core, core)
     }
@@ -167,6 +177,7 @@ impl<'heap> Block<'heap> {
     }
 
     /// Where it begins, counted from the heap's first byte.
+    #[inline]
     pub fn offset(&self) -> u64 {
         self.core.space.geometry().block(self.granule()) as u64
     }
@@ -218,6 +229,7 @@ impl<'heap> Block<'heap> {
     /// # Errors
     /// [`Error::Gone`]: it has ended, as far as is known. The block is in the error's company, and
     /// still this process's.
+    #[inline]
     pub fn hand_over(self, to: Member) -> Result<Parcel, (Error, Self)> {
         self.send(to, false)
     }
@@ -238,6 +250,7 @@ impl<'heap> Block<'heap> {
         Ok(Parcel { offset: block.offset(), flight, len: block.bytes() as u64 })
     }
 
+    #[inline]
     fn prepare(&self, destination: Destination) -> Result<()> {
         let to = destination.member();
         if self.core.space.is_forked() {
@@ -279,6 +292,7 @@ impl<'heap> Block<'heap> {
     ///
     /// # Errors
     /// [`Error::Overrun`].
+    #[inline]
     pub fn look_for_overrun(&self) -> Result<()> {
         if self.core.canaries && !self.core.space.is_forked() {
             return super::canary::look(self.core, self.granule(), Some(self.bytes()));
@@ -384,6 +398,7 @@ impl Core {
     }
 
     /// The granule of a handle's block and its bytes, if a block begins there.
+    #[inline]
     pub(super) fn find(&self, offset: u64) -> Result<(usize, usize)> {
         let wrong = |why| Error::NoHandle { offset, why };
         let granule = self
@@ -430,6 +445,7 @@ impl Core {
     }
 
     /// A block that was sent becomes this process's.
+    #[inline]
     pub(super) fn accept(&self, parcel: Parcel) -> Result<Block<'_>> {
         let then = Truth::loaned(self.slot(), Truth(parcel.flight).generation());
         self.land(parcel, then)
@@ -446,6 +462,7 @@ impl Core {
         self.land(parcel, Truth::loaned(self.slot(), generation))
     }
 
+    #[inline]
     fn land(&self, parcel: Parcel, then: Truth) -> Result<Block<'_>> {
         let flight = Truth(parcel.flight);
         let wrong = |why| Error::NoHandle { offset: parcel.offset, why };
@@ -453,6 +470,7 @@ impl Core {
             return Err(wrong("the parcel is none that a block was handed over with"));
         }
         let (granule, most) = self.find(parcel.offset)?;
+        self.space.prefetch(granule);
         let len = usize::try_from(parcel.len).ok().filter(|len| *len <= most);
         let len = len.ok_or(wrong("the block there is smaller than the parcel says"))?;
         match truth::leave_flight(self.space.word(granule), flight, then) {
@@ -461,6 +479,8 @@ impl Core {
         }
     }
 
+    #[cold]
+    #[inline(never)]
     pub(super) fn stale(&self, offset: u64, generation: u64, found: Truth) -> Error {
         Error::Stale { offset, generation, now: Now { core: self, found }.to_string() }
     }

@@ -146,6 +146,7 @@ impl Class {
     }
 
     /// The same, a bit for each granule.
+    #[inline]
     pub(super) fn begin_bits(self) -> &'static [u64; GRANULES / 64] {
         match self {
             Self::Small(class) => &BEGINS[usize::from(class)],
@@ -157,7 +158,8 @@ impl Class {
     #[inline]
     pub(super) fn begins_at(self, granule: usize) -> bool {
         // A table, for a division would take as long as all the rest of taking a block.
-        self.begin_bits()[granule / 64] >> (granule % 64) & 1 != 0
+        let bits = self.begin_bits().get(granule / 64);
+        bits.is_some_and(|bits| bits >> (granule % 64) & 1 != 0)
     }
 
     /// How many slabs.

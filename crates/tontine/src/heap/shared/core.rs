@@ -158,6 +158,7 @@ impl Core {
     }
 
     /// Whether this member lives: a slot says so until somebody has proved its end.
+    #[inline]
     pub(super) fn is_alive(&self, member: Member) -> bool {
         if member.slot() >= MEMBERS {
             return false;
@@ -402,6 +403,7 @@ impl Core {
     }
 
     /// What a slab is made of, if that can be.
+    #[inline]
     pub(super) fn class(&self, slab: usize) -> Option<Class> {
         let class = Class::from_raw(self.space.slab(slab).class.load(Ordering::Relaxed))?;
         (class.slabs() <= self.space.geometry().slabs() - slab).then_some(class)
@@ -430,6 +432,7 @@ impl Core {
     }
 
     /// There is memory for the destinations of this granule's slab.
+    #[inline]
     pub(super) fn fetch_destinations(&self, granule: usize) -> Result<()> {
         let slab = granule / GRANULES;
         let (word, bit) = (&self.destinations[slab / 64], 1 << (slab % 64));
@@ -441,14 +444,14 @@ impl Core {
     }
 
     /// Remembers the length of this process's block; what its name says instead.
-    #[cold]
+    #[inline]
     pub(super) fn set_long(&self, granule: usize, len: usize) -> u64 {
         self.long[granule / GRANULES].store(len as u64, Ordering::Relaxed);
         super::block::LONG
     }
 
     /// The length that was remembered.
-    #[cold]
+    #[inline]
     pub(super) fn long(&self, granule: usize) -> usize {
         self.long[granule / GRANULES].load(Ordering::Relaxed) as usize
     }

@@ -246,6 +246,7 @@ impl Heap {
     /// # Errors
     /// [`Error::Stale`]: it was accepted before, or taken back, or freed because both ends seemed
     /// to be dead. [`Error::NoHandle`]: this is no parcel.
+    #[inline]
     pub fn accept(&self, parcel: Parcel) -> Result<Block<'_>> {
         self.here()?;
         self.core.accept(parcel)
@@ -326,6 +327,7 @@ impl Heap {
         Ok(check::check(&self.core, known.unwrap_or_default()))
     }
 
+    #[inline]
     fn here(&self) -> Result<()> {
         if self.core.space.is_forked() { Err(Error::Forked) } else { Ok(()) }
     }

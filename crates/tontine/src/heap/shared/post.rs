@@ -170,7 +170,7 @@ impl<'heap> Outbox<'heap> {
     /// [`Error::Mailbox`]: it is alive, and may be reading them.
     pub fn unread(&mut self) -> Result<Vec<Block<'heap>>> {
         let parcels = self.sender.unread()?;
-        let parcels = parcels.into_iter().filter_map(|bytes| parcel_of(&bytes));
+        let parcels = parcels.into_iter().filter_map(|bytes| Parcel::from_slice(&bytes));
         // Those that fail were accepted, or freed by whoever recovered the receiver.
         Ok(parcels.filter_map(|parcel| self.heap.take_back(parcel).ok()).collect())
     }
@@ -232,6 +232,21 @@ impl<'heap> Inbox<'heap> {
     /// [`Error::Mailbox`], as [`Mailbox::recv`] has it.
     #[inline]
     pub fn recv(&mut self) -> Result<(Block<'heap>, SenderId)> {
+        let core = &self.heap.core;
+        // Before the kernel is asked for newcomers, and the heap for the dead: a block that comes
+        // soon waits for neither.
+        while let Some(message) = self.mailbox.recv_at_once() {
+            match accept(core, &message) {
+                Some(found) => return Ok(found),
+                None => self.skipped += 1,
+            }
+        }
+        self.recv_slowly()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn recv_slowly(&mut self) -> Result<(Block<'heap>, SenderId)> {
         loop {
             match self.try_recv() {
                 Err(Error::Mailbox(crate::Error::WouldBlock)) => {}
@@ -361,12 +376,8 @@ impl Core {
     }
 }
 
-fn parcel_of(bytes: &[u8]) -> Option<Parcel> {
-    bytes.try_into().ok().map(Parcel::from_bytes)
-}
-
 #[inline]
 fn accept<'heap>(core: &'heap Core, message: &Message<'_>) -> Option<(Block<'heap>, SenderId)> {
-    let block = core.accept(parcel_of(message)?).ok()?;
+    let block = core.accept(Parcel::from_slice(message)?).ok()?;
     Some((block, message.sender()))
 }

@@ -124,6 +124,7 @@ impl Core {
     }
 
     /// Whether blocks are allocated from this slab.
+    #[inline]
     pub(super) fn is_owned(&self, slab: usize) -> bool {
         self.owner(slab).state() == SlabState::Owned
     }
@@ -138,6 +139,7 @@ impl Core {
         self.owner(slab).state() == SlabState::Punching
     }
 
+    #[inline]
     pub(super) fn owner(&self, slab: usize) -> SlabWord {
         // SYNC slab: pairs with the stores of its arena.
         SlabWord(self.space.slab(slab).owner.load(Ordering::Acquire))
