@@ -89,18 +89,24 @@ impl Arena {
         self.index
     }
 
-    /// A block of this class: its granule, and its generation.
+    /// A block of this class, if one is known to be free in the slab from which one allocates: its
+    /// granule.
     #[inline(always)]
-    pub(super) fn loan(&mut self, core: &Core, class: u8) -> Result<(usize, u64)> {
+    pub(super) fn loan_known(&mut self, core: &Core, class: u8) -> Option<usize> {
+        let shelf = &mut self.shelves[self.classes[usize::from(class)].current as usize];
+        let granule = shelf.take()? + shelf.slab as usize * GRANULES;
+        // What was wrong is forgotten.
+        truth::loan(core.space.word(granule), core.slot()).then_some(granule)
+    }
+
+    /// A block of this class: its granule.
+    pub(super) fn loan(&mut self, core: &Core, class: u8) -> Result<usize> {
         loop {
-            let shelf = &mut self.shelves[self.classes[usize::from(class)].current as usize];
-            if let Some(within) = shelf.take() {
-                let granule = shelf.slab as usize * GRANULES + within;
-                // A hint that was wrong is forgotten.
-                if let Some(generation) = truth::loan(core.space.word(granule), core.slot()) {
-                    return Ok((granule, generation));
-                }
-            } else {
+            if let Some(granule) = self.loan_known(core, class) {
+                return Ok(granule);
+            }
+            let current = self.classes[usize::from(class)].current;
+            if self.shelves[current as usize].free() == 0 {
                 self.refill(core, class)?;
             }
         }
@@ -138,8 +144,6 @@ impl Arena {
     }
 
     /// Finds the class a shelf with a free block, and makes it the current one.
-    #[cold]
-    #[inline(never)]
     fn refill(&mut self, core: &Core, class: u8) -> Result<()> {
         // Where there is no memory for a new slab, somebody may have freed a block meanwhile.
         if self.refill_from_own(core, class) || self.refill_with_new(core, class) == Ok(true) {
@@ -196,8 +200,8 @@ impl Arena {
         Ok(true)
     }
 
-    /// A block of whole slabs: its granule, and its generation.
-    pub(super) fn loan_large(&mut self, core: &Core, slabs: usize) -> Result<(usize, u64)> {
+    /// A block of whole slabs: its granule.
+    pub(super) fn loan_large(&mut self, core: &Core, slabs: usize) -> Result<usize> {
         self.look_after_deaths(core);
         self.look_at_large(core, false);
         if let Some(found) = self.loan_spare_large(core, slabs) {
@@ -218,7 +222,7 @@ impl Arena {
         }
     }
 
-    fn loan_spare_large(&mut self, core: &Core, slabs: usize) -> Option<(usize, u64)> {
+    fn loan_spare_large(&mut self, core: &Core, slabs: usize) -> Option<usize> {
         let class = Class::Large(slabs);
         let shelves = &self.shelves;
         let fits = |spare: &Spare| shelves[spare.shelf as usize].class() == class;
@@ -229,11 +233,10 @@ impl Arena {
         shelf.used = Use::Open;
         shelf.clear();
         let granule = shelf.slab as usize * GRANULES;
-        let generation = truth::loan(core.space.word(granule), core.slot())?;
-        Some((granule, generation))
+        truth::loan(core.space.word(granule), core.slot()).then_some(granule)
     }
 
-    fn loan_new_large(&mut self, core: &Core, slabs: usize) -> Result<Option<(usize, u64)>> {
+    fn loan_new_large(&mut self, core: &Core, slabs: usize) -> Result<Option<usize>> {
         let class = Class::Large(slabs);
         let Some(first) = core.claim_slabs(self.index, slabs)? else { return Ok(None) };
         let entry = self.enter(first, class);
@@ -241,8 +244,7 @@ impl Arena {
         let granule = first * GRANULES;
         // A word that is worn out, or that somebody wrote over: the slabs are lost until it is
         // found to be free.
-        let generation = truth::loan(core.space.word(granule), core.slot());
-        Ok(generation.map(|generation| (granule, generation)))
+        Ok(truth::loan(core.space.word(granule), core.slot()).then_some(granule))
     }
 
     /// A slab, which is this arena's by its owner word, gets a shelf.

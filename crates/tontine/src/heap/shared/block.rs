@@ -7,12 +7,13 @@ use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 
+use super::class::LARGEST;
 use super::core::Core;
-use super::layout::GRANULES;
+use super::layout::{GRANULES, MOST_SLABS};
 use super::local;
 use super::word::{LAST, Member, State, Truth, truth};
 use crate::heap::{Error, Result};
-use crate::sync::Ordering;
+use crate::sync::{AtomicU64, Ordering};
 
 /// Bytes of a heap that are this process's, until it is dropped: then they are free.
 ///
@@ -21,13 +22,26 @@ use crate::sync::Ordering;
 ///
 /// # Panics
 /// In a forked child, where the parent's blocks are not to be reached: reading and writing.
-#[derive(Debug)]
 pub struct Block<'heap> {
     core: &'heap Core,
-    granule: usize,
-    generation: u64,
-    len: usize,
+    // Two words and no more: what fits into two registers is moved by the word. Of more, a move is
+    // a wide load, which has to wait for the narrow stores before it. The generation stands in the
+    // truth word, which nobody else writes as long as the block is this process's.
+    //
+    //  63      16 15    0
+    // +----------+-------+
+    // | granule  | bytes |   or `LONG`: then the heap's list of long blocks has them
+    // +----------+-------+
+    name: u64,
 }
+
+/// Bits of the length in a block's name.
+const LEN_BITS: u32 = u16::BITS;
+/// In place of a length that has no room there.
+pub(super) const LONG: u64 = u16::MAX as u64;
+
+const _: () = assert!(MOST_SLABS * GRANULES <= 1 << (u64::BITS - LEN_BITS));
+const _: () = assert!(LARGEST < LONG as usize, "blocks of a class are never long");
 
 /// The name of a block: where it begins, counted from the heap's first byte, and its generation.
 ///
@@ -90,16 +104,40 @@ impl Parcel {
 impl<'heap> Block<'heap> {
     /// A block that has just become this process's.
     #[inline(always)]
-    pub(super) fn new(core: &'heap Core, granule: usize, generation: u64, len: usize) -> Self {
-        Self { core, granule, generation, len }
+    pub(super) fn new(core: &'heap Core, granule: usize, len: usize) -> Self {
+        Self { core, name: Self::name(core, granule, len) }
+    }
+
+    #[inline(always)]
+    fn name(core: &Core, granule: usize, len: usize) -> u64 {
+        let short = if len as u64 >= LONG { core.set_long(granule, len) } else { len as u64 };
+        (granule as u64) << LEN_BITS | short
+    }
+
+    #[inline(always)]
+    pub(super) fn granule(&self) -> usize {
+        (self.name >> LEN_BITS) as usize
+    }
+
+    /// Bytes, also where they are not to be reached.
+    #[inline(always)]
+    fn bytes(&self) -> usize {
+        match self.name & LONG {
+            LONG => self.core.long(self.granule()),
+            len => len as usize,
+        }
+    }
+
+    fn word(&self) -> &'heap AtomicU64 {
+        self.core.space.word(self.granule())
     }
 
     /// Bytes that its block has at most.
     pub(super) fn room(&self) -> usize {
         self.must_be_ours();
         // The slab's class does not change while a block of it is somebody's.
-        let class = self.core.class(self.granule / GRANULES);
-        class.map_or(self.len, |class| (class.bytes() - self.core.behind()).max(self.len))
+        let (class, len) = (self.core.class(self.granule() / GRANULES), self.bytes());
+        class.map_or(len, |class| (class.bytes() - self.core.behind()).max(len))
     }
 
     /// Makes it longer or shorter, within its room.
@@ -108,11 +146,12 @@ impl<'heap> Block<'heap> {
     /// There is not so much.
     pub(super) fn resize(&mut self, len: usize) {
         assert!(len <= self.room(), "{len} bytes in a block of {}", self.room());
-        self.len = len;
+        let granule = self.granule();
+        self.name = Self::name(self.core, granule, len);
         if self.core.canaries
-            && let Some(class) = self.core.class(self.granule / GRANULES)
+            && let Some(class) = self.core.class(granule / GRANULES)
         {
-            super::canary::write(self.core, self.granule, class, len);
+            super::canary::write(self.core, granule, class, len);
         }
     }
 
@@ -121,13 +160,13 @@ impl<'heap> Block<'heap> {
         std::ptr::eq(self.core, core)
     }
 
-    pub(super) fn parts(&self) -> (&'heap Core, usize, u64, usize) {
-        (self.core, self.granule, self.generation, self.len)
+    pub(super) fn core(&self) -> &'heap Core {
+        self.core
     }
 
     /// Where it begins, counted from the heap's first byte.
     pub fn offset(&self) -> u64 {
-        self.core.space.geometry().block(self.granule) as u64
+        self.core.space.geometry().block(self.granule()) as u64
     }
 
     /// Keeps the block without its borrow: it is this process's until [`Heap::claim`] gives it back
@@ -138,12 +177,13 @@ impl<'heap> Block<'heap> {
     #[must_use = "the handle is all that is left of the block"]
     pub fn into_handle(self) -> Handle {
         let block = ManuallyDrop::new(self);
-        // The parent's block stays what it is.
-        if !block.core.space.is_forked() {
-            let word = block.core.space.word(block.granule);
-            truth::park(word, block.core.slot(), block.generation);
-        }
-        Handle { offset: block.offset(), generation: block.generation }
+        // The parent's block stays what it is, and its word is not to be read.
+        let generation = if block.core.space.is_forked() {
+            0
+        } else {
+            truth::park(block.word(), block.core.slot())
+        };
+        Handle { offset: block.offset(), generation }
     }
 
     /// Sends the block to another member: from now on it is neither's, until that one accepts the
@@ -157,10 +197,9 @@ impl<'heap> Block<'heap> {
             return Err((error, self));
         }
         let block = ManuallyDrop::new(self);
-        let word = block.core.space.word(block.granule);
-        let generation = truth::send(word, block.core.slot(), block.generation);
+        let generation = truth::send(block.word(), block.core.slot());
         let flight = Truth::in_flight(block.core.slot(), generation).0;
-        Ok(Parcel { offset: block.offset(), flight, len: block.len as u64 })
+        Ok(Parcel { offset: block.offset(), flight, len: block.bytes() as u64 })
     }
 
     fn prepare(&self, to: Member) -> Result<()> {
@@ -171,9 +210,9 @@ impl<'heap> Block<'heap> {
             return Err(Error::Gone { slot: to.slot() });
         }
         self.look_for_overrun()?;
-        self.core.fetch_destinations(self.granule)?;
+        self.core.fetch_destinations(self.granule())?;
         // Before the word: whoever sees the block in flight sees where to.
-        self.core.space.destination(self.granule).store(to.to_u64(), Ordering::Relaxed);
+        self.core.space.destination(self.granule()).store(to.to_u64(), Ordering::Relaxed);
         Ok(())
     }
 
@@ -185,7 +224,7 @@ impl<'heap> Block<'heap> {
     pub fn free(self) -> Result<()> {
         let found = self.look_for_overrun();
         let block = ManuallyDrop::new(self);
-        block.core.free(block.granule, block.generation);
+        block.core.free(block.granule());
         found
     }
 
@@ -195,7 +234,7 @@ impl<'heap> Block<'heap> {
     /// [`Error::Overrun`].
     pub fn look_for_overrun(&self) -> Result<()> {
         if self.core.canaries && !self.core.space.is_forked() {
-            return super::canary::look(self.core, self.granule, Some(self.len));
+            return super::canary::look(self.core, self.granule(), Some(self.bytes()));
         }
         Ok(())
     }
@@ -205,6 +244,13 @@ impl<'heap> Block<'heap> {
         if self.core.space.is_forked() {
             not_ours();
         }
+    }
+}
+
+impl fmt::Debug for Block<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (offset, len) = (self.offset(), self.bytes());
+        out.debug_struct("Block").field("offset", &offset).field("len", &len).finish()
     }
 }
 
@@ -222,7 +268,8 @@ impl Deref for Block<'_> {
         // SAFETY: within the mapping, which outlives the borrow; while the block is on loan to this
         // process nobody else writes it, which members promise each other (`Heap::open`).
         unsafe {
-            std::slice::from_raw_parts(self.core.space.block(self.granule).as_ptr(), self.len)
+            let first = self.core.space.block(self.granule()).as_ptr();
+            std::slice::from_raw_parts(first, self.bytes())
         }
     }
 }
@@ -233,7 +280,8 @@ impl DerefMut for Block<'_> {
         self.must_be_ours();
         // SAFETY: as above, and nobody else reads it.
         unsafe {
-            std::slice::from_raw_parts_mut(self.core.space.block(self.granule).as_ptr(), self.len)
+            let first = self.core.space.block(self.granule()).as_ptr();
+            std::slice::from_raw_parts_mut(first, self.bytes())
         }
     }
 }
@@ -258,7 +306,7 @@ impl Drop for Block<'_> {
         if self.core.canaries {
             drop_with_canary(self);
         }
-        self.core.free(self.granule, self.generation);
+        self.core.free(self.granule());
     }
 }
 
@@ -268,7 +316,7 @@ fn drop_with_canary(block: &Block<'_>) {
         return;
     }
     if let Err(error) = block.look_for_overrun() {
-        block.core.free(block.granule, block.generation);
+        block.core.free(block.granule());
         panic!("{error}");
     }
 }
@@ -276,12 +324,12 @@ fn drop_with_canary(block: &Block<'_>) {
 impl Core {
     /// Frees a block of this process's.
     #[inline(always)]
-    pub(super) fn free(&self, granule: usize, generation: u64) {
+    pub(super) fn free(&self, granule: usize) {
         // The parent's blocks are the parent's.
         if self.space.is_forked() {
             return;
         }
-        truth::free(self.space.word(granule), generation);
+        truth::free(self.space.word(granule));
         if local::with_known(self, |arena| arena.put(self, granule)) != Some(true) {
             self.tell_owner(granule);
         }
@@ -327,7 +375,7 @@ impl Core {
         match word.compare_exchange(ours.0, then.0, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => {
                 let len = if self.canaries { super::canary::len(self, granule) } else { len };
-                Ok(Block::new(self, granule, then.generation(), len))
+                Ok(Block::new(self, granule, len))
             }
             Err(found) => Err(self.stale(handle.offset, handle.generation, Truth(found))),
         }
@@ -360,7 +408,7 @@ impl Core {
         let len = usize::try_from(parcel.len).ok().filter(|len| *len <= most);
         let len = len.ok_or(wrong("the block there is smaller than the parcel says"))?;
         match truth::leave_flight(self.space.word(granule), flight, then) {
-            Ok(()) => Ok(Block::new(self, granule, then.generation(), len)),
+            Ok(()) => Ok(Block::new(self, granule, len)),
             Err(found) => Err(self.stale(parcel.offset, flight.generation(), found)),
         }
     }

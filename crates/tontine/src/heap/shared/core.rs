@@ -31,6 +31,8 @@ pub(super) struct Core {
     pub(super) inboxes: AtomicU64,
     /// By slab, a bit each: its destinations have memory.
     destinations: Box<[AtomicU64]>,
+    /// By slab: bytes of the block that begins there, where its name has no room for them.
+    long: Box<[AtomicU64]>,
 }
 
 /// What one thread at a time may do.
@@ -62,7 +64,9 @@ impl Core {
         let me = Member::new(MEMBERS, 0);
         let desk = Mutex::default();
         let inboxes = AtomicU64::new(0);
-        let mut core = Self { space, me, id, canaries, desk, inboxes, destinations };
+        // SAFETY: zeroes are atomics. Not written: most pages of a large one are never touched.
+        let long = unsafe { Box::new_zeroed_slice(slabs).assume_init() };
+        let mut core = Self { space, me, id, canaries, desk, inboxes, destinations, long };
         core.me = core.take_slot()?;
         Ok(core)
     }
@@ -334,6 +338,19 @@ impl Core {
             word.fetch_or(bit, Ordering::Relaxed);
         }
         Ok(())
+    }
+
+    /// Remembers the length of this process's block; what its name says instead.
+    #[cold]
+    pub(super) fn set_long(&self, granule: usize, len: usize) -> u64 {
+        self.long[granule / GRANULES].store(len as u64, Ordering::Relaxed);
+        super::block::LONG
+    }
+
+    /// The length that was remembered.
+    #[cold]
+    pub(super) fn long(&self, granule: usize) -> usize {
+        self.long[granule / GRANULES].load(Ordering::Relaxed) as usize
     }
 
     /// Looks wherever an arena has not looked: at this process's resting arenas, and at the dead.

@@ -35,11 +35,23 @@ struct Mine {
 /// Does something with this thread's arena of a heap, which it is given where it has none.
 ///
 /// Nobody else uses the arena meanwhile: `action` calls no code of the program's.
-#[inline(always)]
 pub(super) fn with<R>(core: &Arc<Core>, action: impl FnOnce(&mut Arena) -> R) -> Result<R> {
     let arena = if HEAP.get() == core.id() { ARENA.get() } else { find(core)? };
     // SAFETY: an arena of a heap that lives, which only this thread uses, in one place at a time.
     Ok(action(unsafe { &mut *arena }))
+}
+
+/// The same, if the thread has an arena of this heap and used no other heap since.
+#[inline(always)]
+pub(super) fn with_recent<R>(
+    core: &Core,
+    action: impl FnOnce(&mut Arena) -> Option<R>,
+) -> Option<R> {
+    if HEAP.get() != core.id() {
+        return None;
+    }
+    // SAFETY: as above.
+    action(unsafe { &mut *ARENA.get() })
 }
 
 /// The same, if the thread has an arena of this heap.

@@ -175,24 +175,37 @@ impl Heap {
     /// # Errors
     /// [`Error::Full`]: there is no room, here or in what the dead have left. [`Error::System`]:
     /// the kernel has no memory. [`Error::Crowded`]: too many threads. [`Error::Forked`].
-    #[inline]
+    #[inline(always)]
     pub fn alloc(&self, len: usize) -> Result<Block<'_>> {
-        let core = &self.core;
-        if core.space.is_forked() {
-            return Err(Error::Forked);
+        let core = &*self.core;
+        if !core.canaries
+            && !core.space.is_forked()
+            && let Class::Small(class) = Class::of(len)
+            && let Some(granule) = local::with_recent(core, |arena| arena.loan_known(core, class))
+        {
+            return Ok(Block::new(core, granule, len));
         }
+        self.alloc_slowly(len)
+    }
+
+    /// The same where something is to be fetched first, or written behind the block.
+    #[cold]
+    #[inline(never)]
+    fn alloc_slowly(&self, len: usize) -> Result<Block<'_>> {
+        self.here()?;
+        let core = &self.core;
         let class = Class::of(len.saturating_add(core.behind()));
         if class.slabs() > core.space.geometry().slabs() {
             return Err(core.full(len));
         }
-        let (granule, generation) = match class {
+        let granule = match class {
             Class::Small(class) => local::with(core, |arena| arena.loan(core, class))??,
             Class::Large(slabs) => local::with(core, |arena| arena.loan_large(core, slabs))??,
         };
         if core.canaries {
             canary::write(core, granule, class, len);
         }
-        Ok(Block::new(core, granule, generation, len))
+        Ok(Block::new(core, granule, len))
     }
 
     /// As [`Heap::alloc`], and all bytes are zero.

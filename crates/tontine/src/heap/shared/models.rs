@@ -83,23 +83,31 @@ impl Block {
     }
 }
 
-/// One frees a block of another one's slab, who gives it out again.
+/// One frees a block of another one's slab, who gives it out again. The latter comes last: loom
+/// would not try it after the former, which reads the word before it stores, otherwise.
 fn freed_and_given_out() {
     let block = Block::new(Truth::loaned(2, 0));
     let holder = thread::spawn({
         let block = block.clone();
         move || {
             block.bytes.set(1);
-            truth::free(&block.word, 0);
+            truth::free(&block.word);
         }
     });
-    if block.now().state() == State::Free && truth::loan(&block.word, 1) == Some(1) {
-        saw("given out");
-        block.bytes.set(2);
-    } else {
-        saw("not free yet");
+    let owner = thread::spawn({
+        let block = block.clone();
+        move || {
+            if block.now().state() == State::Free && truth::loan(&block.word, 1) {
+                saw("given out");
+                block.bytes.set(2);
+            } else {
+                saw("not free yet");
+            }
+        }
+    });
+    for one in [holder, owner] {
+        one.join().expect("no panic");
     }
-    holder.join().expect("no panic");
 }
 
 #[test]
@@ -124,7 +132,7 @@ fn a_loan_without_acquire_is_noticed() {
 fn sent_and_taken() {
     let block = Block::new(Truth::loaned(1, 4));
     block.bytes.set(7);
-    let generation = truth::send(&block.word, 1, 4);
+    let generation = truth::send(&block.word, 1);
     let flight = Truth::in_flight(1, generation);
     let taken = |then: Truth| {
         let block = block.clone();
@@ -169,7 +177,7 @@ fn written_and_accepted() {
         let block = block.clone();
         move || {
             block.bytes.set(7);
-            truth::send(&block.word, 1, 0);
+            truth::send(&block.word, 1);
         }
     });
     let then = Truth::loaned(2, 1);
@@ -211,7 +219,7 @@ fn looked_for(give: fn(&AtomicU64), take: fn(&AtomicU64) -> bool) {
     let freeing = [0, 1].map(|which: usize| {
         let slab = slab.clone();
         thread::spawn(move || {
-            truth::free(&slab.1[which], 0);
+            truth::free(&slab.1[which]);
             give(&slab.0);
         })
     });

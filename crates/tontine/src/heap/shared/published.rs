@@ -39,7 +39,7 @@ impl<'heap> Block<'heap> {
     /// # Errors
     /// With the block: [`Error::Overrun`], [`Error::Forked`].
     pub fn publish(self) -> Result<Published<'heap>, (Error, Self)> {
-        let (core, granule, generation, len) = self.parts();
+        let (core, granule, len) = (self.core(), self.granule(), self.len());
         if core.space.is_forked() {
             return Err((Error::Forked, self));
         }
@@ -47,7 +47,7 @@ impl<'heap> Block<'heap> {
             return Err((error, self));
         }
         let _ = ManuallyDrop::new(self);
-        let generation = truth::publish(core.space.word(granule), core.slot(), generation);
+        let generation = truth::publish(core.space.word(granule), core.slot());
         Ok(Published { core, granule, generation, len })
     }
 }
@@ -99,8 +99,8 @@ impl<'heap> Published<'heap> {
         assert!(!self.core.space.is_forked(), "{}", Error::Forked);
         let this = ManuallyDrop::new(self);
         let word = this.core.space.word(this.granule);
-        let generation = truth::withdraw(word, this.core.slot(), this.generation);
-        Block::new(this.core, this.granule, generation, this.len)
+        truth::withdraw(word, this.core.slot());
+        Block::new(this.core, this.granule, this.len)
     }
 }
 
@@ -109,8 +109,8 @@ impl Drop for Published<'_> {
         if !self.core.space.is_forked() {
             // Readers first: whoever gets it next writes into it.
             let word = self.core.space.word(self.granule);
-            let generation = truth::withdraw(word, self.core.slot(), self.generation);
-            self.core.free(self.granule, generation);
+            truth::withdraw(word, self.core.slot());
+            self.core.free(self.granule);
         }
     }
 }

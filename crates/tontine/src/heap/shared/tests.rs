@@ -531,3 +531,17 @@ fn a_sweep_is_for_the_dead_that_were_noted() {
     assert_eq!(heap.core.sweep(&[earlier, heap.member()]), 0);
     drop(heap.accept(parcel).expect("nobody has freed it"));
 }
+
+#[test]
+fn a_block_knows_how_long_it_is() {
+    let heap = heap(4 << 20);
+    for len in [0, 1, 32_768, 32_769, 65_534, 65_535, 65_536, 1 << 20] {
+        let mut block = heap.alloc(len).expect("room");
+        assert_eq!((block.len(), format!("{block:?}").contains(&len.to_string())), (len, true));
+        block.resize(len / 2);
+        assert_eq!(block.len(), len / 2);
+        block.resize(len);
+        let parcel = block.hand_over(heap.member()).expect("it lives");
+        assert_eq!(heap.accept(parcel).expect("ours").len(), len);
+    }
+}

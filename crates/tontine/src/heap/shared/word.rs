@@ -148,69 +148,67 @@ pub(super) mod truth {
 
     use super::{AtomicU64, Ordering, State, Truth};
 
-    /// The slab's owner gives a block out; none where the word does not say FREE, or never will.
+    /// The slab's owner gives a block out; not where the word does not say FREE, or never will.
     #[inline(always)]
-    pub(in crate::heap::shared) fn loan(word: &AtomicU64, holder: usize) -> Option<u64> {
+    pub(in crate::heap::shared) fn loan(word: &AtomicU64, holder: usize) -> bool {
         // SYNC truth: pairs with the stores and exchanges below, by whoever had it before.
         let found = Truth(word.load(Ordering::Acquire));
         if !found.can_be_given_out() {
-            return None;
+            return false;
         }
-        let generation = found.0;
         // SYNC truth: pairs with the loads of recoverers.
-        word.store(Truth::loaned(holder, generation).0, Ordering::Release);
-        Some(generation)
+        word.store(Truth::loaned(holder, found.0).0, Ordering::Release);
+        true
+    }
+
+    /// The holder's block's generation: nobody else writes the word.
+    #[inline(always)]
+    fn generation(word: &AtomicU64) -> u64 {
+        Truth(word.load(Ordering::Relaxed)).generation()
     }
 
     /// The holder lets go of its block.
     #[inline(always)]
-    pub(in crate::heap::shared) fn free(word: &AtomicU64, generation: u64) {
+    pub(in crate::heap::shared) fn free(word: &AtomicU64) {
         // SYNC truth: pairs with the load in `loan`.
-        word.store(Truth::free(Truth::next(generation)).0, Ordering::Release);
+        word.store(Truth::free(Truth::next(generation(word))).0, Ordering::Release);
     }
 
     /// The holder sends its block; says under which generation.
     #[inline(always)]
-    pub(in crate::heap::shared) fn send(word: &AtomicU64, holder: usize, generation: u64) -> u64 {
-        let next = Truth::next(generation);
+    pub(in crate::heap::shared) fn send(word: &AtomicU64, holder: usize) -> u64 {
+        let next = Truth::next(generation(word));
         // SYNC truth: pairs with the exchange in `leave_flight`.
         word.store(Truth::in_flight(holder, next).0, Ordering::Release);
         next
     }
 
-    /// The holder keeps its block by the handle alone.
+    /// The holder keeps its block by the handle alone; says under which generation.
     #[inline(always)]
-    pub(in crate::heap::shared) fn park(word: &AtomicU64, holder: usize, generation: u64) {
+    pub(in crate::heap::shared) fn park(word: &AtomicU64, holder: usize) -> u64 {
+        let same = generation(word);
         // SYNC truth: pairs with the exchange in `Core::claim`.
-        word.store(Truth::parked(holder, generation).0, Ordering::Release);
+        word.store(Truth::parked(holder, same).0, Ordering::Release);
+        same
     }
 
     /// The holder lets all read its block; says under which generation.
     #[inline(always)]
-    pub(in crate::heap::shared) fn publish(
-        word: &AtomicU64,
-        holder: usize,
-        generation: u64,
-    ) -> u64 {
-        let next = Truth::next(generation);
+    pub(in crate::heap::shared) fn publish(word: &AtomicU64, holder: usize) -> u64 {
+        let next = Truth::next(generation(word));
         // SYNC truth: pairs with the loads of readers.
         word.store(Truth::published(holder, next).0, Ordering::Release);
         next
     }
 
-    /// The holder takes it from them, and may write from then on; says under which generation.
+    /// The holder takes it from them, and may write from then on.
     #[inline(always)]
-    pub(in crate::heap::shared) fn withdraw(
-        word: &AtomicU64,
-        holder: usize,
-        generation: u64,
-    ) -> u64 {
-        let next = Truth::next(generation);
+    pub(in crate::heap::shared) fn withdraw(word: &AtomicU64, holder: usize) {
+        let next = Truth::next(generation(word));
         word.store(Truth::loaned(holder, next).0, Ordering::Relaxed);
         // SYNC withdrawn: pairs with the fence in `Heap::still_published`: a reader that sees what
         // is written from now on sees that word, too.
         fence(Ordering::SeqCst);
-        next
     }
 
     /// A block in flight becomes `then`, if it is as expected still.
@@ -444,9 +442,9 @@ mod tests {
     #[test]
     fn the_last_generation_is_never_given_out() {
         let word = AtomicU64::new(Truth::free(LAST - 1).0);
-        let generation = truth::loan(&word, 3).expect("one is left");
-        truth::free(&word, generation);
+        assert!(truth::loan(&word, 3), "one is left");
+        truth::free(&word);
         assert_eq!(Truth(word.load(Ordering::Relaxed)), Truth::free(LAST));
-        assert_eq!(truth::loan(&word, 3), None);
+        assert!(!truth::loan(&word, 3));
     }
 }
