@@ -38,14 +38,7 @@ pub(crate) enum Fault {
     ExchangesTorn,
     /// There are no fences.
     Unfenced,
-    /// Who gives a hint stores it.
-    HintsStored,
-    /// Who gives a hint looks first whether it is there.
-    HintsSkipped,
 }
-
-/// What a hint is exchanged for by whoever gives it, and no other word.
-const GIVEN: u64 = 1;
 
 thread_local! {
     // loom runs all threads of a model on the thread that called it.
@@ -91,16 +84,6 @@ impl AtomicU64 {
     }
 
     pub(crate) fn swap(&self, value: u64, ordering: Ordering) -> u64 {
-        match fault() {
-            Fault::HintsStored if value == GIVEN => {
-                self.0.store(value, Ordering::Release);
-                return value;
-            }
-            Fault::HintsSkipped if value == GIVEN && self.0.load(Ordering::Acquire) == GIVEN => {
-                return value;
-            }
-            _ => {}
-        }
         let relaxed = fault() == Fault::ExchangesRelaxed;
         self.0.swap(value, if relaxed { Ordering::Relaxed } else { ordering })
     }

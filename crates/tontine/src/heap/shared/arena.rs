@@ -442,7 +442,7 @@ impl Arena {
         for entry in 1..self.shelves.len() as u32 {
             if self.shelves[entry as usize].used == Use::Open {
                 // Before the words: what is freed from now on says so again.
-                // SYNC freed: pairs with the exchange in `hint::give`.
+                // SYNC freed: pairs with the store in `hint::give`.
                 let slab = self.shelves[entry as usize].slab as usize;
                 core.space.slab(slab).freed.swap(0, Ordering::Acquire);
                 self.look(core, entry);

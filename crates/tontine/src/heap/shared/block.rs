@@ -181,7 +181,9 @@ impl<'heap> Block<'heap> {
         let generation = if block.core.space.is_forked() {
             0
         } else {
-            truth::park(block.word(), block.core.slot())
+            let (word, generation) = (block.word(), truth::generation(block.word()));
+            truth::park(word, block.core.slot(), generation);
+            generation
         };
         Handle { offset: block.offset(), generation }
     }
@@ -197,7 +199,8 @@ impl<'heap> Block<'heap> {
             return Err((error, self));
         }
         let block = ManuallyDrop::new(self);
-        let generation = truth::send(block.word(), block.core.slot());
+        let word = block.word();
+        let generation = truth::send(word, block.core.slot(), truth::generation(word));
         let flight = Truth::in_flight(block.core.slot(), generation).0;
         Ok(Parcel { offset: block.offset(), flight, len: block.bytes() as u64 })
     }
@@ -329,7 +332,8 @@ impl Core {
         if self.space.is_forked() {
             return;
         }
-        truth::free(self.space.word(granule));
+        let word = self.space.word(granule);
+        truth::free(word, truth::generation(word));
         if local::with_known(self, |arena| arena.put(self, granule)) != Some(true) {
             self.tell_owner(granule);
         }

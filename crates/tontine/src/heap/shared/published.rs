@@ -47,7 +47,8 @@ impl<'heap> Block<'heap> {
             return Err((error, self));
         }
         let _ = ManuallyDrop::new(self);
-        let generation = truth::publish(core.space.word(granule), core.slot());
+        let word = core.space.word(granule);
+        let generation = truth::publish(word, core.slot(), truth::generation(word));
         Ok(Published { core, granule, generation, len })
     }
 }
@@ -99,7 +100,7 @@ impl<'heap> Published<'heap> {
         assert!(!self.core.space.is_forked(), "{}", Error::Forked);
         let this = ManuallyDrop::new(self);
         let word = this.core.space.word(this.granule);
-        truth::withdraw(word, this.core.slot());
+        truth::withdraw(word, this.core.slot(), this.generation);
         Block::new(this.core, this.granule, this.len)
     }
 }
@@ -109,7 +110,7 @@ impl Drop for Published<'_> {
         if !self.core.space.is_forked() {
             // Readers first: whoever gets it next writes into it.
             let word = self.core.space.word(self.granule);
-            truth::withdraw(word, self.core.slot());
+            truth::withdraw(word, self.core.slot(), self.generation);
             self.core.free(self.granule);
         }
     }

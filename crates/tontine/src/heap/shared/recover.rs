@@ -176,7 +176,7 @@ impl Core {
                     // Nobody else is entitled to leave it, and whoever is to recover it has the
                     // record lock.
                     State::Loaned | State::Parked if found.holder() == member.slot() => {
-                        truth::free(word);
+                        truth::free(word, found.generation());
                         true
                     }
                     // Its successor's, if there may be one.
@@ -184,8 +184,9 @@ impl Core {
                         left.names_it |= has_role;
                         if !has_role {
                             // Readers first: whoever gets it next writes into it.
-                            truth::withdraw(word, member.slot());
-                            truth::free(word);
+                            let generation =
+                                truth::withdraw(word, member.slot(), found.generation());
+                            truth::free(word, generation);
                         }
                         !has_role
                     }
