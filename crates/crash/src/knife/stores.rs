@@ -193,8 +193,8 @@ mod tests {
     #[test]
     fn a_store_is_where_its_registers_say() {
         let mut registers = Registers::default();
-        for (number, value) in registers.general.iter_mut().zip(1..) {
-            *value = value * 0x1000;
+        for (register, number) in registers.general.iter_mut().zip(1..) {
+            *register = number * 0x1000;
         }
         for (code, at, what) in [
             (&[0x48, 0x89, 0x07][..], 0x8000, "mov [rdi], rax"),

@@ -83,7 +83,8 @@ impl Block {
     }
 }
 
-/// One frees a block of another one's slab, who gives it out again.
+/// One frees a block of another one's slab, who gives it out again. The latter comes last: where the
+/// former reads the word first, loom would not try the latter after its store otherwise.
 fn freed_and_given_out() {
     let block = Block::new(Truth::loaned(2, 0));
     let holder = thread::spawn({
@@ -93,13 +94,20 @@ fn freed_and_given_out() {
             truth::free(&block.word, 0);
         }
     });
-    if block.now().state() == State::Free && truth::loan(&block.word, 1) {
-        saw("given out");
-        block.bytes.set(2);
-    } else {
-        saw("not free yet");
+    let owner = thread::spawn({
+        let block = block.clone();
+        move || {
+            if block.now().state() == State::Free && truth::loan(&block.word, 1) {
+                saw("given out");
+                block.bytes.set(2);
+            } else {
+                saw("not free yet");
+            }
+        }
+    });
+    for one in [holder, owner] {
+        one.join().expect("no panic");
     }
-    holder.join().expect("no panic");
 }
 
 #[test]
