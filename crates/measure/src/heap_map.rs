@@ -1,4 +1,4 @@
-//! How a shared heap looked at one moment: [`HeapMap`], as a run records it and the report draws it.
+//! How a shared heap looked at one moment: [`HeapMap`], which a run records and the report draws.
 //!
 //! Made of what the heap's own `check` found, with names in place of pids: what a pid meant nobody
 //! knows any more when the report is read.
