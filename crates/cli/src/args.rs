@@ -3,6 +3,7 @@
 mod unix;
 
 use std::ffi::OsString;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -297,8 +298,12 @@ pub(crate) struct Crash {
     #[arg(long, value_name = "N", requires = "operation", value_parser = point)]
     pub(crate) point: Option<Point>,
 
+    /// Kill only at so many of each operation's points, spread evenly.
+    #[arg(long, value_name = "N", conflicts_with = "point")]
+    pub(crate) sample: Option<NonZeroUsize>,
+
     /// Say how many kills that would be, and about how long: records, and kills at a few points.
-    #[arg(long, conflicts_with = "point")]
+    #[arg(long, conflicts_with_all = ["point", "sample"])]
     pub(crate) plan: bool,
 
     /// What to print.

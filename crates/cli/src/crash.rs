@@ -1,5 +1,6 @@
 //! `tontine crash`: kills processes at every instruction, and says who wedges.
 
+use std::num::NonZeroUsize;
 use std::process::ExitCode;
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -26,7 +27,7 @@ pub(crate) fn crash(asked: &Crash) -> Result<ExitCode, Refusal> {
         subjects,
         mode: mode(asked.mode),
         point: asked.point,
-        sample: asked.plan.then_some(SAMPLE),
+        sample: asked.sample.map(NonZeroUsize::get).or(asked.plan.then_some(SAMPLE)),
     };
     // Serves as an actor by the hidden command.
     let stage = Stage { program: std::env::current_exe()?, arguments: vec![ACTOR.into()] };

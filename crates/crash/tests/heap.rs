@@ -52,6 +52,22 @@ fn heaps_that_are_broken_on_purpose_are_found() {
     }
 }
 
+/// One that no single kill finds, and the sound one, which two deaths leave as it is.
+#[test]
+fn a_heap_that_two_deaths_break_is_found_in_pairs() {
+    for (name, mode, lost) in [
+        ("control-heap-pairs", Mode::Fast, false),
+        ("control-heap-pairs", Mode::Pairs, true),
+        ("control-heap-sound", Mode::Pairs, false),
+    ] {
+        let report = explore(name, |request| request.mode = mode);
+        for one in operations(&report).into_iter().flatten() {
+            assert_eq!((one.lost > 0, one.wedged, one.torn), (lost, 0, 0), "{name}: {one:?}");
+            assert!(one.passed > 0, "{name}: {one:?}");
+        }
+    }
+}
+
 /// Whoever dies with its mutex takes it along, and what the dead had nobody frees.
 #[test]
 fn a_heap_under_a_mutex_that_is_not_robust_wedges() {

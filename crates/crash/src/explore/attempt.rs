@@ -30,10 +30,11 @@ impl Attempt<'_> {
     pub(super) fn record(self, kind: Kind) -> Result<Recording> {
         for detail in [Detail::Steps, Detail::Calls] {
             let mut scene = self.scene(kind)?;
-            let act = scene.act();
+            let (act, quiet) = (scene.act(), scene.is_quiet());
             let recording = scene.with_victim(|victim, release| {
                 let mut knife = Victim::seize(victim, act.marked())?;
-                let recording = knife.record(detail, self.cast.subject.longest(), release)?;
+                let recording =
+                    knife.record(detail, quiet, self.cast.subject.longest(), release)?;
                 if recording.is_some() {
                     knife.finish()?;
                     done_unharmed(act, victim.reply(&Patience::alone(UNHARMED))?)?;
@@ -72,10 +73,10 @@ impl Attempt<'_> {
             if let Some(killed) = scene.succeed(self.cast, operation)? {
                 return Ok(Err(killed));
             }
-            let act = scene.act();
+            let (act, quiet) = (scene.act(), scene.is_quiet());
             let recorded = scene.with_victim(|victim, release| {
                 let longest = self.cast.subject.longest();
-                Victim::seize(victim, act.marked())?.record(detail, longest, release)
+                Victim::seize(victim, act.marked())?.record(detail, quiet, longest, release)
             });
             match recorded {
                 Ok(Some(recording)) => return Ok(Ok(recording)),

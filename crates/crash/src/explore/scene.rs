@@ -64,6 +64,11 @@ impl Scene {
         }
     }
 
+    /// Whether nobody else runs while the victim does, and the victim has no other thread.
+    pub(super) fn is_quiet(&self) -> bool {
+        matches!(self, Self::Heap(_))
+    }
+
     /// Runs `body` with the victim, and with a way to release it where it blocks.
     pub(super) fn with_victim<T>(
         &mut self,

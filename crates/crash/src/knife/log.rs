@@ -4,7 +4,7 @@ use rustix::process::Pid;
 
 use super::recording::{Moment, Point, Recording};
 use super::trace::Trace;
-use super::visible::{Visible, maps};
+use super::visible::{Touched, Visible, maps};
 use crate::trouble::Result;
 
 /// One stop of a walk.
@@ -15,6 +15,8 @@ pub(super) struct Position {
     pub(super) repeated: u32,
     pub(super) calls: u32,
     pub(super) moment: Moment,
+    /// What may have changed since the stop before.
+    pub(super) touched: Touched,
 }
 
 /// What becomes a [`Recording`].
@@ -25,9 +27,9 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// An empty one, for a victim at its first mark.
-    pub(super) fn new(trace: Trace, pid: Pid) -> Result<Self> {
-        let visible = Visible::new(trace, pid)?;
+    /// An empty one, for a victim at its first mark; `alone` says that nobody else runs.
+    pub(super) fn new(trace: Trace, pid: Pid, alone: bool) -> Result<Self> {
+        let visible = Visible::new(trace, pid, alone)?;
         Ok(Self { pid, visible, points: Vec::new() })
     }
 
@@ -43,7 +45,7 @@ impl Log {
             repeated: position.repeated,
             calls: position.calls,
             moment: position.moment,
-            class: self.visible.class(position.calls, position.moment)?,
+            class: self.visible.class(position.calls, position.moment, position.touched)?,
         });
         Ok(())
     }

@@ -2,7 +2,8 @@
 //! to one point.
 //!
 //! [`trace`] holds the system calls, [`registers`] what depends on the processor, [`visible`] what
-//! others can see of the victim, [`recording`] what a stepped run leaves, and [`log`] makes it.
+//! others can see of the victim, [`stores`] when that may have
+//! changed, [`recording`] what a stepped run leaves, and [`log`] makes it.
 //! Only the thread that called [`Victim::seize`] may use it; the victim's other threads run
 //! untraced.
 //!
@@ -11,6 +12,7 @@
 mod log;
 pub(crate) mod recording;
 mod registers;
+mod stores;
 mod trace;
 mod victim;
 mod visible;

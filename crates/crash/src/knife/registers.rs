@@ -7,12 +7,14 @@
 use std::io;
 
 /// What the walk needs to know of a stopped thread.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Registers {
     /// The instruction that comes next.
     pub(super) at: u64,
     /// The system call that it is in, where it is in one.
     pub(super) call: i64,
+    /// Those that addresses are made of, by the numbers that instructions have for them.
+    pub(super) general: [u64; 16],
 }
 
 /// A breakpoint instruction: the mark of [`crate::actor`].
@@ -37,7 +39,11 @@ pub(super) fn read(pid: libc::pid_t) -> io::Result<Registers> {
     }
     // SAFETY: filled by the successful call above.
     let all = unsafe { all.assume_init() };
-    Ok(Registers { at: all.rip, call: all.orig_rax.cast_signed() })
+    let general = [
+        all.rax, all.rcx, all.rdx, all.rbx, all.rsp, all.rbp, all.rsi, all.rdi, all.r8, all.r9,
+        all.r10, all.r11, all.r12, all.r13, all.r14, all.r15,
+    ];
+    Ok(Registers { at: all.rip, call: all.orig_rax.cast_signed(), general })
 }
 
 /// Sets the first breakpoint register of a stopped thread, or clears it. It belongs to that

@@ -8,6 +8,7 @@ use std::ptr;
 use rustix::process::Pid;
 
 use super::registers::{self, Registers};
+use super::stores;
 use crate::trouble::{During, Result};
 
 /// A thread that this thread traces.
@@ -56,6 +57,19 @@ impl Trace {
     /// Makes the processor stop the thread before the instruction at `at`; `None` takes it away.
     pub(super) fn stop_at(self, at: Option<u64>) -> io::Result<()> {
         registers::stop_at(self.pid, at)
+    }
+
+    /// The bytes at an address, as many as an instruction may have; fewer at the end of what is
+    /// mapped.
+    pub(super) fn instruction(self, at: u64) -> Vec<u8> {
+        let mut code = vec![0; stores::LONGEST];
+        if self.read(&[(at, code.len())], &mut code).is_err() {
+            code.truncate((PAGE - at % PAGE).min(stores::LONGEST as u64) as usize);
+            if self.read(&[(at, code.len())], &mut code).is_err() {
+                code.clear();
+            }
+        }
+        code
     }
 
     /// The two bytes at an address; fewer at the end of what is mapped.
@@ -129,6 +143,8 @@ impl Trace {
         }
     }
 }
+
+const PAGE: u64 = 4_096;
 
 /// Regions in one call: UIO_MAXIOV.
 const MOST_REGIONS: usize = 1_024;

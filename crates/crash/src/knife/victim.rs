@@ -12,8 +12,10 @@ use rustix::process::WaitOptions;
 
 use super::log::{Log, Position};
 use super::recording::{Moment, Point, Recording};
-use super::registers::{MARK, is_system_call};
+use super::registers::{MARK, Registers, is_system_call};
+use super::stores::{Store, store_of};
 use super::trace::{Resume, Trace};
+use super::visible::Touched;
 use crate::actor::order::Order;
 use crate::stage::Actor;
 use crate::trouble::{Result, Trouble};
@@ -38,6 +40,32 @@ const CALL_STOP: i32 = libc::SIGTRAP | 0x80;
 pub(crate) struct Victim<'a> {
     actor: &'a mut Actor,
     trace: Trace,
+    /// Instructions that it has come to, as long as what is mapped stays.
+    known: HashMap<u64, Instruction>,
+}
+
+/// What the walk has to know of an instruction.
+#[derive(Debug, Clone, Copy)]
+struct Instruction {
+    is_mark: bool,
+    is_call: bool,
+    store: Store,
+}
+
+impl Instruction {
+    fn of(code: &[u8]) -> Self {
+        let is_call = code.first_chunk().is_some_and(|code| is_system_call(*code));
+        Self { is_mark: code.first() == Some(&MARK), is_call, store: store_of(code) }
+    }
+
+    /// What it may change that others see.
+    fn touches(self, registers: &Registers) -> Touched {
+        match self.store {
+            Store::Nowhere => Touched::Nothing,
+            Store::At(place) => Touched::At(place.address(registers)),
+            Store::Anywhere => Touched::Anything,
+        }
+    }
 }
 
 /// What makes a point.
@@ -85,7 +113,7 @@ impl<'a> Victim<'a> {
     /// Begins to trace an actor, gives it a marked order and leads it to the first mark.
     pub(crate) fn seize(actor: &'a mut Actor, order: Order) -> Result<Self> {
         let trace = Trace::seize(actor.pid())?;
-        let mut victim = Self { actor, trace };
+        let mut victim = Self { actor, trace, known: HashMap::new() };
         victim.actor.tell(order)?;
         loop {
             match victim.awake()? {
@@ -99,21 +127,27 @@ impl<'a> Victim<'a> {
     }
 
     /// Goes through the operation to its end, in this detail; `None` where that makes more points
-    /// than `longest`.
+    /// than `longest`. `alone` says that nobody else runs meanwhile, no other thread either.
     pub(crate) fn record(
         &mut self,
         detail: Detail,
+        alone: bool,
         longest: usize,
         release: Release<'_>,
     ) -> Result<Option<Recording>> {
         match detail {
-            Detail::Steps => self.record_steps(longest, release),
+            Detail::Steps => self.record_steps(alone, longest, release),
             Detail::Calls => self.record_calls(longest, release),
         }
     }
 
-    fn record_steps(&mut self, longest: usize, release: Release<'_>) -> Result<Option<Recording>> {
-        let mut log = Log::new(self.trace, self.actor.pid())?;
+    fn record_steps(
+        &mut self,
+        alone: bool,
+        longest: usize,
+        release: Release<'_>,
+    ) -> Result<Option<Recording>> {
+        let mut log = Log::new(self.trace, self.actor.pid(), alone)?;
         self.walk(release, &mut |position| {
             log.enter(position)?;
             Ok(log.len() >= longest)
@@ -122,7 +156,7 @@ impl<'a> Victim<'a> {
     }
 
     fn record_calls(&mut self, longest: usize, release: Release<'_>) -> Result<Option<Recording>> {
-        let mut log = Log::new(self.trace, self.actor.pid())?;
+        let mut log = Log::new(self.trace, self.actor.pid(), false)?;
         let mut here = Position::default();
         while log.len() < longest {
             self.trace.resume(Resume::ToCall, 0)?;
@@ -281,12 +315,14 @@ impl<'a> Victim<'a> {
         visit: &mut dyn FnMut(Position) -> Result<bool>,
     ) -> Result<()> {
         let mut arrivals: HashMap<u64, u32> = HashMap::new();
-        let mut here =
-            Position { address: 0, arrival: 0, repeated: 0, calls: 0, moment: Moment::Instruction };
+        let mut here = Position::default();
+        let mut touched = Touched::Anything;
         loop {
-            let at = self.trace.registers()?.at;
-            let code = self.trace.code(at);
-            if code[0] == MARK {
+            let registers = self.trace.registers()?;
+            let at = registers.at;
+            let instruction = self.instruction(at);
+            here.touched = touched;
+            if instruction.is_mark {
                 visit(Position { address: at, moment: Moment::Returned, ..here })?;
                 return Ok(());
             }
@@ -297,17 +333,23 @@ impl<'a> Victim<'a> {
                 let (arrival, moment) = (*arrival, Moment::Instruction);
                 Position { address: at, arrival, repeated: 0, moment, ..here }
             };
+            touched = instruction.touches(&registers);
             if visit(here)? {
                 return Ok(());
             }
-            if is_system_call(code) {
+            if instruction.is_call {
                 self.trace.resume(Resume::ToCall, 0)?;
                 self.stopped(&mut || Ok(()))?;
+                let remaps = REMAPPING.contains(&self.trace.registers()?.call);
                 if self.walk_through_call(&mut here, release, visit)? {
                     return Ok(());
                 }
                 let arrival = arrivals.entry(here.address).and_modify(|count| *count += 1);
                 here.arrival = *arrival.or_insert(1);
+                touched = Touched::Anything;
+                if remaps {
+                    self.known.clear();
+                }
             }
             self.trace.resume(Resume::Step, 0)?;
             while let signal = self.stopped(&mut || Ok(()))?
@@ -316,6 +358,11 @@ impl<'a> Victim<'a> {
                 self.trace.resume(Resume::Step, signal)?;
             }
         }
+    }
+
+    fn instruction(&mut self, at: u64) -> Instruction {
+        let trace = self.trace;
+        *self.known.entry(at).or_insert_with(|| Instruction::of(&trace.instruction(at)))
     }
 
     /// From the entry of a system call to its exit; true where to stay.
@@ -349,6 +396,7 @@ impl<'a> Victim<'a> {
             repeated: 0,
             calls: here.calls + 1,
             moment: Moment::Exit,
+            touched: Touched::Anything,
         };
         visit(*here)
     }
@@ -422,6 +470,10 @@ impl<'a> Victim<'a> {
         Ok(self.trace.code(at.wrapping_sub(1))[0] == MARK)
     }
 }
+
+/// Calls behind which other instructions may lie at an address.
+const REMAPPING: [i64; 4] =
+    [libc::SYS_mmap, libc::SYS_munmap, libc::SYS_mremap, libc::SYS_mprotect];
 
 /// Bytes of the instruction that makes a system call.
 const CALL_LENGTH: u64 = 2;

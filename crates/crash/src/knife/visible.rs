@@ -14,16 +14,33 @@ use rustix::process::Pid;
 
 use super::recording::Moment;
 use super::trace::Trace;
-use crate::trouble::{During, Result};
+use crate::trouble::{During, Result, Trouble};
 
 /// The head of a robust list: the list, an offset, the mutex in the making.
 const ROBUST_HEAD: usize = 24;
+
+/// Bytes that one instruction stores at most.
+const WIDEST: u64 = 64;
+
+/// What a step may have changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Touched {
+    /// No memory but the stack's.
+    Nothing,
+    /// What lies at this address.
+    At(u64),
+    /// Whatever there is.
+    #[default]
+    Anything,
+}
 
 /// The visible state, point for point, and the classes that it makes.
 #[derive(Debug)]
 pub(super) struct Visible {
     trace: Trace,
     pid: Pid,
+    /// Whether nobody else changes what is shared meanwhile.
+    alone: bool,
     regions: Vec<(u64, usize)>,
     now: Vec<u8>,
     last: Vec<u8>,
@@ -33,10 +50,11 @@ pub(super) struct Visible {
 
 impl Visible {
     /// Looks the victim's mappings up.
-    pub(super) fn new(trace: Trace, pid: Pid) -> Result<Self> {
+    pub(super) fn new(trace: Trace, pid: Pid, alone: bool) -> Result<Self> {
         let mut visible = Self {
             trace,
             pid,
+            alone,
             regions: Vec::new(),
             now: Vec::new(),
             last: Vec::new(),
@@ -60,7 +78,39 @@ impl Visible {
 
     /// The class of the state as it is now. A victim that is about to enter a call, asleep in one
     /// or back from the operation is in a class of its own each time.
-    pub(super) fn class(&mut self, calls: u32, moment: Moment) -> Result<u32> {
+    pub(super) fn class(&mut self, calls: u32, moment: Moment, touched: Touched) -> Result<u32> {
+        let same = self.is_untouched(touched);
+        // Where tests run, what is said of instructions is seen to be so.
+        if !same || cfg!(debug_assertions) {
+            let before = self.digest;
+            self.look()?;
+            if same && self.digest != before {
+                return Err(Trouble::fail("an instruction stores where none was expected to"));
+            }
+        }
+        let apart = !matches!(moment, Moment::Instruction | Moment::Exit);
+        let next = self.classes.len() as u32;
+        let key = (self.digest, calls, apart.then_some(moment));
+        Ok(*self.classes.entry(key).or_insert(next))
+    }
+
+    /// Whether the last step cannot have changed anything of it.
+    fn is_untouched(&self, touched: Touched) -> bool {
+        let near = |place: u64| {
+            let ends = place.saturating_add(WIDEST);
+            let end = |from: u64, length: usize| from.saturating_add(length as u64);
+            self.regions.iter().any(|(from, length)| *from < ends && place < end(*from, *length))
+        };
+        let touched = match touched {
+            Touched::Nothing => false,
+            Touched::At(place) => near(place),
+            Touched::Anything => true,
+        };
+        self.alone && !touched && !self.last.is_empty()
+    }
+
+    /// Reads all of it.
+    fn look(&mut self) -> Result<()> {
         self.trace.read(&self.regions, &mut self.now).during("process_vm_readv")?;
         if self.now != self.last {
             let mut hasher = DefaultHasher::new();
@@ -70,10 +120,7 @@ impl Visible {
             std::mem::swap(&mut self.now, &mut self.last);
             self.now.resize(self.last.len(), 0);
         }
-        let apart = !matches!(moment, Moment::Instruction | Moment::Exit);
-        let next = self.classes.len() as u32;
-        let key = (self.digest, calls, apart.then_some(moment));
-        Ok(*self.classes.entry(key).or_insert(next))
+        Ok(())
     }
 
     /// How many classes there have been.

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use super::text::{figures, legend, word};
+use super::text::{figures, legend, sampled, word};
 use super::{OperationReport, Report, plan};
 use crate::explore::Mode;
 use crate::explore::verdict::Verdict;
@@ -78,6 +78,7 @@ fn examples(one: &OperationReport) -> String {
     if !one.stepped {
         all.push("around its system calls only".to_owned());
     }
+    all.extend(sampled(one));
     let left = |why| format!("not explored: {} (first: {why})", one.not_explored);
     all.extend(one.diverged.as_ref().map(left));
     all.extend(one.trouble.clone());

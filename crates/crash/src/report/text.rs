@@ -85,6 +85,9 @@ fn note(notes: &mut String, subject: &str, one: &OperationReport) {
     if !one.stepped {
         let _ = writeln!(notes, "{name}: too long to be stepped: killed around its system calls");
     }
+    if let Some(sampled) = sampled(one) {
+        let _ = writeln!(notes, "{name}: {sampled}");
+    }
     if let Some(why) = &one.diverged {
         let _ = writeln!(notes, "{name}: not explored: {} (first: {why})", one.not_explored);
     }
@@ -92,6 +95,11 @@ fn note(notes: &mut String, subject: &str, one: &OperationReport) {
         let _ = writeln!(notes, "{name}: {}", sentence(finding));
         let _ = writeln!(notes, "    {}", finding.reproducer);
     }
+}
+
+/// Where not all was to be tried: how much of it.
+pub(super) fn sampled(one: &OperationReport) -> Option<String> {
+    (one.tried < one.kills).then(|| format!("a sample: {} of {} kills", one.tried, one.kills))
 }
 
 /// One finding in words.

@@ -1,6 +1,6 @@
 //! Heaps that are broken on purpose: what the explorer must call wedged, torn and lost.
 //!
-//! All three are one table of blocks with the pid of whoever has each, and one fault. Without it
+//! All are one table of blocks with the pid of whoever has each, and one fault. Without it
 //! the table is sound: a block is taken by one exchange, and the dead are looked up by their pids.
 
 #![allow(unsafe_code, reason = "a table in shared memory")]
@@ -50,6 +50,14 @@ pub(super) const TORN: Broken = Broken {
     fault: Fault::FreesNeighbours,
 };
 
+/// `control-heap-pairs`: whoever looks after the dead takes their blocks first and frees them then;
+/// one death costs nothing, and a second one over that the blocks that were taken.
+pub(super) const PAIRS: Broken = Broken {
+    name: "control-heap-pairs",
+    summary: "broken on purpose: a heap in which nobody looks after those who looked after the dead",
+    fault: Fault::TakesFirst,
+};
+
 /// `control-heap-sound`: the same table without a fault, which must pass.
 pub(super) const SOUND: Broken = Broken {
     name: "control-heap-sound",
@@ -63,6 +71,7 @@ enum Fault {
     KeepsTheLock,
     LeavesTheDead,
     FreesNeighbours,
+    TakesFirst,
 }
 
 impl Subject for Broken {
@@ -80,6 +89,10 @@ impl Subject for Broken {
 
     fn operations(&self) -> &'static [Operation] {
         &[Operation::Allocate]
+    }
+
+    fn succession(&self, _: Operation) -> Option<Operation> {
+        Some(Operation::Recover)
     }
 
     fn kind(&self) -> Kind<'_> {
@@ -118,6 +131,9 @@ struct Table {
     holders: [AtomicI32; BLOCKS],
     blocks: [[u8; BLOCK]; BLOCKS],
 }
+
+/// What a block says that is being freed for the dead.
+const TAKEN: i32 = i32::MAX;
 
 struct Tenant {
     region: Region<Table>,
@@ -190,9 +206,18 @@ impl Member for Tenant {
         if self.fault == Fault::LeavesTheDead {
             return Ok(());
         }
+        let mut taken = Vec::with_capacity(BLOCKS);
         for (block, holder) in self.holders().iter().enumerate() {
+            if self.fault == Fault::TakesFirst && holder.load(Ordering::Relaxed) == TAKEN {
+                continue;
+            }
             let pid = Pid::from_raw(holder.load(Ordering::Relaxed));
             if pid.is_none_or(|pid| test_kill_process(pid) != Err(rustix::io::Errno::SRCH)) {
+                continue;
+            }
+            if self.fault == Fault::TakesFirst {
+                holder.store(TAKEN, Ordering::Relaxed);
+                taken.push(block);
                 continue;
             }
             self.give(block);
@@ -200,6 +225,7 @@ impl Member for Tenant {
                 self.give(block - 1);
             }
         }
+        taken.into_iter().for_each(|block| self.give(block));
         Ok(())
     }
 

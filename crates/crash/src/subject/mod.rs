@@ -152,6 +152,7 @@ pub fn all() -> &'static [&'static dyn Subject] {
         &broken_heaps::LOCK,
         &broken_heaps::TORN,
         &broken_heaps::LOST,
+        &broken_heaps::PAIRS,
         &broken_heaps::SOUND,
     ]
 }

@@ -44,13 +44,8 @@ impl Subject for Own {
     }
 
     /// Whoever looks after the dead may die over it, wherever the first one died.
-    fn succession(&self, operation: Operation) -> Option<Operation> {
-        (operation != Operation::Join).then_some(Operation::Recover)
-    }
-
-    /// To look after the dead has some fifty classes.
-    fn is_long_succession(&self, operation: Operation) -> bool {
-        !matches!(operation, Operation::Allocate | Operation::HandOver)
+    fn succession(&self, _: Operation) -> Option<Operation> {
+        Some(Operation::Recover)
     }
 
     /// It reads the entries of all members and arenas.
@@ -208,7 +203,8 @@ impl Member for Tenant {
         for (name, _) in self.known.values() {
             self.heap().recall(*name).map_err(error)?;
         }
-        self.heap().sweep().map_err(error).map(drop)
+        let dead = self.heap().dead().map_err(error)?;
+        self.heap().sweep(&dead).map_err(error).map(drop)
     }
 
     fn tend(&mut self) -> io::Result<()> {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::address::Address;
 use super::door::Door;
+use super::inbound::Look;
 use super::lanes::{Lanes, Taken};
 use super::message::{InPlace, Message, SenderId};
 use super::options::{Fences, Options, Waiting};
@@ -262,6 +263,16 @@ impl Mailbox {
     /// How many senders are connected.
     pub fn lanes(&self) -> usize {
         self.lanes.len()
+    }
+
+    /// How many senders are connected no more.
+    pub(crate) fn departures(&self) -> u64 {
+        self.lanes.departures
+    }
+
+    /// Whether every lane was read to its end: none has a message, or stands still for what we lack.
+    pub(crate) fn is_read_out(&mut self) -> bool {
+        self.look_everywhere() == Look::Nothing && !self.lanes.all().any(|lane| lane.is_short())
     }
 
     /// What was wrong with lanes that had to be closed, and with peers that were refused, since

@@ -3,18 +3,19 @@
 
 #![allow(unsafe_code, reason = "vouches for its blocks")]
 
+use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
 use tontine::heap::Error;
-use tontine::heap::shared::{self, Block, Handle, Member, Options, Parcel};
+use tontine::heap::shared::{self, Block, Member, Options, Parcel};
 
 use super::board::Address;
 use super::heap::{Heap, World};
 use super::ring::Entry;
 use crate::heap_map::{HeapMap, Owner};
 use crate::mechanism::heap::{must_be_free, refused, rejoined};
-use crate::trouble::Result;
+use crate::trouble::{Result, Trouble};
 
 /// Bytes of the heap: many times what the benchmarks hold.
 const BYTES: usize = 256 << 20;
@@ -33,6 +34,12 @@ impl<const PROCESSES: bool> Ours<PROCESSES> {
         let heap = shared::Heap::create(&Options::new(BYTES)).map_err(refused)?;
         Ok(Self(Arc::new(heap)))
     }
+}
+
+/// An entry of zeroes, which nobody writes.
+#[cold]
+fn none() -> Trouble {
+    Trouble::fail("expected a block's address in the ring, found 0")
 }
 
 impl<const PROCESSES: bool> World for Ours<PROCESSES> {
@@ -88,8 +95,13 @@ unsafe impl<const PROCESSES: bool> Heap for Ours<PROCESSES> {
     #[inline(always)]
     fn give(&self, block: Block<'_>, to: Address) -> Result<Option<Entry>> {
         if !PROCESSES {
-            let Handle { offset, generation } = block.into_handle();
-            return Ok(Some([offset, generation, 0]));
+            // As a channel would, which moves the block.
+            let raw = block.into_raw();
+            return Ok(Some([
+                raw.cast::<u8>().expose_provenance().get() as u64,
+                raw.len() as u64,
+                0,
+            ]));
         }
         match block.hand_over(Member::from_u64(to)) {
             Ok(parcel) => Ok(Some(words(parcel.to_bytes()))),
@@ -102,8 +114,11 @@ unsafe impl<const PROCESSES: bool> Heap for Ours<PROCESSES> {
     #[inline(always)]
     fn take(&self, entry: Entry) -> Result<Option<Block<'_>>> {
         if !PROCESSES {
-            let [offset, generation, _] = entry;
-            return self.0.claim(Handle { offset, generation }).map(Some).map_err(refused);
+            let [address, len, _] = entry.map(|word| word as usize);
+            let first = NonZeroUsize::new(address).map(NonNull::with_exposed_provenance);
+            let raw = NonNull::slice_from_raw_parts(first.ok_or_else(none)?, len);
+            // SAFETY: what `give` has made of a block of this heap; an entry is taken once.
+            return Ok(Some(unsafe { Block::from_raw_in(raw, &self.0) }));
         }
         match self.0.accept(Parcel::from_bytes(bytes(entry))) {
             Ok(block) => Ok(Some(block)),

@@ -6,12 +6,14 @@
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
 
+use super::Heap;
 use super::class::LARGEST;
 use super::core::Core;
 use super::layout::{GRANULES, MOST_SLABS};
 use super::local;
-use super::word::{LAST, Member, State, Truth, truth};
+use super::word::{Destination, LAST, Member, State, Truth, truth};
 use crate::heap::{Error, Result};
 use crate::sync::{AtomicU64, Ordering};
 
@@ -192,9 +194,33 @@ impl<'heap> Block<'heap> {
         let generation = if block.core.space.is_forked() {
             0
         } else {
-            truth::park(block.word(), block.core.slot())
+            let (word, generation) = (block.word(), truth::generation(block.word()));
+            truth::park(word, block.core.slot(), generation);
+            generation
         };
         Handle { offset: block.offset(), generation }
+    }
+
+    /// Keeps the block without its borrow, as a pointer to its bytes, which are this process's until
+    /// [`Block::from_raw_in`] has it back, or the process ends. Nothing is stored or exchanged: to
+    /// pass a block to C code, or through a queue of words to another thread.
+    #[must_use = "the pointer is all that is left of the block"]
+    #[inline(always)]
+    pub fn into_raw(self) -> NonNull<[u8]> {
+        let block = ManuallyDrop::new(self);
+        let first = block.core.space.block(block.granule());
+        NonNull::slice_from_raw_parts(first, block.bytes())
+    }
+
+    /// The block that [`Block::into_raw`] has left at this place.
+    ///
+    /// # Safety
+    /// The pointer is of `into_raw`, in this process, of a block of this heap, and is made a block
+    /// once.
+    #[inline(always)]
+    pub unsafe fn from_raw_in(raw: NonNull<[u8]>, heap: &'heap Heap) -> Self {
+        let core = &*heap.core;
+        Self::new(core, core.space.granule_at(raw.cast()), raw.len())
     }
 
     /// Sends the block to another member: from now on it is neither's, until that one accepts the
@@ -205,17 +231,28 @@ impl<'heap> Block<'heap> {
     /// still this process's.
     #[inline]
     pub fn hand_over(self, to: Member) -> Result<Parcel, (Error, Self)> {
-        if let Err(error) = self.prepare(to) {
+        self.send(to, false)
+    }
+
+    /// The same through an outbox, which says so.
+    pub(super) fn post(self, to: Member) -> Result<Parcel, (Error, Self)> {
+        self.send(to, true)
+    }
+
+    fn send(self, to: Member, posted: bool) -> Result<Parcel, (Error, Self)> {
+        if let Err(error) = self.prepare(Destination::new(to, posted)) {
             return Err((error, self));
         }
         let block = ManuallyDrop::new(self);
-        let generation = truth::send(block.word(), block.core.slot());
+        let word = block.word();
+        let generation = truth::send(word, block.core.slot(), truth::generation(word));
         let flight = Truth::in_flight(block.core.slot(), generation).0;
         Ok(Parcel { offset: block.offset(), flight, len: block.bytes() as u64 })
     }
 
     #[inline]
-    fn prepare(&self, to: Member) -> Result<()> {
+    fn prepare(&self, destination: Destination) -> Result<()> {
+        let to = destination.member();
         if self.core.space.is_forked() {
             return Err(Error::Forked);
         }
@@ -225,7 +262,7 @@ impl<'heap> Block<'heap> {
         self.look_for_overrun()?;
         self.core.fetch_destinations(self.granule())?;
         // Before the word: whoever sees the block in flight sees where to.
-        self.core.space.destination(self.granule()).store(to.to_u64(), Ordering::Relaxed);
+        self.core.space.destination(self.granule()).store(destination.0, Ordering::Relaxed);
         Ok(())
     }
 
@@ -234,7 +271,17 @@ impl<'heap> Block<'heap> {
     /// # Errors
     /// [`Error::Overrun`], in a heap with canaries: somebody has written behind it. It is free all
     /// the same.
+    #[inline(always)]
     pub fn free(self) -> Result<()> {
+        if self.core.canaries {
+            return self.free_with_canary();
+        }
+        drop(self);
+        Ok(())
+    }
+
+    #[cold]
+    fn free_with_canary(self) -> Result<()> {
         let found = self.look_for_overrun();
         let block = ManuallyDrop::new(self);
         block.core.free(block.granule());
@@ -343,7 +390,8 @@ impl Core {
         if self.space.is_forked() {
             return;
         }
-        truth::free(self.space.word(granule));
+        let word = self.space.word(granule);
+        truth::free(word, truth::generation(word));
         if local::with_known(self, |arena| arena.put(self, granule)) != Some(true) {
             self.tell_owner(granule);
         }

@@ -5,10 +5,14 @@
 //!
 //! What is done to the words is the library's own code, in `word`; what it is done for, a block's
 //! bytes or a slab's memory, is a cell of loom's, which notices who touches it beside somebody
-//! else. Each model is also run with a [`Fault`], and must fail.
+//! else. Each model is also run with a [`Fault`], and must fail; and what it is about has to have
+//! happened in some run ([`saw`]): loom leaves orders out that it takes for equal, and wrongly so
+//! where a thread reads a word before it changes it.
 
 #![allow(unsafe_code, reason = "cells of loom's")]
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use loom::cell::UnsafeCell;
@@ -20,13 +24,27 @@ use super::word::{
 use crate::sync::weakened::{self, Fault};
 use crate::sync::{AtomicU64, Ordering};
 
-/// Runs `body` in every interleaving, with something broken.
-fn check(fault: Fault, body: impl Fn() + Sync + Send + 'static) {
+thread_local! {
+    // As in `weakened`: all of a model runs on one thread.
+    static SEEN: RefCell<BTreeSet<&'static str>> = const { RefCell::new(BTreeSet::new()) };
+}
+
+/// Notes that this came about in some run.
+fn saw(what: &'static str) {
+    SEEN.with_borrow_mut(|seen| seen.insert(what));
+}
+
+/// Runs `body` in every interleaving, with something broken, and sees that all of these came about.
+fn check(fault: Fault, outcomes: &[&str], body: impl Fn() + Sync + Send + 'static) {
+    SEEN.take();
     loom::model(move || {
         weakened::set(fault);
         body();
         weakened::set(Fault::None);
     });
+    let seen = SEEN.take();
+    let missing: Vec<_> = outcomes.iter().filter(|one| !seen.contains(*one)).collect();
+    assert!(missing.is_empty(), "in no run: {missing:?}; seen: {seen:?}");
 }
 
 /// Bytes, or a slab's memory: whoever touches them while somebody else does is noticed.
@@ -65,37 +83,48 @@ impl Block {
     }
 }
 
-/// One frees a block of another one's slab, who gives it out again.
+/// One frees a block of another one's slab, who gives it out again. The latter comes last: where the
+/// former reads the word first, loom would not try the latter after its store otherwise.
 fn freed_and_given_out() {
     let block = Block::new(Truth::loaned(2, 0));
     let holder = thread::spawn({
         let block = block.clone();
         move || {
             block.bytes.set(1);
-            truth::free(&block.word);
+            truth::free(&block.word, 0);
         }
     });
-    if block.now().state() == State::Free && truth::loan(&block.word, 1) {
-        block.bytes.set(2);
+    let owner = thread::spawn({
+        let block = block.clone();
+        move || {
+            if block.now().state() == State::Free && truth::loan(&block.word, 1) {
+                saw("given out");
+                block.bytes.set(2);
+            } else {
+                saw("not free yet");
+            }
+        }
+    });
+    for one in [holder, owner] {
+        one.join().expect("no panic");
     }
-    holder.join().expect("no panic");
 }
 
 #[test]
 fn a_block_is_given_out_when_it_is_free() {
-    check(Fault::None, freed_and_given_out);
+    check(Fault::None, &["given out", "not free yet"], freed_and_given_out);
 }
 
 #[test]
 #[should_panic = "Causality violation"]
 fn a_free_without_release_is_noticed() {
-    check(Fault::StoresRelaxed, freed_and_given_out);
+    check(Fault::StoresRelaxed, &[], freed_and_given_out);
 }
 
 #[test]
 #[should_panic = "Causality violation"]
 fn a_loan_without_acquire_is_noticed() {
-    check(Fault::LoadsRelaxed, freed_and_given_out);
+    check(Fault::LoadsRelaxed, &[], freed_and_given_out);
 }
 
 /// A block is sent; its reader takes it while the sender takes it back, and a recoverer, who took
@@ -103,7 +132,7 @@ fn a_loan_without_acquire_is_noticed() {
 fn sent_and_taken() {
     let block = Block::new(Truth::loaned(1, 4));
     block.bytes.set(7);
-    let generation = truth::send(&block.word, 1);
+    let generation = truth::send(&block.word, 1, 4);
     let flight = Truth::in_flight(1, generation);
     let taken = |then: Truth| {
         let block = block.clone();
@@ -120,6 +149,11 @@ fn sent_and_taken() {
     let sender = taken(Truth::loaned(1, Truth::next(generation)));
     let freed = truth::reclaim(&block.word, flight);
     let had = [reader, sender].map(|one| one.join().expect("no panic"));
+    for (one, who) in had.into_iter().chain([freed]).zip(["reader", "sender", "recoverer"]) {
+        if one {
+            saw(who);
+        }
+    }
     let count = had.into_iter().chain([freed]).filter(|had| *had).count();
     assert_eq!(count, 1, "one has the block");
     assert!(!freed || block.now() == Truth::free(Truth::next(generation)));
@@ -127,13 +161,13 @@ fn sent_and_taken() {
 
 #[test]
 fn a_block_in_flight_lands_once() {
-    check(Fault::None, sent_and_taken);
+    check(Fault::None, &["reader", "sender", "recoverer"], sent_and_taken);
 }
 
 #[test]
 #[should_panic]
 fn a_torn_exchange_is_noticed() {
-    check(Fault::ExchangesTorn, sent_and_taken);
+    check(Fault::ExchangesTorn, &[], sent_and_taken);
 }
 
 /// A sender writes and sends; whoever reads the word takes the block, and its bytes.
@@ -143,11 +177,12 @@ fn written_and_accepted() {
         let block = block.clone();
         move || {
             block.bytes.set(7);
-            truth::send(&block.word, 1);
+            truth::send(&block.word, 1, 0);
         }
     });
     let then = Truth::loaned(2, 1);
     if truth::leave_flight(&block.word, Truth::in_flight(1, 1), then).is_ok() {
+        saw("accepted");
         assert_eq!(block.bytes.get(), 7);
     }
     sender.join().expect("no panic");
@@ -155,56 +190,111 @@ fn written_and_accepted() {
 
 #[test]
 fn what_was_written_comes_along() {
-    check(Fault::None, written_and_accepted);
+    check(Fault::None, &["accepted"], written_and_accepted);
 }
 
 #[test]
 #[should_panic = "Causality violation"]
 fn a_sending_without_release_is_noticed() {
-    check(Fault::StoresRelaxed, written_and_accepted);
+    check(Fault::StoresRelaxed, &[], written_and_accepted);
 }
 
 #[test]
 #[should_panic = "Causality violation"]
 fn an_accepting_without_acquire_is_noticed() {
-    check(Fault::ExchangesRelaxed, written_and_accepted);
+    check(Fault::ExchangesRelaxed, &[], written_and_accepted);
 }
 
-/// Two others free a block each in a slab, whose owner looks meanwhile: what it has not seen to be
-/// free, it is told of still.
-fn freed_and_looked_for() {
-    let slab = Arc::new((
-        AtomicU64::new(0),
-        [2, 3].map(|holder| AtomicU64::new(Truth::loaned(holder, 0).0)),
-    ));
-    let freeing = [0, 1].map(|which: usize| {
+/// Others free a block each in a slab, whose owner looks meanwhile, twice: what it has not seen to
+/// be free, it is told of still.
+fn looked_for<const BLOCKS: usize>(give: fn(&AtomicU64)) {
+    let held = || AtomicU64::new(Truth::loaned(2, 0).0);
+    let slab = Arc::new((AtomicU64::new(0), [0; BLOCKS].map(|_| held())));
+    let freeing: [_; BLOCKS] = std::array::from_fn(|which| {
         let slab = slab.clone();
         thread::spawn(move || {
-            truth::free(&slab.1[which]);
-            hint::give(&slab.0);
+            truth::free(&slab.1[which], 0);
+            give(&slab.0);
         })
     });
-    let mut seen = [false; 2];
-    for _ in 0..2 {
-        if hint::take(&slab.0) {
-            for (word, seen) in slab.1.iter().zip(&mut seen) {
-                *seen |= Truth(word.load(Ordering::Acquire)).state() == State::Free;
+    // In a thread that comes last: loom would not try the others before it otherwise, where they
+    // look first.
+    let owner = thread::spawn({
+        let slab = slab.clone();
+        move || {
+            let mut seen = [false; BLOCKS];
+            for _ in 0..2 {
+                if hint::take(&slab.0) {
+                    for (word, seen) in slab.1.iter().zip(&mut seen) {
+                        *seen |= Truth(word.load(Ordering::Acquire)).state() == State::Free;
+                    }
+                }
             }
+            seen
         }
+    });
+    for one in freeing {
+        one.join().expect("no panic");
     }
-    freeing.map(|one| one.join().expect("no panic"));
-    assert!(seen == [true; 2] || hint::take(&slab.0), "a block that nobody looks for");
+    let seen = owner.join().expect("no panic");
+    saw(match seen.iter().filter(|seen| **seen).count() {
+        0 => "none",
+        count if count == BLOCKS => "all",
+        _ => "some",
+    });
+    assert!(seen == [true; BLOCKS] || hint::take(&slab.0), "a block that nobody looks for");
+}
+
+/// One alone: of stores and exchanges in no order loom makes two orders at once. Where two free,
+/// `tso` has the hint.
+fn freed_and_looked_for() {
+    looked_for::<1>(hint::give);
 }
 
 #[test]
 fn a_freed_block_is_looked_for() {
-    check(Fault::None, freed_and_looked_for);
+    check(Fault::None, &["all", "none"], freed_and_looked_for);
 }
 
 #[test]
 #[should_panic = "a block that nobody looks for"]
-fn a_hint_without_order_is_noticed() {
-    check(Fault::ExchangesRelaxed, freed_and_looked_for);
+fn a_hint_without_release_is_noticed() {
+    check(Fault::StoresRelaxed, &[], freed_and_looked_for);
+}
+
+#[test]
+#[should_panic = "a block that nobody looks for"]
+fn a_hint_without_acquire_is_noticed() {
+    check(Fault::ExchangesRelaxed, &[], freed_and_looked_for);
+}
+
+/// By an exchange, where the load did not say 1 already: the owner may have read the words.
+#[test]
+#[should_panic = "a block that nobody looks for"]
+fn a_hint_that_is_looked_at_first_is_noticed() {
+    let give = |hint: &AtomicU64| {
+        if hint.load(Ordering::Acquire) == 0 {
+            hint.swap(1, Ordering::Release);
+        }
+    };
+    check(Fault::None, &[], move || looked_for::<2>(give));
+}
+
+/// Of two that store, the second one's store says nothing of what the first one did before: that is
+/// the language's rule, and not x86-64's (`tso`).
+#[test]
+#[should_panic = "a block that nobody looks for"]
+fn a_hint_may_hide_another_ones_by_the_languages_rules() {
+    check(Fault::None, &[], || looked_for::<2>(hint::give));
+}
+
+/// Of two that exchange it, the second one's goes on with what the first one released.
+#[test]
+fn an_exchanged_hint_hides_none() {
+    let give = |hint: &AtomicU64| {
+        hint.swap(1, Ordering::Release);
+    };
+    check(Fault::None, &["all", "some", "none"], move || looked_for::<2>(give));
 }
 
 /// A block is on its way from a dead member to a dead one; each is recovered by somebody, who frees
@@ -226,6 +316,7 @@ fn both_ends_recovered() {
     let other = thread::spawn(recover(0));
     let freed = recover(1)();
     let freed = [freed, other.join().expect("no panic")];
+    saw(if freed[0] { "freed by the one" } else { "freed by the other" });
     assert!(freed != [false; 2], "in flight for ever");
     assert!(freed != [true; 2], "freed twice");
     assert_eq!(shared.0.now(), Truth::free(6));
@@ -233,19 +324,20 @@ fn both_ends_recovered() {
 
 #[test]
 fn one_of_two_recoverers_frees_what_was_between_the_dead() {
-    check(Fault::None, both_ends_recovered);
+    let outcomes = ["freed by the one", "freed by the other"];
+    check(Fault::None, &outcomes, both_ends_recovered);
 }
 
 #[test]
 #[should_panic = "in flight for ever"]
 fn recoverers_without_a_fence_are_noticed() {
-    check(Fault::Unfenced, both_ends_recovered);
+    check(Fault::Unfenced, &[], both_ends_recovered);
 }
 
 #[test]
 #[should_panic = "freed twice"]
 fn recoverers_without_an_exchange_are_noticed() {
-    check(Fault::ExchangesTorn, both_ends_recovered);
+    check(Fault::ExchangesTorn, &[], both_ends_recovered);
 }
 
 /// A slab is given back by one arena, and two others want it: one has its memory.
@@ -269,45 +361,110 @@ fn claimed_by_two() {
     shared.2.set(0);
     slab::set(&shared.0, SlabWord::EMPTY);
     let claimed = others.map(|one| one.join().expect("no panic"));
+    saw(if claimed == [false; 2] { "nobody" } else { "one" });
     assert!(claimed != [true; 2], "two have the slab");
 }
 
 #[test]
 fn a_slab_is_claimed_once() {
-    check(Fault::None, claimed_by_two);
+    check(Fault::None, &["nobody", "one"], claimed_by_two);
 }
 
 #[test]
 #[should_panic]
 fn a_torn_claim_is_noticed() {
-    check(Fault::ExchangesTorn, claimed_by_two);
+    check(Fault::ExchangesTorn, &[], claimed_by_two);
 }
 
 #[test]
 #[should_panic = "Causality violation"]
 fn a_slab_emptied_without_release_is_noticed() {
-    check(Fault::StoresRelaxed, claimed_by_two);
+    check(Fault::StoresRelaxed, &[], claimed_by_two);
 }
 
-/// Whoever reads that a slab is owned reads its class.
+/// Whoever reads that a slab is owned reads its class. It is claimed before: in a thread that looks
+/// before it claims, loom would not try a reader who comes later.
 fn owned_and_read() {
     let shared = Arc::new((AtomicU64::new(0), AtomicU64::new(0)));
+    assert!(slab::claim(&shared.0, 2));
     let owner = thread::spawn({
         let shared = shared.clone();
         move || {
-            assert!(slab::claim(&shared.0, 2));
             shared.1.store(9, Ordering::Relaxed);
             slab::set(&shared.0, SlabWord::new(SlabState::Owned, 2, 0));
         }
     });
     let found = SlabWord(shared.0.load(Ordering::Acquire));
     if found.state() == SlabState::Owned {
+        saw("owned");
         assert_eq!(shared.1.load(Ordering::Relaxed), 9, "a class of before");
+    } else {
+        saw("claimed");
     }
     owner.join().expect("no panic");
 }
 
 #[test]
 fn an_owned_slab_has_its_class() {
-    check(Fault::None, owned_and_read);
+    check(Fault::None, &["owned", "claimed"], owned_and_read);
+}
+
+#[test]
+#[should_panic = "a class of before"]
+fn a_slab_owned_without_release_is_noticed() {
+    check(Fault::StoresRelaxed, &[], owned_and_read);
+}
+
+#[test]
+#[should_panic = "a class of before"]
+fn a_reader_of_an_owner_without_acquire_is_noticed() {
+    check(Fault::LoadsRelaxed, &[], owned_and_read);
+}
+
+/// A part of a large block whose heir died over taking it: the dead owner's recoverer lets the block
+/// go, the heir's recoverer lets go what belongs to no block, and a third one wants the slab.
+fn part_let_go_by_two() {
+    let span = SlabWord::new(SlabState::Span, 2, 1);
+    let shared = Arc::new((AtomicU64::new(span.0), AtomicU64::new(2), Memory::default()));
+    let empties = |arena: usize| {
+        let shared = shared.clone();
+        move || {
+            let (owner, slabs, memory) = &*shared;
+            let found = SlabWord(owner.load(Ordering::Acquire));
+            if found.state() != SlabState::Span {
+                return;
+            }
+            let heir = found.arena() == arena;
+            if heir && slabs.load(Ordering::Relaxed) > found.part() as u64 {
+                return;
+            }
+            let ours = slab::let_go(owner, found, arena);
+            if !heir {
+                slabs.store(1, Ordering::Relaxed);
+            }
+            if ours {
+                memory.set(0);
+                slab::set(owner, SlabWord::EMPTY);
+            }
+        }
+    };
+    let others = [1, 2].map(|arena| thread::spawn(empties(arena)));
+    let claimed = slab::claim(&shared.0, 3);
+    if claimed {
+        shared.2.set(3);
+    }
+    others.map(|one| one.join().expect("no panic"));
+    let owner = SlabWord(shared.0.load(Ordering::Relaxed));
+    assert!(!claimed || owner.state() == SlabState::Claimed, "somebody else's slab was let go");
+}
+
+#[test]
+fn a_part_is_let_go_once() {
+    check(Fault::None, part_let_go_by_two);
+}
+
+#[test]
+#[should_panic]
+fn a_part_let_go_without_an_exchange_is_noticed() {
+    check(Fault::ExchangesTorn, part_let_go_by_two);
 }

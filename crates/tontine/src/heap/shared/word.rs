@@ -62,6 +62,34 @@ impl Member {
     }
 }
 
+/// Where a block in flight goes, and how.
+///
+/// ```text
+///  63    61 60          48 47                                  0
+/// +--------+--------------+-------------------------------------+
+/// | posted |     slot     |                epoch                |
+/// +--------+--------------+-------------------------------------+
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Destination(pub(super) u64);
+
+impl Destination {
+    const POSTED: u64 = 1;
+
+    /// By an outbox, or by the program itself.
+    pub(super) const fn new(to: Member, posted: bool) -> Self {
+        Self(pack(if posted { Self::POSTED } else { 0 }, to.slot(), to.epoch))
+    }
+
+    pub(super) const fn member(self) -> Member {
+        Member::from_u64(self.0)
+    }
+
+    pub(super) const fn is_posted(self) -> bool {
+        state(self.0) == Self::POSTED
+    }
+}
+
 /// Where a block is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
@@ -161,54 +189,61 @@ pub(super) mod truth {
         true
     }
 
-    /// The holder's block's generation: nobody else writes the word.
+    /// Its generation, for the holder: nobody else writes the word.
     #[inline(always)]
-    fn generation(word: &AtomicU64) -> u64 {
+    pub(in crate::heap::shared) fn generation(word: &AtomicU64) -> u64 {
         Truth(word.load(Ordering::Relaxed)).generation()
     }
 
     /// The holder lets go of its block.
     #[inline(always)]
-    pub(in crate::heap::shared) fn free(word: &AtomicU64) {
+    pub(in crate::heap::shared) fn free(word: &AtomicU64, generation: u64) {
         // SYNC truth: pairs with the load in `loan`.
-        word.store(Truth::free(Truth::next(generation(word))).0, Ordering::Release);
+        word.store(Truth::free(Truth::next(generation)).0, Ordering::Release);
     }
 
     /// The holder sends its block; says under which generation.
     #[inline(always)]
-    pub(in crate::heap::shared) fn send(word: &AtomicU64, holder: usize) -> u64 {
-        let next = Truth::next(generation(word));
+    pub(in crate::heap::shared) fn send(word: &AtomicU64, holder: usize, generation: u64) -> u64 {
+        let next = Truth::next(generation);
         // SYNC truth: pairs with the exchange in `leave_flight`.
         word.store(Truth::in_flight(holder, next).0, Ordering::Release);
         next
     }
 
-    /// The holder keeps its block by the handle alone; says under which generation.
+    /// The holder keeps its block by the handle alone.
     #[inline(always)]
-    pub(in crate::heap::shared) fn park(word: &AtomicU64, holder: usize) -> u64 {
-        let same = generation(word);
+    pub(in crate::heap::shared) fn park(word: &AtomicU64, holder: usize, generation: u64) {
         // SYNC truth: pairs with the exchange in `Core::claim`.
-        word.store(Truth::parked(holder, same).0, Ordering::Release);
-        same
+        word.store(Truth::parked(holder, generation).0, Ordering::Release);
     }
 
     /// The holder lets all read its block; says under which generation.
     #[inline(always)]
-    pub(in crate::heap::shared) fn publish(word: &AtomicU64, holder: usize) -> u64 {
-        let next = Truth::next(generation(word));
+    pub(in crate::heap::shared) fn publish(
+        word: &AtomicU64,
+        holder: usize,
+        generation: u64,
+    ) -> u64 {
+        let next = Truth::next(generation);
         // SYNC truth: pairs with the loads of readers.
         word.store(Truth::published(holder, next).0, Ordering::Release);
         next
     }
 
-    /// The holder takes it from them, and may write from then on.
+    /// The holder takes it from them, and may write from then on; says under which generation.
     #[inline(always)]
-    pub(in crate::heap::shared) fn withdraw(word: &AtomicU64, holder: usize) {
-        let next = Truth::next(generation(word));
+    pub(in crate::heap::shared) fn withdraw(
+        word: &AtomicU64,
+        holder: usize,
+        generation: u64,
+    ) -> u64 {
+        let next = Truth::next(generation);
         word.store(Truth::loaned(holder, next).0, Ordering::Relaxed);
         // SYNC withdrawn: pairs with the fence in `Heap::still_published`: a reader that sees what
         // is written from now on sees that word, too.
         fence(Ordering::SeqCst);
+        next
     }
 
     /// A block in flight becomes `then`, if it is as expected still.
@@ -240,15 +275,17 @@ pub(super) mod hint {
     /// Whoever has freed a block that is not its own slab's.
     #[inline]
     pub(in crate::heap::shared) fn give(hint: &AtomicU64) {
-        // SYNC freed: pairs with the exchange in `take`. Always by an exchange: a load might say 1
-        // while the owner has read the words already.
-        hint.swap(1, Ordering::AcqRel);
+        // SYNC freed: pairs with the exchange in `take`. Always: a load might say 1 while the owner
+        // has read the words already. Of two that give it, the language lets the second one's hide
+        // the first one's words; a processor on which all see a store at once does not, and that is
+        // every one that this library runs on. Elsewhere it would cost a rescan.
+        hint.store(1, Ordering::Release);
     }
 
     /// The owner, before it reads the words: whether somebody has; it is forgotten now.
     #[inline]
     pub(in crate::heap::shared) fn take(hint: &AtomicU64) -> bool {
-        // SYNC freed: pairs with the exchange in `give`, so that the words are seen.
+        // SYNC freed: pairs with the store in `give`, so that the words are seen.
         hint.load(Ordering::Relaxed) != 0 && hint.swap(0, Ordering::Acquire) != 0
     }
 }
@@ -287,6 +324,18 @@ pub(super) mod slab {
             && owner
                 .compare_exchange(SlabWord::EMPTY.0, claimed, Ordering::AcqRel, Ordering::Relaxed)
                 .is_ok()
+    }
+
+    /// What was found in a slab begins to be given back, in this arena's name, if it is there still:
+    /// of two that are entitled to that, one does it.
+    pub(in crate::heap::shared) fn let_go(
+        owner: &AtomicU64,
+        found: SlabWord,
+        arena: usize,
+    ) -> bool {
+        let punching = SlabWord::new(SlabState::Punching, arena, 0).0;
+        // SYNC slab: pairs with the stores of the arena that had it.
+        owner.compare_exchange(found.0, punching, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// Whoever is entitled to leave a slab's state does so.
@@ -435,6 +484,10 @@ mod tests {
         assert_eq!(SlabWord(1).state(), SlabState::Rubbish, "empty, and something else");
         let member = Member::new(511, 9);
         assert_eq!(Member::from_u64(member.to_u64()), member);
+        for posted in [false, true] {
+            let destination = Destination::new(member, posted);
+            assert_eq!((destination.member(), destination.is_posted()), (member, posted));
+        }
         let word = MemberWord::new(MemberState::Recovering, 9);
         assert_eq!((word.state(), word.epoch()), (MemberState::Recovering, 9));
     }
@@ -443,7 +496,7 @@ mod tests {
     fn the_last_generation_is_never_given_out() {
         let word = AtomicU64::new(Truth::free(LAST - 1).0);
         assert!(truth::loan(&word, 3), "one is left");
-        truth::free(&word);
+        truth::free(&word, LAST - 1);
         assert_eq!(Truth(word.load(Ordering::Relaxed)), Truth::free(LAST));
         assert!(!truth::loan(&word, 3));
     }
