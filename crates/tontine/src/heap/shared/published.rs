@@ -17,6 +17,7 @@ use super::block::{Block, Handle};
 use super::core::Core;
 use super::layout::{GRANULE, GRANULES, MEMBERS};
 use super::local;
+use super::recover::Whole;
 use super::word::{MemberState, MemberWord, State, Truth, truth};
 use super::{Heap, canary};
 use crate::heap::{Error, Result};
@@ -308,7 +309,7 @@ impl Core {
             self.space.member(slot).role.store(0, Ordering::Relaxed);
             // What cannot be done now is left to whoever looks after the dead: what was taken is
             // this process's.
-            let _ = self.recover(slot, None);
+            let _ = self.recover(slot, None, Whole::GivenBack);
             let _ = self.space.unlock_member(slot);
         }
         Ok(taken)
