@@ -301,8 +301,8 @@ impl Heap {
     }
 
     /// Looks after the dead: proves their end, frees what they had, takes over their slabs. Others
-    /// do so, too, when they find no room, or no slot to join in. It also gives back the memory of this
-    /// thread's slabs that have no block.
+    /// do so, too, when they find no room, or no slot to join in. It also gives back the memory
+    /// of this thread's slabs that have no block.
     ///
     /// # Errors
     /// [`Error::System`], [`Error::Forked`].

@@ -371,8 +371,8 @@ mod tests {
     use super::super::{Heap, layout::SLAB};
     use super::*;
 
-    /// A reader that came from its first look to the bytes when the block's slab had been given back
-    /// had the kernel fetch its pages anew, which then were nobody's.
+    /// A reader that came from its first look to the bytes when the block's slab had been given
+    /// back had the kernel fetch its pages anew, which then were nobody's.
     #[test]
     fn a_late_reader_leaves_no_memory() {
         for len in [64, 30_000, 3 * SLAB] {
