@@ -14,8 +14,8 @@
 //!
 //! [`clock`] stamps time, [`os`] wraps the few system calls that the experiments share, `mechanism`
 //! makes what they send over, [`machine`] finds out what spoils a measurement here, [`trace`] which
-//! system calls something makes,
-//! [`as_published`] repeats the seeds as they were.
+//! system calls something makes, [`heap_map`] keeps how a heap looked, [`as_published`] repeats the
+//! seeds as they were.
 //!
 //! What it does not do: parse a command line or draw a progress bar (`tontine-cli` does), and
 //! measure anything on systems other than Linux.
@@ -27,6 +27,7 @@ mod contention;
 pub mod engine;
 pub mod executable;
 pub mod experiment;
+pub mod heap_map;
 pub mod machine;
 mod mechanism;
 pub mod observe;

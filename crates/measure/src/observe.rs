@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::experiment::Params;
+use crate::heap_map::HeapMap;
 
 /// Everything that one invocation of one task observed.
 #[derive(Debug, Clone, Default)]
@@ -18,6 +19,8 @@ pub struct Observed {
     pub tried: Vec<Tried>,
     /// What has to be said beside the figures.
     pub notes: Vec<String>,
+    /// How a heap looked, moment after moment.
+    pub maps: Vec<HeapMap>,
 }
 
 /// The samples of one metric, in the order in which they were taken.

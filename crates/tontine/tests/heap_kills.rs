@@ -195,8 +195,9 @@ impl<'a> Mine<'a> {
         let tended = self.heap.tend().expect("it can be tended");
         self.me().tends.store(0, Ordering::Relaxed);
         self.me().recovered.fetch_add(tended.members as u64, Ordering::Relaxed);
+        let dead = self.heap.dead().expect("not forked");
         while self.accept() {}
-        self.heap.sweep().expect("not forked");
+        self.heap.sweep(&dead).expect("not forked");
         let heap = self.heap;
         self.sent.retain(|(_, to, _)| {
             let alive = heap.is_alive(*to);

@@ -203,7 +203,8 @@ impl Member for Tenant {
         for (name, _) in self.known.values() {
             self.heap().recall(*name).map_err(error)?;
         }
-        self.heap().sweep().map_err(error).map(drop)
+        let dead = self.heap().dead().map_err(error)?;
+        self.heap().sweep(&dead).map_err(error).map(drop)
     }
 
     fn tend(&mut self) -> io::Result<()> {

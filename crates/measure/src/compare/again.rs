@@ -452,7 +452,7 @@ mod tests {
         };
         let figures = points.iter().map(figure).collect();
         let (ratios, tried, notes) = (Vec::new(), Vec::new(), Vec::new());
-        reply(Outcome::Measured(Measured { figures, ratios, tried, notes }))
+        reply(Outcome::Measured(Measured { figures, ratios, tried, notes, maps: Vec::new() }))
     }
 
     /// A program that answers an order of the quick size with `quick`, all others with `other`.

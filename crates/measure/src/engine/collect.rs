@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use crate::engine::invoked::{Figure, Measured, Outcome, Reply};
 use crate::engine::plan::Plan;
 use crate::experiment::{self, Params, Task};
+use crate::heap_map::HeapMap;
 use crate::observe::{Statistic, Tried};
 use crate::published::published;
 use crate::report::format;
-use crate::report::schema::{Cell, Estimate, Invocation, Ratio, Status, TriedRow};
+use crate::report::schema::{Cell, Estimate, Invocation, MapRow, Ratio, Status, TriedRow};
 use crate::stats::interval::{CONFIDENCE, Interval};
 use crate::stats::summary::Summary;
 use crate::stats::{diagnose, mean, order, ratio};
@@ -26,6 +27,19 @@ pub struct Collector<'a> {
     gathered: Vec<Gathered>,
 }
 
+/// What came of a run.
+#[derive(Debug)]
+pub struct Rows {
+    /// Figures.
+    pub cells: Vec<Cell>,
+    /// Paired ratios.
+    pub ratios: Vec<Ratio>,
+    /// What was tried.
+    pub tried: Vec<TriedRow>,
+    /// How heaps looked.
+    pub maps: Vec<MapRow>,
+}
+
 /// What came of one task so far.
 #[derive(Debug, Default)]
 struct Gathered {
@@ -37,6 +51,8 @@ struct Gathered {
     tried: Vec<(Tried, usize)>,
     /// What each invocation had to say.
     notes: Vec<Vec<String>>,
+    /// How a heap looked in the first invocation that says so.
+    maps: Vec<HeapMap>,
     skipped: Option<String>,
     failures: Vec<String>,
     repeated: Vec<String>,
@@ -63,7 +79,7 @@ impl<'a> Collector<'a> {
             }
             Outcome::Measured(measured) => {
                 gathered.repeated.extend(earlier);
-                let Measured { figures, ratios, tried, notes } = measured;
+                let Measured { figures, ratios, tried, notes, maps } = measured;
                 for figure in figures {
                     let summary = figure.summary.clone();
                     let invocation = Invocation {
@@ -83,17 +99,21 @@ impl<'a> Collector<'a> {
                     gathered.was_tried(tried);
                 }
                 gathered.notes.push(notes);
+                if gathered.maps.is_empty() {
+                    gathered.maps = maps;
+                }
             }
         }
     }
 
     /// All rows.
-    pub fn finish(self) -> (Vec<Cell>, Vec<Ratio>, Vec<TriedRow>) {
+    pub fn finish(self) -> Rows {
         let ratios = self.ratios();
         let tried = self.tried();
+        let maps = self.maps();
         let tasks = self.plan.tasks.iter();
         let cells = tasks.zip(self.gathered).flat_map(|(task, one)| one.into_cells(task)).collect();
-        (cells, ratios, tried)
+        Rows { cells, ratios, tried, maps }
     }
 
     fn ratios(&self) -> Vec<Ratio> {
@@ -144,6 +164,17 @@ impl<'a> Collector<'a> {
             found.push((params, values.collect()));
         }
         found
+    }
+
+    fn maps(&self) -> Vec<MapRow> {
+        let tasks = self.plan.tasks.iter().zip(&self.gathered);
+        let row = |task: &Task, map: &HeapMap| MapRow {
+            experiment: task.experiment.clone(),
+            variant: task.variant.clone(),
+            params: task.params.clone(),
+            map: map.clone(),
+        };
+        tasks.flat_map(|(task, one)| one.maps.iter().map(move |map| row(task, map))).collect()
     }
 
     fn tried(&self) -> Vec<TriedRow> {
@@ -417,7 +448,7 @@ mod tests {
         let figure = Figure::of(&crate::observe::Series::ns("check", vec![figure; 3]));
         let tried = Tried { event: "zombie".into(), truth: "dead".into(), says: says.into() };
         let (figures, tried, notes) = (vec![figure], vec![tried], vec![note.to_owned()]);
-        let measured = Measured { figures, ratios: Vec::new(), tried, notes };
+        let measured = Measured { figures, ratios: Vec::new(), tried, notes, maps: Vec::new() };
         let mut reply = Reply::failed(String::new());
         reply.outcome = Outcome::Measured(measured);
         reply
@@ -430,7 +461,7 @@ mod tests {
         for (block, says) in ["dead", "alive", "dead"].into_iter().enumerate() {
             collector.add(0, block, None, reply(1.0, says, ""));
         }
-        let (_, _, tried) = collector.finish();
+        let tried = collector.finish().tried;
         assert_eq!(tried.len(), 1);
         assert_eq!(tried[0].tried.says, "alive 1×, dead 2×");
     }
@@ -452,7 +483,7 @@ mod tests {
         let ratios = collector.block_by_block("liveness-check", "kill-0", "kill-0");
         assert_eq!(ratios.len(), 2, "each point with itself");
         assert!(ratios.iter().all(|(_, values)| values == &[1.0; 6]), "{ratios:?}");
-        let (cells, _, _) = collector.finish();
+        let cells = collector.finish().cells;
         let found: Vec<_> =
             cells.iter().map(|cell| (cell.params["pause_us"].as_str(), cell.estimate)).collect();
         assert_eq!(found, [("1", Some(1.0)), ("10", Some(16.0))]);
@@ -466,7 +497,7 @@ mod tests {
         let mut skip = Reply::failed(String::new());
         skip.outcome = Outcome::Skipped("fork: EAGAIN".into());
         collector.add(0, 1, None, skip);
-        let (cells, _, _) = collector.finish();
+        let cells = collector.finish().cells;
         assert_eq!((cells[0].status, cells[0].low), (Status::Ok, None));
         assert!(cells[0].notes.iter().any(|note| note.ends_with("fork: EAGAIN")), "{cells:?}");
     }
@@ -478,7 +509,7 @@ mod tests {
         for (block, figure) in [1.0, 2.0, 6.0].into_iter().enumerate() {
             collector.add(0, block, None, reply(figure, "dead", ""));
         }
-        let (cells, _, _) = collector.finish();
+        let cells = collector.finish().cells;
         let cell = &cells[0];
         assert_eq!(cell.estimate, Some(3.0), "the mean: its interval is the mean's");
         // t(0.975, 2) · s/√n = 4.302653 · √7/√3.
@@ -502,7 +533,7 @@ mod tests {
         for (block, figure) in [3.0, 1.0, 6.0, 2.0, 5.0, 4.0].into_iter().enumerate() {
             collector.add(0, block, None, reply(figure, "dead", if block < 5 { "a" } else { "b" }));
         }
-        let (cells, _, _) = collector.finish();
+        let cells = collector.finish().cells;
         let cell = &cells[0];
         assert_eq!((cell.low, cell.estimate, cell.high), (Some(1.0), Some(3.5), Some(6.0)));
         assert_eq!(cell.floor, Some(1.0));

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::Clock;
 use crate::experiment::{self, Params, Task};
+use crate::heap_map::HeapMap;
 use crate::machine::stolen_ms;
 use crate::observe::{Observed, PairedRatio, Series, Statistic, Tried};
 use crate::os::deadline;
@@ -70,6 +71,9 @@ pub struct Measured {
     pub tried: Vec<Tried>,
     /// What has to be said.
     pub notes: Vec<String>,
+    /// How a heap looked.
+    #[serde(default)]
+    pub maps: Vec<HeapMap>,
 }
 
 /// The samples of one metric, summed up.
@@ -165,8 +169,8 @@ fn sum_up(order: &Order, observed: Observed) -> Result<Measured, Trouble> {
         }
     }
     let figures = observed.series.iter().map(Figure::of).collect();
-    let Observed { ratios, tried, notes, .. } = observed;
-    Ok(Measured { figures, ratios, tried, notes })
+    let Observed { ratios, tried, notes, maps, .. } = observed;
+    Ok(Measured { figures, ratios, tried, notes, maps })
 }
 
 impl Figure {

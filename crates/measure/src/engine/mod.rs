@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use crate::engine::collect::Collector;
+use crate::engine::collect::{Collector, Rows};
 use crate::engine::invoked::{Order, Outcome, Reply};
 use crate::engine::launch::{Ended, Launcher};
 use crate::engine::plan::Plan;
@@ -112,7 +112,7 @@ pub fn run(
         let stolen = crate::machine::stolen_ms();
         facts.insert("stolen_ms_at_end".into(), stolen.into());
     }
-    let (cells, ratios, tried) = collector.finish();
+    let Rows { cells, ratios, tried, maps } = collector.finish();
     Results {
         schema: SCHEMA,
         machine,
@@ -126,6 +126,7 @@ pub fn run(
         cells,
         ratios,
         tried,
+        maps,
     }
 }
 

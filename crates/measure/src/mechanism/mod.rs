@@ -1,5 +1,5 @@
-//! What several experiments build their ends of: connections, queues, semaphores, the sockets of
-//! libraries.
+//! What several experiments build their ends of: connections, queues, semaphores, heaps, the sockets
+//! of libraries.
 //!
 //! Each file makes one mechanism ready and leaves to the experiments what is sent over it, how it
 //! is timed and what is done when an end dies. [`peer`] asks whether the other end is still there;
@@ -12,6 +12,7 @@
 pub(crate) mod creation;
 pub(crate) mod descriptor;
 pub(crate) mod docker;
+pub(crate) mod heap;
 #[cfg(feature = "peers")]
 pub(crate) mod iceoryx;
 pub(crate) mod image;

@@ -93,6 +93,7 @@ fn made() -> Results {
         cells,
         ratios: ratios(),
         tried: tried(),
+        maps: Vec::new(),
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::executable::Executable;
+use crate::heap_map::HeapMap;
 use crate::observe::{Statistic, Tried};
 
 /// Version of the schema that this build writes.
@@ -39,6 +40,9 @@ pub struct Results {
     pub ratios: Vec<Ratio>,
     /// What mechanisms said of events that were really brought about.
     pub tried: Vec<TriedRow>,
+    /// How heaps looked; empty in files of older builds.
+    #[serde(default)]
+    pub maps: Vec<MapRow>,
 }
 
 /// What became of a cell.
@@ -165,6 +169,20 @@ pub struct Ratio {
     pub high: f64,
     /// How many pairs.
     pub pairs: usize,
+}
+
+/// How a heap looked in one invocation of a task.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MapRow {
+    /// Name of the experiment.
+    pub experiment: String,
+    /// Name of the variant.
+    pub variant: String,
+    /// Parameters of the task.
+    pub params: BTreeMap<String, String>,
+    /// The heap.
+    #[serde(flatten)]
+    pub map: HeapMap,
 }
 
 /// What a mechanism said of an event.

@@ -62,7 +62,10 @@ pub fn heap_words(bytes: &[u8]) {
                 assert_eq!(report.slabs.len(), SLABS);
                 let _ = (report.in_use(), report.to_string().len());
             }
-            8 => drop((heap.sweep(), heap.recall(Member::from_u64(input.u64())))),
+            8 => {
+                let swept = heap.dead().and_then(|dead| heap.sweep(&dead));
+                drop((swept, heap.recall(Member::from_u64(input.u64()))));
+            }
             _ => {
                 let which = usize::from(input.u8());
                 if what == 4 || what == 5 {

@@ -160,6 +160,20 @@ pub enum Error {
         slot: usize,
     },
 
+    /// A lane leads to another process than the member to whom its blocks were to go.
+    #[error(
+        "this lane leads to pid {found}, and member {slot} of the heap is pid {expected}: nobody \
+         could accept the blocks; name the member that the receiver says it is"
+    )]
+    OtherMember {
+        /// The slot of the member that was named.
+        slot: usize,
+        /// Its pid.
+        expected: u32,
+        /// Who receives.
+        found: u32,
+    },
+
     /// A living member has the role that this process wants.
     #[error("role {role} is pid {pid}'s, which lives; wait for its end, or take another role")]
     InRole {
@@ -202,6 +216,7 @@ impl Error {
             Self::Crowded { .. } => libc::EUSERS,
             Self::Forked => libc::ECHILD,
             Self::Gone { .. } => libc::ESRCH,
+            Self::OtherMember { .. } => libc::EXDEV,
             Self::InRole { .. } => libc::EBUSY,
             Self::Mailbox(error) => error.errno(),
             Self::System { errno, .. } => errno.raw_os_error(),

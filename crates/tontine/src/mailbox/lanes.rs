@@ -44,6 +44,8 @@ pub(super) struct Lanes {
     pub(super) wanted: bool,
     /// Lanes that are gone, until somebody has taken them out of the epoll set.
     departed: Vec<Inbound>,
+    /// How many there have been.
+    pub(super) departures: u64,
     faults: Vec<Error>,
 }
 
@@ -316,6 +318,7 @@ impl Lanes {
         gone.generation = gone.generation.wrapping_add(1);
         self.symmetric -= usize::from(lane.is_symmetric());
         self.departed.push(*lane);
+        self.departures += 1;
         self.busy.retain(|&other| other != slot);
         self.idle.retain(|&other| other != slot);
         self.free.push(slot);

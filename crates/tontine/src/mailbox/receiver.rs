@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::address::Address;
 use super::door::Door;
+use super::inbound::Look;
 use super::lanes::{Lanes, Taken};
 use super::message::{InPlace, Message, SenderId};
 use super::options::{Fences, Options, Waiting};
@@ -264,6 +265,16 @@ impl Mailbox {
         self.lanes.len()
     }
 
+    /// How many senders are connected no more.
+    pub(crate) fn departures(&self) -> u64 {
+        self.lanes.departures
+    }
+
+    /// Whether every lane was read to its end: none has a message, or stands still for what we lack.
+    pub(crate) fn is_read_out(&mut self) -> bool {
+        self.look_everywhere() == Look::Nothing && !self.lanes.all().any(|lane| lane.is_short())
+    }
+
     /// What was wrong with lanes that had to be closed, and with peers that were refused, since
     /// this was last asked; at most 64, the newest.
     pub fn faults(&mut self) -> Vec<Error> {
@@ -317,6 +328,14 @@ impl Mailbox {
         }
         self.lanes.wait_for_turn();
         self.recv_fast()
+    }
+
+    /// What is there, or comes while `recv` would look again and again without asking for anything
+    /// else: no system call.
+    #[inline]
+    pub(crate) fn recv_at_once(&mut self) -> Option<Message<'_>> {
+        let from = self.recv_fast().or_else(|| self.recv_soon())?;
+        Some(self.message(from))
     }
 
     /// As `recv_fast`, without the copy.

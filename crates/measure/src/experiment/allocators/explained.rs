@@ -21,6 +21,9 @@ pub(super) const EXPLANATION: Explanation = Explanation {
          back to where it came from (mimalloc, and snmalloc by a queue of messages), or the \
          memory wanders from the producer's share to the consumer's (caches), or a lock is taken \
          after all (glibc's arenas).",
+        "`tontine::heap::shared` is made for many processes, of which any may be killed; here its \
+         price stands beside that of allocators which die with their process. Whose a block is \
+         says a word outside of it; one that another thread frees goes home by that word.",
     ],
     steps: &[
         "`glibc-one-arena` calls mallopt(M_ARENA_MAX, 1) before the first thread is started. The \
@@ -29,6 +32,9 @@ pub(super) const EXPLANATION: Explanation = Explanation {
          and jemalloc are there only in a program built with the feature `allocators`: they set \
          themselves up before main, and a program that merely contains them pays for it in every \
          fork.",
+        "`shared` is `tontine::heap::shared`, here with one process. What it gives is a value of \
+         two words and no bare address; that value lies in the block itself, behind the first \
+         word, from where `free` takes it.",
         "`pair`: every thread is pinned, number i to processor i and so round, and holds 1,024 \
          blocks. Again and again it draws one of them at random, frees it, allocates another in \
          its place, of 16, 32, 48 … 512 bytes, evenly drawn, and writes the first word: about \
@@ -64,6 +70,7 @@ pub(super) const EXPLANATION: Explanation = Explanation {
             "most batches have none. Now and then memory is asked for or given back: brk, mmap, \
              munmap, mprotect, madvise",
         ),
+        ("shared", "fallocate, for a slab that is taken or given back"),
         (
             "classic, glibc-one-arena, glibc",
             "futex, where threads contend for a lock; mprotect, by which a heap or an arena grows",

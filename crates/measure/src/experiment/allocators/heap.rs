@@ -7,7 +7,9 @@ use std::ptr::{self, NonNull};
 use std::sync::OnceLock;
 
 use tontine::heap::classic::{Fit, Locked, Options};
+use tontine::heap::shared;
 
+use crate::mechanism::heap::refused;
 use crate::trouble::{Result, Trouble};
 
 /// A block's first word, where a thread writes whose block it is.
@@ -163,6 +165,56 @@ impl<const FIT: usize> Heap for Classic<FIT> {
         // SAFETY: by the caller's promise.
         let freed = unsafe { heap.free(block) };
         freed.unwrap_or_else(|error| panic!("the source's heap: {error}"));
+    }
+}
+
+/// The library's heap in shared memory, of which this process is the only member.
+pub(super) struct Shared;
+
+/// A process has one.
+static SHARED: OnceLock<shared::Heap> = OnceLock::new();
+
+/// Its addresses, many times what threads hold; memory comes when it is needed.
+const SHARED_BYTES: usize = 1 << 30;
+
+/// What lies in a block of [`Shared`]: behind the word that the threads write, what frees it. For
+/// such a block is a value and no bare address.
+#[repr(C)]
+struct Carrying {
+    tag: u64,
+    block: shared::Block<'static>,
+}
+
+// The smallest block has room for it: it costs no memory.
+const _: () = assert!(size_of::<Carrying>() <= 64 && align_of::<Carrying>() <= 64);
+
+impl Heap for Shared {
+    fn prepare() -> Result<()> {
+        if SHARED.get().is_none() {
+            let heap =
+                shared::Heap::create(&shared::Options::new(SHARED_BYTES)).map_err(refused)?;
+            // Somebody else may have been first.
+            let _ = SHARED.set(heap);
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn malloc(size: usize) -> *mut c_void {
+        let size = size.max(size_of::<Carrying>());
+        let Some(Ok(mut block)) = SHARED.get().map(|heap| heap.alloc(size)) else {
+            return ptr::null_mut();
+        };
+        let at = block.as_mut_ptr().cast::<Carrying>();
+        // SAFETY: within the block, which is large enough, aligned to 64, and this process's.
+        unsafe { (&raw mut (*at).block).write(block) };
+        at.cast()
+    }
+
+    #[inline(always)]
+    unsafe fn free(block: *mut c_void) {
+        // SAFETY: `malloc` wrote it there, and by the caller's promise it is read this once.
+        drop(unsafe { (&raw const (*block.cast::<Carrying>()).block).read() });
     }
 }
 

@@ -25,7 +25,7 @@ use crate::os::{pin, room};
 use crate::size::Size;
 use crate::trouble::{Result, Trouble};
 use crew::Crew;
-use heap::{BestFit, FirstFit, Glibc, Heap, NextFit, OneArena};
+use heap::{BestFit, FirstFit, Glibc, Heap, NextFit, OneArena, Shared};
 
 /// More threads than this are asked for before they are made.
 const FEW: usize = 16;
@@ -61,9 +61,11 @@ impl Experiment for Allocators {
         VARIANTS
     }
 
-    /// One lock shows what it costs without more threads than processors.
+    /// One lock shows what it costs without more threads than processors; so does what has none,
+    /// unless all is asked for.
     fn params(&self, variant: &str, _: &Topology, size: Size) -> Vec<Params> {
-        let size = if variant.starts_with("classic") { Size::Quick } else { size };
+        let few = variant.starts_with("classic") || variant == "shared" && size != Size::Full;
+        let size = if few { Size::Quick } else { size };
         let processors = pin::allowed().map_or(1, |allowed| allowed.len());
         let cell = |threads: usize| Params::from([("threads".to_owned(), threads.to_string())]);
         levels(processors, size).into_iter().map(cell).collect()
@@ -114,6 +116,7 @@ fn measure(variant: &str, threads: usize, time: Duration) -> Result<Observed> {
         "classic-first-fit" => measure_heap::<FirstFit>(threads, time),
         "classic-next-fit" => measure_heap::<NextFit>(threads, time),
         "classic-best-fit" => measure_heap::<BestFit>(threads, time),
+        "shared" => measure_heap::<Shared>(threads, time),
         #[cfg(feature = "allocators")]
         "mimalloc" => measure_heap::<heap::Mimalloc>(threads, time),
         #[cfg(feature = "allocators")]
@@ -167,6 +170,7 @@ const VARIANTS: &[Variant] = &[
     variant("classic-first-fit", "the source's: an implicit list, first fit, one lock for all"),
     variant("classic-next-fit", "the same, next fit"),
     variant("classic-best-fit", "the same, best fit"),
+    variant("shared", "tontine's heap in shared memory, in one process: slabs for each thread"),
     variant("glibc-one-arena", "the C library's, all threads on one arena with one lock"),
     variant("glibc", "the C library's, as it is: threads spread over several arenas"),
     variant("mimalloc", "Microsoft's mimalloc 3: pages with free lists, each a thread's own"),

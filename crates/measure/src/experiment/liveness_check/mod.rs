@@ -103,6 +103,7 @@ impl Experiment for LivenessCheck {
             series: vec![Series::ns("check", seen.check).batched(batch.checks as usize)],
             tried,
             notes,
+            ..Observed::default()
         })
     }
 }

@@ -23,6 +23,10 @@ pub(super) const EXPLANATION: Explanation = Explanation {
         "A tenth as many rounds as will be timed, at most 10,000, are made first and thrown away.",
         "In each round the first end sends a minimal message and waits; the second waits for it \
          and sends one back. `hot` pacing means that the next round begins at once.",
+        "In `hand-over` the message is a block of 1 MiB of `tontine::heap::shared`, of which a \
+         parcel of 24 bytes crosses the mailbox. Each end writes a number into the block before it \
+         hands it over, and whoever gets it reads that, or the row fails; in the end the block \
+         must be free and the heap in order.",
         "All samples of the invocation are summed up; half of a round is `one_way`.",
     ],
     timing: "The processor's time stamp counter is read between two rounds, so that the \
@@ -39,7 +43,9 @@ pub(super) const EXPLANATION: Explanation = Explanation {
               Nothing between two processors can be faster. Compare rows of the same placement \
               only. Two sleeping ends on one processor can be faster than on two, because no \
               other processor has to be woken. A wake-up after a pause costs much more than \
-              these hot ones. Virtual machines make every wake-up of an idle processor dearer.",
+              these hot ones. `hand-over` beside `mailbox-spin` is what it costs that the message \
+              is a block of any size: a copy would cost more the more bytes there are. Virtual \
+              machines make every wake-up of an idle processor dearer.",
     calls: &[
         (
             "flag, spinlock-tas, spinlock-ttas, spinlock-tas-process, spinlock-ttas-process, \
@@ -48,7 +54,7 @@ pub(super) const EXPLANATION: Explanation = Explanation {
         ),
         ("iceoryx2", "none to pass a message; both ends poll"),
         (
-            "mailbox-spin",
+            "mailbox-spin, hand-over",
             "none to pass a message; an epoll_pwait once in some hundred looks, for newcomers",
         ),
         (

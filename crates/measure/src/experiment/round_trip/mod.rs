@@ -34,6 +34,7 @@ mod descriptor;
 mod explained;
 mod flag;
 mod futex;
+mod hand_over;
 mod harness;
 #[cfg(feature = "peers")]
 mod iceoryx;
@@ -49,10 +50,12 @@ mod zeromq;
 /// A stamp that costs more than this share of a round is said beside the figure.
 const STAMP_LIMIT: f64 = 0.02;
 
-/// What else is compared: the library's mailbox with its rivals, containers with what they add to.
-const BESIDES: [(&str, &str); 6] = [
+/// What else is compared: the library's mailbox with its rivals, a block that is handed over and
+/// containers with what they add to.
+const BESIDES: [(&str, &str); 7] = [
     ("iceoryx2", "mailbox-spin"),
     ("crossbeam", "mailbox-spin"),
+    ("hand-over", "mailbox-spin"),
     ("mailbox-sleep", "eventfd"),
     ("mailbox-sleep", "futex"),
     ("container-netns", "tcp-loopback"),
@@ -149,7 +152,7 @@ impl Experiment for RoundTrip {
 /// Whether both ends of a variant spin.
 fn spins(variant: &str) -> bool {
     variant.starts_with("spinlock")
-        || ["flag", "rtrb", "iceoryx2", "mailbox-spin"].contains(&variant)
+        || ["flag", "rtrb", "iceoryx2", "mailbox-spin", "hand-over"].contains(&variant)
 }
 
 /// Measures `rounds` rounds of a variant after `warm_up` untimed ones, stamped as told.
@@ -245,6 +248,7 @@ fn time(variant: &str, plan: &Plan, observed: &mut Observed) -> Result<Timed> {
         "signal" => signal::run(plan)?,
         "mailbox-spin" => mailbox::spinning(plan)?,
         "mailbox-sleep" => noted(mailbox::sleeping(plan)?),
+        "hand-over" => hand_over::run(plan)?,
         "container-tcp" => noted(container::engine(plan)?),
         "container-netns" => noted(container::namespaces(plan)?),
         other => peers(other, plan)?,
@@ -332,6 +336,10 @@ const VARIANTS: &[Variant] = &[
         "a tontine mailbox at each end, 8 bytes a message, both processes spin",
     ),
     variant("mailbox-sleep", "a tontine mailbox at each end, 8 bytes a message, both sleep"),
+    variant(
+        "hand-over",
+        "mailbox-spin, but what is sent is a block of the shared heap: 1 MiB, and no copy",
+    ),
     variant(
         "container-tcp",
         "TCP with TCP_NODELAY between two containers of a Docker engine, on a network of their own",

@@ -50,6 +50,8 @@ pub(super) const EXPLANATION: Explanation = Explanation {
          SIGKILL and reaped, and another process takes its place. Where nobody frees a block for \
          400 ms after that, the heap is wedged: the row says since when, and the rest of its time \
          counts as nothing done.",
+        "Behind what is timed, `shared-killed` stops all workers, kills one of them, and looks at \
+         the heap with `check`, before and after it has called `tend`: the maps in the report.",
         "`shared-reclaim`: a process allocates 1,000,000 blocks of 64 bytes and is killed and \
          reaped; another one calls `tend`. The row fails where not all of them are free then.",
         "At the end of every row of tontine's heap all processes have ended, the dead are looked \

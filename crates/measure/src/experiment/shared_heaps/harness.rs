@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 use super::benchmark::Benchmark;
 use super::board::{Board, SEATS};
 use super::heap::World;
+use super::picture;
 use super::worker::Worker;
+use crate::heap_map::HeapMap;
 use crate::mechanism::peer::{LastWords, Peer};
 use crate::os::child::{self, Child};
 use crate::os::deadline;
@@ -55,6 +57,9 @@ pub(super) struct Seen {
     pub(super) kills: u32,
     /// When nobody got any further, and after how many kills.
     pub(super) wedged: Option<(Duration, u32)>,
+    /// How the heap looked behind all that is timed, when one more had been killed: before anybody
+    /// looked after it, and then.
+    pub(super) maps: Vec<HeapMap>,
 }
 
 impl Plan<'_> {
@@ -109,6 +114,9 @@ impl Plan<'_> {
         })?;
         seen.kills = killed;
         if seen.wedged.is_none() {
+            if kills {
+                seen.maps = picture::pair(&mut house)?;
+            }
             house.close()?;
             world.close()?;
         }
@@ -217,11 +225,11 @@ fn until_ready(board: &Board, check: impl Fn() -> Result<()>) -> Result<()> {
 }
 
 /// Worker processes, and who looks after them. Dropped, all are killed.
-struct House<'h, W> {
+pub(super) struct House<'h, W> {
     plan: &'h Plan<'h>,
-    world: &'h W,
+    pub(super) world: &'h W,
     board: &'h Board,
-    seats: Vec<(Child, Shared<LastWords>)>,
+    pub(super) seats: Vec<(Child, Shared<LastWords>)>,
 }
 
 impl<W: World> House<'_, W> {
@@ -251,11 +259,22 @@ impl<W: World> House<'_, W> {
     /// Kills one, whatever it is doing, and seats another in its place.
     fn kill_one(&mut self) -> Result<()> {
         let seat = rand::random_range(0..self.seats.len());
+        self.kill(seat)?;
+        self.replace(seat)
+    }
+
+    /// Kills this one.
+    pub(super) fn kill(&mut self, seat: usize) -> Result<()> {
         let status = self.seats[seat].0.kill()?;
         if status.terminating_signal() != Some(libc::SIGKILL) {
             self.said()?;
             return Err(Trouble::fail(format!("a worker ended before it was killed: {status:?}")));
         }
+        Ok(())
+    }
+
+    /// Tells the others of its end, and seats another in its place.
+    pub(super) fn replace(&mut self, seat: usize) -> Result<()> {
         self.board.died();
         self.seats[seat].0 = self.seat(seat, &self.seats[seat].1)?;
         Ok(())

@@ -9,6 +9,7 @@ use std::ptr::NonNull;
 
 use super::board::Address;
 use super::ring::Entry;
+use crate::heap_map::{HeapMap, Owner};
 use crate::trouble::{Result, Trouble};
 
 /// A heap that several workers share.
@@ -28,6 +29,23 @@ pub(super) trait World: Sync {
     /// Failed, where there is something.
     fn close(&self) -> Result<()> {
         Ok(())
+    }
+
+    /// How it looks while its workers stand still, who are named by their pids; `None` where that
+    /// cannot be seen from outside.
+    ///
+    /// # Errors
+    /// Failed, where it cannot be looked at.
+    fn map(&self, _moment: &str, _named: &[(u32, Owner)]) -> Result<Option<HeapMap>> {
+        Ok(None)
+    }
+
+    /// Looks after the dead, and says what came of it.
+    ///
+    /// # Errors
+    /// Failed, where the heap says that something is wrong.
+    fn tend(&self) -> Result<String> {
+        Ok(String::new())
     }
 }
 

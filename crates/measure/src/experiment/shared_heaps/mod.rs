@@ -19,6 +19,7 @@ mod explained;
 mod harness;
 mod heap;
 mod ours;
+mod picture;
 mod reclaim;
 mod ring;
 mod together;
@@ -209,7 +210,7 @@ fn observed(seen: &Seen, killed: bool) -> Observed {
             format!("wedged by kill {kills}: after {ms} ms nobody got any further")
         }));
     }
-    Observed { series, notes, ..Observed::default() }
+    Observed { series, notes, maps: seen.maps.clone(), ..Observed::default() }
 }
 
 const fn variant(name: &'static str, summary: &'static str) -> Variant {

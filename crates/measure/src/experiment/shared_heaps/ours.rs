@@ -1,17 +1,20 @@
 //! The library's heap: [`Ours`], whose workers are processes, members each of their own, or threads
 //! of one member.
 
-#![allow(unsafe_code, reason = "joins the heap in a forked child")]
+#![allow(unsafe_code, reason = "vouches for its blocks")]
 
+use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
 use tontine::heap::Error;
-use tontine::heap::shared::{self, Block, Handle, Member, Options, Parcel};
+use tontine::heap::shared::{self, Block, Member, Options, Parcel};
 
 use super::board::Address;
 use super::heap::{Heap, World};
 use super::ring::Entry;
+use crate::heap_map::{HeapMap, Owner};
+use crate::mechanism::heap::{must_be_free, refused, rejoined};
 use crate::trouble::{Result, Trouble};
 
 /// Bytes of the heap: many times what the benchmarks hold.
@@ -33,17 +36,10 @@ impl<const PROCESSES: bool> Ours<PROCESSES> {
     }
 }
 
-/// The heap, in a forked child of who made it, as a member of its own.
-pub(super) fn rejoined(heap: &shared::Heap) -> Result<shared::Heap> {
-    // SAFETY: all members are processes of this experiment, by this library; none of them has
-    // another descriptor of the file, nor closes the one that it inherited.
-    unsafe { heap.rejoin() }.map_err(refused)
-}
-
-/// What the heap said.
+/// An entry of zeroes, which nobody writes.
 #[cold]
-pub(super) fn refused(error: Error) -> Trouble {
-    Trouble::fail(format!("the shared heap: {error}"))
+fn none() -> Trouble {
+    Trouble::fail("expected a block's address in the ring, found 0")
 }
 
 impl<const PROCESSES: bool> World for Ours<PROCESSES> {
@@ -57,16 +53,18 @@ impl<const PROCESSES: bool> World for Ours<PROCESSES> {
     }
 
     fn close(&self) -> Result<()> {
-        self.0.tend().map_err(refused)?;
+        must_be_free(&self.0)
+    }
+
+    fn map(&self, moment: &str, named: &[(u32, Owner)]) -> Result<Option<HeapMap>> {
         let report = self.0.check().map_err(refused)?;
-        match (report.faults.first(), report.in_use()) {
-            (None, 0) => Ok(()),
-            (Some(fault), _) => Err(Trouble::fail(format!("the shared heap: {fault}"))),
-            (None, bytes) => Err(Trouble::fail(format!(
-                "the shared heap: expected every block to be free at the end, found {bytes} bytes \
-                 that are not"
-            ))),
-        }
+        Ok(Some(HeapMap::of(moment, &report, named)))
+    }
+
+    fn tend(&self) -> Result<String> {
+        let found = self.0.tend().map_err(refused)?;
+        let (blocks, adopted, back) = (found.blocks, found.adopted, found.given_back);
+        Ok(format!("{blocks} blocks freed, {adopted} slabs taken over, {back} given back"))
     }
 }
 
@@ -97,8 +95,13 @@ unsafe impl<const PROCESSES: bool> Heap for Ours<PROCESSES> {
     #[inline(always)]
     fn give(&self, block: Block<'_>, to: Address) -> Result<Option<Entry>> {
         if !PROCESSES {
-            let Handle { offset, generation } = block.into_handle();
-            return Ok(Some([offset, generation, 0]));
+            // As a channel would, which moves the block.
+            let raw = block.into_raw();
+            return Ok(Some([
+                raw.cast::<u8>().expose_provenance().get() as u64,
+                raw.len() as u64,
+                0,
+            ]));
         }
         match block.hand_over(Member::from_u64(to)) {
             Ok(parcel) => Ok(Some(words(parcel.to_bytes()))),
@@ -111,8 +114,11 @@ unsafe impl<const PROCESSES: bool> Heap for Ours<PROCESSES> {
     #[inline(always)]
     fn take(&self, entry: Entry) -> Result<Option<Block<'_>>> {
         if !PROCESSES {
-            let [offset, generation, _] = entry;
-            return self.0.claim(Handle { offset, generation }).map(Some).map_err(refused);
+            let [address, len, _] = entry.map(|word| word as usize);
+            let first = NonZeroUsize::new(address).map(NonNull::with_exposed_provenance);
+            let raw = NonNull::slice_from_raw_parts(first.ok_or_else(none)?, len);
+            // SAFETY: what `give` has made of a block of this heap; an entry is taken once.
+            return Ok(Some(unsafe { Block::from_raw_in(raw, &self.0) }));
         }
         match self.0.accept(Parcel::from_bytes(bytes(entry))) {
             Ok(block) => Ok(Some(block)),

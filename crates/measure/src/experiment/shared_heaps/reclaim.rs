@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use tontine::heap::shared::{Heap, Options};
 
-use super::ours::refused;
 use crate::clock::Clock;
+use crate::mechanism::heap::{refused, rejoined};
 use crate::mechanism::peer::{LastWords, Peer};
 use crate::os::child::Child;
 use crate::os::deadline;
@@ -60,7 +60,7 @@ pub(super) fn reclaim(blocks: usize) -> Result<f64> {
 
 /// Allocates them, says so, and waits for its end.
 fn hold(heap: &Heap, blocks: usize, had: &AtomicU64) -> Result<std::convert::Infallible> {
-    let heap = super::ours::rejoined(heap)?;
+    let heap = rejoined(heap)?;
     let mut held = Vec::with_capacity(blocks);
     for number in 0..blocks {
         let mut block = heap.alloc(SIZE).map_err(refused)?;

@@ -8,7 +8,7 @@
 //!
 //! The parts: [`section`] an experiment with its tables, [`explained`] in words, [`curve`] which
 //! cells make one, [`plot`] how it is drawn, [`paper`] the sources' figures, [`contention`] its
-//! table of locks, [`chart`] intervals and invocations on an [`axis`], [`histogram`] the shape of
+//! table of locks, [`heap`] maps of a heap, [`chart`] intervals and invocations on an [`axis`], [`histogram`] the shape of
 //! the samples, [`machine`] the advice and the card, [`method`] how a figure is made, [`script`]
 //! zoom and hover. What it says in words comes from [`super::verdict`], how numbers look from
 //! [`super::format`].
@@ -21,6 +21,7 @@ mod contention;
 mod curve;
 mod decision;
 mod explained;
+mod heap;
 mod histogram;
 mod machine;
 mod method;

@@ -3,12 +3,12 @@
 //! First what it is, folded away; then its cells, grouped by metric, then by parameters, the best
 //! first. Each metric has curves where a number goes along, before them the paper's own figure
 //! where it has one, a chart, a table with every figure, and the shapes of its samples. How locks
-//! were taken is one table of all of them, with what it rests on folded away. What was skipped or
-//! failed, what was tried rather than timed, and the paired ratios follow.
+//! were taken is one table of all of them, with what it rests on folded away. The maps of a heap,
+//! what was skipped or failed, what was tried rather than timed, and the paired ratios follow.
 
 use maud::{Markup, html};
 
-use super::{chart, contention, curve, explained, histogram, paper, plot};
+use super::{chart, contention, curve, explained, heap, histogram, paper, plot};
 use crate::experiment;
 use crate::report::format::{self, Shown};
 use crate::report::schema::{Cell, Estimate, Ratio, Results, Status, TriedRow};
@@ -58,6 +58,7 @@ pub(super) fn section(results: &Results, name: &str) -> Markup {
                     }
                 }
             }
+            (heap::maps(results, name))
             @if !tried.is_empty() { (matrix(&tried)) }
             @if !without.is_empty() { (without_figure(&without)) }
             (ratios(results, name))

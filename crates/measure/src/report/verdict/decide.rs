@@ -388,7 +388,9 @@ fn allocator(results: &Results) -> Option<Decision> {
     let timed = Cells::of(results, "allocators", "pair").0;
     let threads = |cell: &Cell| cell.params.get("threads").and_then(|n| n.parse::<u64>().ok());
     let most = timed.iter().filter_map(|cell| threads(cell)).max()?;
-    let rivals = timed.iter().filter(|cell| threads(cell) == Some(most));
+    // What is made for several processes is no `malloc` to choose.
+    let rivals =
+        timed.iter().filter(|cell| threads(cell) == Some(most) && cell.variant != "shared");
     let rivals = Cells(rivals.copied().collect()).commonest_params();
     let names: Vec<&str> = rivals.0.iter().map(|cell| cell.variant.as_str()).collect();
     let best = rivals.cheapest(&names)?;

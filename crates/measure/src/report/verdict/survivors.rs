@@ -12,11 +12,17 @@ const THREADS: [&str; 6] =
     ["crossbeam", "rtrb", "semaphore", "spinlock-tas", "spinlock-ttas", "zmq-inproc"];
 
 /// Mechanisms that nobody kills, and why the others can stand for them.
-const STANDS_FOR: [(&str, &str, &str); 3] = [
+const STANDS_FOR: [(&str, &str, &str); 4] = [
     (
         "flag",
         "spinlock-tas-process",
         "not killed: a bare word, by which nobody is told; who watches it spins on, as in",
+    ),
+    (
+        "hand-over",
+        "mailbox",
+        "not killed here with a block under way (`tontine crash heap` does that); the lane is that \
+         of",
     ),
     (
         "container-tcp",

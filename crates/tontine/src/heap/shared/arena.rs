@@ -146,7 +146,8 @@ impl Arena {
     /// Finds the class a shelf with a free block, and makes it the current one.
     fn refill(&mut self, core: &Core, class: u8) -> Result<()> {
         // Where there is no memory for a new slab, somebody may have freed a block meanwhile.
-        if self.refill_from_own(core, class) || self.refill_with_new(core, class) == Ok(true) {
+        if self.refill_from_own(core, class) || self.refill_with_new(core, class, false) == Ok(true)
+        {
             return Ok(());
         }
         // Nothing anywhere: now every word counts, and every slab without a block.
@@ -156,11 +157,12 @@ impl Arena {
             return Ok(());
         }
         core.find_more(self)?;
-        if self.refill_from_own(core, class) || self.refill_with_new(core, class)? {
+        if self.refill_from_own(core, class) || self.refill_with_new(core, class, false)? {
             return Ok(());
         }
         // What was a large block is kept for the next one; now it stands in the way.
-        if self.give_back_all(core)? > 0 && self.refill_with_new(core, class)? {
+        self.give_back_all(core)?;
+        if self.refill_with_new(core, class, true)? {
             return Ok(());
         }
         Err(core.full(Class::Small(class).bytes()))
@@ -190,10 +192,9 @@ impl Arena {
         true
     }
 
-    fn refill_with_new(&mut self, core: &Core, class: u8) -> Result<bool> {
-        let Some(slab) = core.claim_slab(self.index, Class::Small(class))? else {
-            return Ok(false);
-        };
+    fn refill_with_new(&mut self, core: &Core, class: u8, patient: bool) -> Result<bool> {
+        let claim = || core.claim_slab(self.index, Class::Small(class));
+        let Some(slab) = core.in_a_moment(patient, claim)? else { return Ok(false) };
         let entry = self.enter(slab, Class::Small(class));
         self.shelves[entry as usize].fill(Class::Small(class));
         self.classes[usize::from(class)].current = entry;
@@ -208,7 +209,7 @@ impl Arena {
             return Ok(found);
         }
         // As above.
-        if let Ok(Some(found)) = self.loan_new_large(core, slabs) {
+        if let Ok(Some(found)) = self.loan_new_large(core, slabs, false) {
             return Ok(found);
         }
         self.close();
@@ -216,7 +217,7 @@ impl Arena {
         core.find_more(self)?;
         // What is kept for later stands in the way now.
         self.give_back_all(core)?;
-        match self.loan_new_large(core, slabs)? {
+        match self.loan_new_large(core, slabs, true)? {
             Some(found) => Ok(found),
             None => Err(core.full(slabs * SLAB)),
         }
@@ -236,9 +237,15 @@ impl Arena {
         truth::loan(core.space.word(granule), core.slot()).then_some(granule)
     }
 
-    fn loan_new_large(&mut self, core: &Core, slabs: usize) -> Result<Option<usize>> {
+    fn loan_new_large(
+        &mut self,
+        core: &Core,
+        slabs: usize,
+        patient: bool,
+    ) -> Result<Option<usize>> {
         let class = Class::Large(slabs);
-        let Some(first) = core.claim_slabs(self.index, slabs)? else { return Ok(None) };
+        let claim = || core.claim_slabs(self.index, slabs);
+        let Some(first) = core.in_a_moment(patient, claim)? else { return Ok(None) };
         let entry = self.enter(first, class);
         self.large.push(entry);
         let granule = first * GRANULES;
@@ -432,6 +439,7 @@ impl Arena {
         // SYNC deaths: pairs with the addition at a recovery's end.
         let deaths = core.space.header().deaths.load(Ordering::Acquire);
         if deaths != self.deaths {
+            core.settle();
             self.look_everywhere(core);
             self.deaths = deaths;
         }

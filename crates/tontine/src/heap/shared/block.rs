@@ -6,12 +6,14 @@
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
 
+use super::Heap;
 use super::class::LARGEST;
 use super::core::Core;
 use super::layout::{GRANULES, MOST_SLABS};
 use super::local;
-use super::word::{LAST, Member, State, Truth, truth};
+use super::word::{Destination, LAST, Member, State, Truth, truth};
 use crate::heap::{Error, Result};
 use crate::sync::{AtomicU64, Ordering};
 
@@ -72,6 +74,7 @@ impl Parcel {
     pub const SIZE: usize = 24;
 
     /// As bytes.
+    #[inline]
     pub fn to_bytes(self) -> [u8; Self::SIZE] {
         let mut bytes = [0; Self::SIZE];
         let words = [self.offset, self.flight, self.len];
@@ -82,11 +85,18 @@ impl Parcel {
     }
 
     /// From bytes, whatever they are: what is no parcel is refused where it is accepted.
+    #[inline]
     pub fn from_bytes(bytes: [u8; Self::SIZE]) -> Self {
-        let word = |at: usize| {
-            u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight of 24 bytes"))
-        };
-        Self { offset: word(0), flight: word(8), len: word(16) }
+        Self::from_slice(&bytes).expect("so many bytes")
+    }
+
+    /// From as many bytes as a parcel has. Word by word, as they were written: a wider load would
+    /// wait for all of those stores.
+    #[inline]
+    pub(super) fn from_slice(bytes: &[u8]) -> Option<Self> {
+        let (&[offset, flight, len], []) = bytes.as_chunks() else { return None };
+        let [offset, flight, len] = [offset, flight, len].map(u64::from_le_bytes);
+        Some(Self { offset, flight, len })
     }
 
     /// The block, and its generation.
@@ -128,6 +138,7 @@ impl<'heap> Block<'heap> {
         }
     }
 
+    #[inline(always)]
     fn word(&self) -> &'heap AtomicU64 {
         self.core.space.word(self.granule())
     }
@@ -156,6 +167,7 @@ impl<'heap> Block<'heap> {
     }
 
     /// Whether it is this heap's.
+    #[inline]
     pub(super) fn is_of(&self, core: &Core) -> bool {
         std::ptr::eq(self.core, core)
     }
@@ -165,6 +177,7 @@ impl<'heap> Block<'heap> {
     }
 
     /// Where it begins, counted from the heap's first byte.
+    #[inline]
     pub fn offset(&self) -> u64 {
         self.core.space.geometry().block(self.granule()) as u64
     }
@@ -188,14 +201,46 @@ impl<'heap> Block<'heap> {
         Handle { offset: block.offset(), generation }
     }
 
+    /// Keeps the block without its borrow, as a pointer to its bytes, which are this process's until
+    /// [`Block::from_raw_in`] has it back, or the process ends. Nothing is stored or exchanged: to
+    /// pass a block to C code, or through a queue of words to another thread.
+    #[must_use = "the pointer is all that is left of the block"]
+    #[inline(always)]
+    pub fn into_raw(self) -> NonNull<[u8]> {
+        let block = ManuallyDrop::new(self);
+        let first = block.core.space.block(block.granule());
+        NonNull::slice_from_raw_parts(first, block.bytes())
+    }
+
+    /// The block that [`Block::into_raw`] has left at this place.
+    ///
+    /// # Safety
+    /// The pointer is of `into_raw`, in this process, of a block of this heap, and is made a block
+    /// once.
+    #[inline(always)]
+    pub unsafe fn from_raw_in(raw: NonNull<[u8]>, heap: &'heap Heap) -> Self {
+        let core = &*heap.core;
+        Self::new(core, core.space.granule_at(raw.cast()), raw.len())
+    }
+
     /// Sends the block to another member: from now on it is neither's, until that one accepts the
     /// parcel. How the parcel gets there is the caller's business.
     ///
     /// # Errors
     /// [`Error::Gone`]: it has ended, as far as is known. The block is in the error's company, and
     /// still this process's.
+    #[inline]
     pub fn hand_over(self, to: Member) -> Result<Parcel, (Error, Self)> {
-        if let Err(error) = self.prepare(to) {
+        self.send(to, false)
+    }
+
+    /// The same through an outbox, which says so.
+    pub(super) fn post(self, to: Member) -> Result<Parcel, (Error, Self)> {
+        self.send(to, true)
+    }
+
+    fn send(self, to: Member, posted: bool) -> Result<Parcel, (Error, Self)> {
+        if let Err(error) = self.prepare(Destination::new(to, posted)) {
             return Err((error, self));
         }
         let block = ManuallyDrop::new(self);
@@ -205,7 +250,9 @@ impl<'heap> Block<'heap> {
         Ok(Parcel { offset: block.offset(), flight, len: block.bytes() as u64 })
     }
 
-    fn prepare(&self, to: Member) -> Result<()> {
+    #[inline]
+    fn prepare(&self, destination: Destination) -> Result<()> {
+        let to = destination.member();
         if self.core.space.is_forked() {
             return Err(Error::Forked);
         }
@@ -215,7 +262,7 @@ impl<'heap> Block<'heap> {
         self.look_for_overrun()?;
         self.core.fetch_destinations(self.granule())?;
         // Before the word: whoever sees the block in flight sees where to.
-        self.core.space.destination(self.granule()).store(to.to_u64(), Ordering::Relaxed);
+        self.core.space.destination(self.granule()).store(destination.0, Ordering::Relaxed);
         Ok(())
     }
 
@@ -224,7 +271,17 @@ impl<'heap> Block<'heap> {
     /// # Errors
     /// [`Error::Overrun`], in a heap with canaries: somebody has written behind it. It is free all
     /// the same.
+    #[inline(always)]
     pub fn free(self) -> Result<()> {
+        if self.core.canaries {
+            return self.free_with_canary();
+        }
+        drop(self);
+        Ok(())
+    }
+
+    #[cold]
+    fn free_with_canary(self) -> Result<()> {
         let found = self.look_for_overrun();
         let block = ManuallyDrop::new(self);
         block.core.free(block.granule());
@@ -235,6 +292,7 @@ impl<'heap> Block<'heap> {
     ///
     /// # Errors
     /// [`Error::Overrun`].
+    #[inline]
     pub fn look_for_overrun(&self) -> Result<()> {
         if self.core.canaries && !self.core.space.is_forked() {
             return super::canary::look(self.core, self.granule(), Some(self.bytes()));
@@ -340,6 +398,7 @@ impl Core {
     }
 
     /// The granule of a handle's block and its bytes, if a block begins there.
+    #[inline]
     pub(super) fn find(&self, offset: u64) -> Result<(usize, usize)> {
         let wrong = |why| Error::NoHandle { offset, why };
         let granule = self
@@ -386,6 +445,7 @@ impl Core {
     }
 
     /// A block that was sent becomes this process's.
+    #[inline]
     pub(super) fn accept(&self, parcel: Parcel) -> Result<Block<'_>> {
         let then = Truth::loaned(self.slot(), Truth(parcel.flight).generation());
         self.land(parcel, then)
@@ -402,6 +462,7 @@ impl Core {
         self.land(parcel, Truth::loaned(self.slot(), generation))
     }
 
+    #[inline]
     fn land(&self, parcel: Parcel, then: Truth) -> Result<Block<'_>> {
         let flight = Truth(parcel.flight);
         let wrong = |why| Error::NoHandle { offset: parcel.offset, why };
@@ -409,6 +470,7 @@ impl Core {
             return Err(wrong("the parcel is none that a block was handed over with"));
         }
         let (granule, most) = self.find(parcel.offset)?;
+        self.space.prefetch(granule);
         let len = usize::try_from(parcel.len).ok().filter(|len| *len <= most);
         let len = len.ok_or(wrong("the block there is smaller than the parcel says"))?;
         match truth::leave_flight(self.space.word(granule), flight, then) {
@@ -417,6 +479,8 @@ impl Core {
         }
     }
 
+    #[cold]
+    #[inline(never)]
     pub(super) fn stale(&self, offset: u64, generation: u64, found: Truth) -> Error {
         Error::Stale { offset, generation, now: Now { core: self, found }.to_string() }
     }

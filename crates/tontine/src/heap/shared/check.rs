@@ -65,6 +65,10 @@ pub struct SlabMap {
     pub free: usize,
     /// Bytes in blocks that a process has, by its pid.
     pub loaned: BTreeMap<u32, usize>,
+    /// Of these, bytes in blocks that are kept by a handle alone.
+    pub parked: usize,
+    /// Of these, bytes in blocks that all may read.
+    pub published: usize,
     /// Bytes in blocks that are on their way.
     pub in_flight: usize,
     /// Bytes that no block has: what is left behind the last one.
@@ -249,6 +253,8 @@ impl Check<'_> {
             owner: None,
             free: 0,
             loaned: BTreeMap::new(),
+            parked: 0,
+            published: 0,
             in_flight: 0,
             rest: 0,
             generations: Vec::new(),
@@ -306,6 +312,11 @@ impl Check<'_> {
                 State::Free => map.free += bytes,
                 State::Loaned | State::Parked | State::Published => {
                     *map.loaned.entry(core.pid_of(found.holder())).or_default() += bytes;
+                    match found.state() {
+                        State::Parked => map.parked += bytes,
+                        State::Published => map.published += bytes,
+                        _ => {}
+                    }
                 }
                 State::InFlight => {
                     map.in_flight += bytes;

@@ -4,17 +4,25 @@
 
 #![allow(unsafe_code, reason = "arenas are borrowed by their threads through raw pointers")]
 
-use std::cell::UnsafeCell;
 use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
+use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::sleep;
+use std::time::Duration;
 
 use super::arena::Arena;
 use super::class::Class;
+use super::flight::Mail;
 use super::layout::{ARENAS, GRANULES, MEMBERS, SLAB};
 use super::space::Space;
 use super::word::{ArenaWord, Member, MemberState, MemberWord, SlabState, SlabWord, hint, slab};
 use crate::heap::{Error, Result};
 use crate::sync::{AtomicU64, Ordering};
+
+/// How often, and how far apart, one looks for slabs that are just changing hands.
+const LOOKS: usize = 50;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
 
 /// Heaps that this process has opened so far: each has a number, which no other one gets.
 static OPENED: AtomicU64 = AtomicU64::new(0);
@@ -27,12 +35,22 @@ pub(super) struct Core {
     id: u64,
     pub(super) canaries: bool,
     desk: Mutex<Desk>,
-    /// Inboxes of this process: what comes to one of several is not looked for in the others.
-    pub(super) inboxes: AtomicU64,
+    pub(super) mail: Mail,
     /// By slab, a bit each: its destinations have memory.
     destinations: Box<[AtomicU64]>,
     /// By slab: bytes of the block that begins there, where its name has no room for them.
     long: Box<[AtomicU64]>,
+}
+
+/// What came of looking for empty slabs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Room {
+    /// From this one on.
+    At(usize),
+    /// There are none.
+    None,
+    /// There are none, but for some that are just changing hands.
+    Later,
 }
 
 /// What one thread at a time may do.
@@ -40,15 +58,33 @@ pub(super) struct Core {
 pub(super) struct Desk {
     /// All arenas of this process. Each is used by the thread that was given it, or, where it
     /// rests, by whoever has the desk.
-    #[expect(clippy::vec_box, reason = "threads keep their address")]
-    arenas: Vec<Box<UnsafeCell<Arena>>>,
+    arenas: Vec<Kept>,
     /// Those whose threads have ended.
     resting: Vec<Resting>,
 }
 
+/// An arena, at the address that its thread has. Not a `Box`, which claims when it is moved that
+/// nobody else has it.
+#[derive(Debug)]
+struct Kept(NonNull<Arena>);
+
+impl Kept {
+    fn new(arena: Arena) -> Self {
+        Self(NonNull::from(Box::leak(Box::new(arena))))
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        // SAFETY: from a box. The heap is closed: no thread has the arena any more, for each asks
+        // first whether the heap lives.
+        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+    }
+}
+
 /// An arena without a thread.
 #[derive(Debug)]
-struct Resting(*mut Arena);
+struct Resting(NonNull<Arena>);
 
 // SAFETY: an arena is used by one thread at a time: its own, or the one that has the desk.
 unsafe impl Send for Desk {}
@@ -63,10 +99,10 @@ impl Core {
         // Not a member yet: slots are looked at in its name.
         let me = Member::new(MEMBERS, 0);
         let desk = Mutex::default();
-        let inboxes = AtomicU64::new(0);
+        let mail = Mail::default();
         // SAFETY: zeroes are atomics. Not written: most pages of a large one are never touched.
         let long = unsafe { Box::new_zeroed_slice(slabs).assume_init() };
-        let mut core = Self { space, me, id, canaries, desk, inboxes, destinations, long };
+        let mut core = Self { space, me, id, canaries, desk, mail, destinations, long };
         core.me = core.take_slot()?;
         Ok(core)
     }
@@ -91,6 +127,7 @@ impl Core {
                     let epoch = found.epoch() + 1;
                     let pid = std::process::id().into();
                     self.space.member(slot).pid.store(pid, Ordering::Relaxed);
+                    self.space.member(slot).namespace.store(namespace(), Ordering::Relaxed);
                     self.space.member(slot).role.store(0, Ordering::Relaxed);
                     // SYNC member: pairs with the loads of those who ask whether it lives.
                     word.store(MemberWord::new(MemberState::Alive, epoch).0, Ordering::Release);
@@ -121,6 +158,7 @@ impl Core {
     }
 
     /// Whether this member lives: a slot says so until somebody has proved its end.
+    #[inline]
     pub(super) fn is_alive(&self, member: Member) -> bool {
         if member.slot() >= MEMBERS {
             return false;
@@ -136,7 +174,7 @@ impl Core {
     }
 
     /// An arena for a thread that has none.
-    pub(super) fn new_arena(&self) -> Result<*mut Arena> {
+    pub(super) fn new_arena(&self) -> Result<NonNull<Arena>> {
         let mut desk = self.desk();
         if let Some(Resting(arena)) = desk.resting.pop() {
             return Ok(arena);
@@ -152,8 +190,8 @@ impl Core {
                     .is_ok()
             {
                 let arena = Arena::new(index, self.space.geometry().slabs());
-                let arena = Box::new(UnsafeCell::new(arena));
-                let address = arena.get();
+                let arena = Kept::new(arena);
+                let address = arena.0;
                 desk.arenas.push(arena);
                 return Ok(address);
             }
@@ -165,54 +203,99 @@ impl Core {
     ///
     /// # Safety
     /// The arena is this heap's, and its thread does not use it any more.
-    pub(super) unsafe fn rest(&self, arena: *mut Arena) {
+    pub(super) unsafe fn rest(&self, mut arena: NonNull<Arena>) {
         // SAFETY: the caller's promise: nobody else uses it.
-        unsafe { &mut *arena }.rest(self);
+        unsafe { arena.as_mut() }.rest(self);
         self.desk().resting.push(Resting(arena));
     }
 
-    /// Claims an empty slab, fetches its memory, and gives it to the arena; none where there is no
-    /// empty one.
-    pub(super) fn claim_slab(&self, arena: usize, class: Class) -> Result<Option<usize>> {
+    /// Claims an empty slab, fetches its memory, and gives it to the arena.
+    pub(super) fn claim_slab(&self, arena: usize, class: Class) -> Result<Room> {
         let slabs = self.space.geometry().slabs();
         let hint = &self.space.header().hint;
         let first = usize::try_from(hint.load(Ordering::Relaxed)).unwrap_or(0) % slabs;
+        let mut none = Room::None;
         for slab in (first..slabs).chain(0..first) {
             if self.try_claim(arena, slab) {
                 hint.store((slab + 1) as u64, Ordering::Relaxed);
                 self.fetch(slab, 1)?;
                 self.set_class(slab, class);
                 self.set_owner(slab, SlabWord::new(SlabState::Owned, arena, 0));
-                return Ok(Some(slab));
+                return Ok(Room::At(slab));
+            }
+            if self.is_changing_hands(slab) {
+                none = Room::Later;
+            }
+        }
+        Ok(none)
+    }
+
+    /// The same for slabs side by side: the first one's number.
+    pub(super) fn claim_slabs(&self, arena: usize, slabs: usize) -> Result<Room> {
+        let mut none = Room::None;
+        // So many before this one are empty, or may soon be.
+        let (mut empty, mut hopeful) = (0, 0);
+        for last in 0..self.space.geometry().slabs() {
+            let owner = self.space.slab(last).owner.load(Ordering::Relaxed);
+            (empty, hopeful) = match owner == SlabWord::EMPTY.0 {
+                true => (empty + 1, hopeful + 1),
+                false => (0, if self.is_changing_hands(last) { hopeful + 1 } else { 0 }),
+            };
+            if empty >= slabs {
+                let first = last + 1 - slabs;
+                let claimed =
+                    (first..=last).take_while(|slab| self.try_claim(arena, *slab)).count();
+                if claimed == slabs {
+                    return self.make_large(arena, first, slabs);
+                }
+                for slab in (first..first + claimed).rev() {
+                    self.drop_claim(slab, arena)?;
+                }
+                empty = 0;
+            }
+            if hopeful >= slabs {
+                none = Room::Later;
+            }
+        }
+        Ok(none)
+    }
+
+    /// Slabs that were claimed become one block.
+    fn make_large(&self, arena: usize, first: usize, slabs: usize) -> Result<Room> {
+        self.fetch(first, slabs)?;
+        for part in (1..slabs).rev() {
+            let span = SlabWord::new(SlabState::Span, arena, part);
+            self.set_owner(first + part, span);
+        }
+        self.set_class(first, Class::Large(slabs));
+        self.set_owner(first, SlabWord::new(SlabState::Owned, arena, 0));
+        Ok(Room::At(first))
+    }
+
+    /// Tries again for a moment, where slabs are just changing hands, before it says that there is
+    /// no room.
+    pub(super) fn in_a_moment(
+        &self,
+        patient: bool,
+        mut claim: impl FnMut() -> Result<Room>,
+    ) -> Result<Option<usize>> {
+        for _ in 0..if patient { LOOKS } else { 1 } {
+            match claim()? {
+                Room::At(slab) => return Ok(Some(slab)),
+                Room::None => return Ok(None),
+                Room::Later if patient => sleep(BETWEEN_LOOKS),
+                Room::Later => {}
             }
         }
         Ok(None)
     }
 
-    /// The same for slabs side by side: the first one's number.
-    pub(super) fn claim_slabs(&self, arena: usize, slabs: usize) -> Result<Option<usize>> {
-        let all = self.space.geometry().slabs();
-        let mut first = 0;
-        while first + slabs <= all {
-            let claimed =
-                (first..first + slabs).take_while(|slab| self.try_claim(arena, *slab)).count();
-            if claimed < slabs {
-                for slab in (first..first + claimed).rev() {
-                    self.drop_claim(slab, arena)?;
-                }
-                first += claimed + 1;
-                continue;
-            }
-            self.fetch(first, slabs)?;
-            for part in (1..slabs).rev() {
-                let span = SlabWord::new(SlabState::Span, arena, part);
-                self.set_owner(first + part, span);
-            }
-            self.set_class(first, Class::Large(slabs));
-            self.set_owner(first, SlabWord::new(SlabState::Owned, arena, 0));
-            return Ok(Some(first));
-        }
-        Ok(None)
+    /// Whether a slab may be empty soon: a living member's arena has claimed it, and may let it go
+    /// again, or gives its memory back.
+    fn is_changing_hands(&self, slab: usize) -> bool {
+        let owner = SlabWord(self.space.slab(slab).owner.load(Ordering::Relaxed));
+        matches!(owner.state(), SlabState::Claimed | SlabState::Punching)
+            && self.owner_of_arena(owner.arena()).is_some_and(|slot| !self.is_dead_slot(slot))
     }
 
     /// An empty slab becomes this arena's, to fetch memory for.
@@ -237,6 +320,11 @@ impl Core {
     pub(super) fn drop_claim(&self, slab: usize, arena: usize) -> Result<()> {
         self.begin_to_empty(slab, arena);
         self.empty(slab..slab + 1)
+    }
+
+    /// An empty slab's memory is given back once more.
+    pub(super) fn empty_again(&self, arena: usize, slab: usize) -> Result<()> {
+        if self.try_claim(arena, slab) { self.drop_claim(slab, arena) } else { Ok(()) }
     }
 
     /// A slab's memory is given back from now on.
@@ -266,14 +354,27 @@ impl Core {
     pub(super) fn let_go(&self, arena: usize, first: usize, class: Class) -> Result<()> {
         // What a class says that nobody's words bear out is not touched.
         let slabs = 1 + (1..class.slabs()).take_while(|part| self.is_part(first, *part)).count();
-        if slabs > 1 {
-            self.space.punch(first + 1, slabs - 1)?;
-        }
+        let mut run = first + slabs..first + slabs;
         for part in (1..slabs).rev() {
+            // Before the class: as long as that counts the part, it belongs to us alone.
+            let found = SlabWord(self.space.slab(first + part).owner.load(Ordering::Relaxed));
+            let ours = found.state() == SlabState::Span
+                && self.begin_to_let_go(first + part, found, arena);
             self.set_class(first, Class::Large(part));
-            self.set_empty(first + part);
+            if ours {
+                run.start -= 1;
+            } else {
+                self.empty(std::mem::replace(&mut run, first + part..first + part))?;
+            }
         }
-        self.drop_claim(first, arena)
+        self.begin_to_empty(first, arena);
+        self.empty(first..run.end)
+    }
+
+    /// A slab that may be another one's to let go, too, begins to be given back, if it is as it was
+    /// found.
+    pub(super) fn begin_to_let_go(&self, slab: usize, found: SlabWord, arena: usize) -> bool {
+        slab::let_go(&self.space.slab(slab).owner, found, arena)
     }
 
     /// Whether the slab so many behind this one is part of a block that begins here.
@@ -302,6 +403,7 @@ impl Core {
     }
 
     /// What a slab is made of, if that can be.
+    #[inline]
     pub(super) fn class(&self, slab: usize) -> Option<Class> {
         let class = Class::from_raw(self.space.slab(slab).class.load(Ordering::Relaxed))?;
         (class.slabs() <= self.space.geometry().slabs() - slab).then_some(class)
@@ -330,6 +432,7 @@ impl Core {
     }
 
     /// There is memory for the destinations of this granule's slab.
+    #[inline]
     pub(super) fn fetch_destinations(&self, granule: usize) -> Result<()> {
         let slab = granule / GRANULES;
         let (word, bit) = (&self.destinations[slab / 64], 1 << (slab % 64));
@@ -341,14 +444,14 @@ impl Core {
     }
 
     /// Remembers the length of this process's block; what its name says instead.
-    #[cold]
+    #[inline]
     pub(super) fn set_long(&self, granule: usize, len: usize) -> u64 {
         self.long[granule / GRANULES].store(len as u64, Ordering::Relaxed);
         super::block::LONG
     }
 
     /// The length that was remembered.
-    #[cold]
+    #[inline]
     pub(super) fn long(&self, granule: usize) -> usize {
         self.long[granule / GRANULES].load(Ordering::Relaxed) as usize
     }
@@ -358,7 +461,7 @@ impl Core {
         let desk = self.desk();
         for Resting(other) in &desk.resting {
             // SAFETY: it rests, and we have the desk; `arena` is another one, for it has a thread.
-            unsafe { &mut **other }.bequeath(self, arena)?;
+            unsafe { &mut *other.as_ptr() }.bequeath(self, arena)?;
         }
         self.tend(&desk, Some(arena)).map(drop)
     }
@@ -373,6 +476,11 @@ impl Core {
     }
 }
 
+/// This process's PID namespace, as far as it can be told.
+fn namespace() -> u64 {
+    std::fs::metadata("/proc/self/ns/pid").map_or(0, |found| found.ino())
+}
+
 impl Drop for Core {
     /// To leave is to recover oneself.
     fn drop(&mut self) {
@@ -381,7 +489,8 @@ impl Drop for Core {
         }
         let mut desk = std::mem::take(self.desk.get_mut().unwrap_or_else(PoisonError::into_inner));
         for arena in &mut desk.arenas {
-            arena.get_mut().rest(self);
+            // SAFETY: the heap is being closed, and no thread has the arena any more.
+            unsafe { arena.0.as_mut() }.rest(self);
         }
         // What cannot be done now is left to whoever looks after the dead.
         let _ = self.recover(self.slot(), None);

@@ -48,7 +48,7 @@ pub(super) struct Header {
     pub(super) canaries: AtomicU64,
     /// 1, stored last: all else is there.
     pub(super) ready: AtomicU64,
-    /// Raised by every recovery.
+    /// Raised when somebody has died, and by each recovery that has freed a block.
     pub(super) deaths: AtomicU64,
     /// Where to look for an empty slab first: a hint.
     pub(super) hint: AtomicU64,
@@ -68,6 +68,10 @@ pub(super) struct MemberSlot {
     pub(super) pid: AtomicU64,
     /// Not 0: what it has published waits for the next one in this role.
     pub(super) role: AtomicU64,
+    /// The epoch of its last holder whose end others were told of, by `deaths`.
+    pub(super) told: AtomicU64,
+    /// The PID namespace in which `pid` means it: an inode, or 0.
+    pub(super) namespace: AtomicU64,
 }
 
 /// One thread's entry.

@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "a thread borrows its arena through a raw pointer")]
 
 use std::cell::{Cell, RefCell};
-use std::ptr;
+use std::ptr::{self, NonNull};
 use std::sync::{Arc, Weak};
 
 use super::arena::Arena;
@@ -36,7 +36,14 @@ struct Mine {
 ///
 /// Nobody else uses the arena meanwhile: `action` calls no code of the program's.
 pub(super) fn with<R>(core: &Arc<Core>, action: impl FnOnce(&mut Arena) -> R) -> Result<R> {
-    let arena = if HEAP.get() == core.id() { ARENA.get() } else { find(core)? };
+    let arena = if HEAP.get() == core.id() {
+        ARENA.get()
+    } else {
+        match find(core)? {
+            Some(arena) => arena,
+            None => return lend(core, action),
+        }
+    };
     // SAFETY: an arena of a heap that lives, which only this thread uses, in one place at a time.
     Ok(action(unsafe { &mut *arena }))
 }
@@ -62,24 +69,36 @@ pub(super) fn with_known<R>(core: &Core, action: impl FnOnce(&mut Arena) -> R) -
     Some(action(unsafe { &mut *arena }))
 }
 
+/// The thread's arena; none at a thread's end, when there is no list any more by which it would be
+/// given back.
 #[cold]
-fn find(core: &Arc<Core>) -> Result<*mut Arena> {
+fn find(core: &Arc<Core>) -> Result<Option<*mut Arena>> {
     if let Some(arena) = find_known(core.id()) {
-        return Ok(arena);
+        return Ok(Some(arena));
+    }
+    if ALL.try_with(|_| ()).is_err() {
+        return Ok(None);
     }
     let arena = core.new_arena()?;
-    let mine = Mine { core: Arc::downgrade(core), id: core.id(), arena };
-    // At a thread's end there is no list any more: the arena stays with it, unused, until the heap
-    // is closed.
-    let listed = ALL.try_with(|all| {
+    let mine = Mine { core: Arc::downgrade(core), id: core.id(), arena: arena.as_ptr() };
+    ALL.with(|all| {
         let mut all = all.borrow_mut();
         all.0.retain(|mine| mine.core.strong_count() > 0);
         all.0.push(mine);
     });
-    if listed.is_ok() {
-        remember(core.id(), arena);
-    }
-    Ok(arena)
+    remember(core.id(), arena.as_ptr());
+    Ok(Some(arena.as_ptr()))
+}
+
+/// Does something with an arena that the thread has for as long as that takes.
+#[cold]
+fn lend<R>(core: &Core, action: impl FnOnce(&mut Arena) -> R) -> Result<R> {
+    let mut arena = core.new_arena()?;
+    // SAFETY: an arena of a heap that lives, which nobody else was given.
+    let answer = action(unsafe { arena.as_mut() });
+    // SAFETY: as above, and it is not used any more.
+    unsafe { core.rest(arena) };
+    Ok(answer)
 }
 
 #[cold]
@@ -102,9 +121,9 @@ impl Drop for Arenas {
         HEAP.set(0);
         for mine in self.0.drain(..) {
             let Some(core) = mine.core.upgrade() else { continue };
-            if !core.space.is_forked() {
+            if let (false, Some(arena)) = (core.space.is_forked(), NonNull::new(mine.arena)) {
                 // SAFETY: this thread's arena of a heap that lives, and the thread ends.
-                unsafe { core.rest(mine.arena) };
+                unsafe { core.rest(arena) };
             }
         }
     }

@@ -25,8 +25,8 @@
 //!
 //! Neighbours: `word` is what members agree on, `layout` where it lies, `space` the memory, `core`
 //! how slabs change hands, `arena` and `shelf` one thread's slabs, `local` which arena a thread
-//! has, `recover` what becomes of the dead, `post` blocks by mailbox, `check` whether all is as it
-//! should be.
+//! has, `recover` what becomes of the dead, `post` blocks by mailbox, `flight` those that nobody
+//! will take, `check` whether all is as it should be.
 
 #![allow(unsafe_code, reason = "opening a heap is unsafe")]
 
@@ -37,8 +37,11 @@ mod canary;
 mod check;
 mod class;
 mod core;
+mod flight;
 mod layout;
 mod local;
+#[cfg(test)]
+mod odd_ends;
 mod post;
 #[cfg(test)]
 mod properties;
@@ -243,6 +246,7 @@ impl Heap {
     /// # Errors
     /// [`Error::Stale`]: it was accepted before, or taken back, or freed because both ends seemed
     /// to be dead. [`Error::NoHandle`]: this is no parcel.
+    #[inline]
     pub fn accept(&self, parcel: Parcel) -> Result<Block<'_>> {
         self.here()?;
         self.core.accept(parcel)
@@ -258,7 +262,7 @@ impl Heap {
     }
 
     /// Frees what this process has handed over to a member that has ended, and that nobody has
-    /// accepted. How many blocks.
+    /// accepted. How many blocks. What outboxes have sent needs none of this.
     ///
     /// # Errors
     /// [`Error::Forked`].
@@ -267,14 +271,27 @@ impl Heap {
         Ok(if self.core.is_alive(from) { 0 } else { self.core.recall(from) })
     }
 
-    /// Frees what members that have ended have handed over to this process, and that it has not
-    /// accepted: to be called when all parcels of theirs have been read. How many blocks.
+    /// Members that are known to have ended, and that something may still name: to be asked before
+    /// their parcels are read to the end, and then to be given to [`Heap::sweep`].
     ///
     /// # Errors
     /// [`Error::Forked`].
-    pub fn sweep(&self) -> Result<usize> {
+    pub fn dead(&self) -> Result<Vec<Member>> {
         self.here()?;
-        Ok(self.core.sweep(&self.core.dead_members()))
+        Ok(self.core.dead_members())
+    }
+
+    /// Frees what these dead members have handed over to this process, and that it has not
+    /// accepted. How many blocks.
+    ///
+    /// They are those that [`Heap::dead`] named *before* all parcels that were there were read:
+    /// whoever has died since may have sent one that was not. Others than the dead are passed over.
+    ///
+    /// # Errors
+    /// [`Error::Forked`].
+    pub fn sweep(&self, dead: &[Member]) -> Result<usize> {
+        self.here()?;
+        Ok(self.core.sweep(dead, false))
     }
 
     /// Whether a member lives; one that has ended counts as alive until somebody has seen it.
@@ -283,7 +300,7 @@ impl Heap {
     }
 
     /// Looks after the dead: proves their end, frees what they had, takes over their slabs. Others
-    /// do so, too, when they join and when they find no room. It also gives back the memory of this
+    /// do so, too, when they find no room, or no slot to join in. It also gives back the memory of this
     /// thread's slabs that have no block.
     ///
     /// # Errors
@@ -310,6 +327,7 @@ impl Heap {
         Ok(check::check(&self.core, known.unwrap_or_default()))
     }
 
+    #[inline]
     fn here(&self) -> Result<()> {
         if self.core.space.is_forked() { Err(Error::Forked) } else { Ok(()) }
     }

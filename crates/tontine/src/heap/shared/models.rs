@@ -420,3 +420,51 @@ fn a_slab_owned_without_release_is_noticed() {
 fn a_reader_of_an_owner_without_acquire_is_noticed() {
     check(Fault::LoadsRelaxed, &[], owned_and_read);
 }
+
+/// A part of a large block whose heir died over taking it: the dead owner's recoverer lets the block
+/// go, the heir's recoverer lets go what belongs to no block, and a third one wants the slab.
+fn part_let_go_by_two() {
+    let span = SlabWord::new(SlabState::Span, 2, 1);
+    let shared = Arc::new((AtomicU64::new(span.0), AtomicU64::new(2), Memory::default()));
+    let empties = |arena: usize| {
+        let shared = shared.clone();
+        move || {
+            let (owner, slabs, memory) = &*shared;
+            let found = SlabWord(owner.load(Ordering::Acquire));
+            if found.state() != SlabState::Span {
+                return;
+            }
+            let heir = found.arena() == arena;
+            if heir && slabs.load(Ordering::Relaxed) > found.part() as u64 {
+                return;
+            }
+            let ours = slab::let_go(owner, found, arena);
+            if !heir {
+                slabs.store(1, Ordering::Relaxed);
+            }
+            if ours {
+                memory.set(0);
+                slab::set(owner, SlabWord::EMPTY);
+            }
+        }
+    };
+    let others = [1, 2].map(|arena| thread::spawn(empties(arena)));
+    let claimed = slab::claim(&shared.0, 3);
+    if claimed {
+        shared.2.set(3);
+    }
+    others.map(|one| one.join().expect("no panic"));
+    let owner = SlabWord(shared.0.load(Ordering::Relaxed));
+    assert!(!claimed || owner.state() == SlabState::Claimed, "somebody else's slab was let go");
+}
+
+#[test]
+fn a_part_is_let_go_once() {
+    check(Fault::None, part_let_go_by_two);
+}
+
+#[test]
+#[should_panic]
+fn a_part_let_go_without_an_exchange_is_noticed() {
+    check(Fault::ExchangesTorn, part_let_go_by_two);
+}

@@ -5,6 +5,7 @@
 //! table.
 
 use std::fmt;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -12,6 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::core::Core;
 use super::word::Member;
 use super::{Block, Heap, Parcel};
+use crate::error::Peer;
 use crate::heap::{Error, Result};
 use crate::mailbox::{Mailbox, Message, Sender, SenderId};
 use crate::sync::Ordering;
@@ -28,17 +30,20 @@ pub struct Outbox<'heap> {
     heap: &'heap Heap,
     sender: Sender,
     to: Member,
+    /// The receiver has taken the connection, and is that member.
+    welcome: bool,
 }
 
 /// Where a member gets blocks.
 pub struct Inbox<'heap> {
     heap: &'heap Heap,
-    mailbox: Mailbox,
+    pub(super) mailbox: Mailbox,
     /// Recoveries that have been looked into.
     deaths: u64,
     /// Who was dead before the lanes were last seen empty.
     dead: Option<Vec<Member>>,
-    lanes: usize,
+    /// Lanes whose end has been looked into.
+    departures: u64,
     skipped: u64,
 }
 
@@ -66,7 +71,8 @@ impl Heap {
     pub fn outbox(&self, sender: Sender, to: Member) -> Result<Outbox<'_>> {
         self.here()?;
         assert!(!sender.waits_for_successor(), "a block goes to one member, not to its successor");
-        Ok(Outbox { heap: self, sender, to })
+        self.core.mail.ways().open_outbox(to);
+        Ok(Outbox { heap: self, sender, to, welcome: false })
     }
 
     /// Receives blocks by this mailbox.
@@ -75,8 +81,9 @@ impl Heap {
     /// [`Error::Forked`].
     pub fn inbox(&self, mailbox: Mailbox) -> Result<Inbox<'_>> {
         self.here()?;
-        self.core.inboxes.fetch_add(1, Ordering::Relaxed);
-        Ok(Inbox { heap: self, mailbox, deaths: 0, dead: None, lanes: 0, skipped: 0 })
+        self.core.mail.ways().open_inbox();
+        let departures = mailbox.departures();
+        Ok(Inbox { heap: self, mailbox, deaths: 0, dead: None, departures, skipped: 0 })
     }
 }
 
@@ -86,10 +93,11 @@ impl<'heap> Outbox<'heap> {
     ///
     /// # Errors
     /// With the block, which is this process's still: [`Error::Mailbox`], as [`Sender::send`] has
-    /// it; [`Error::Gone`]: the receiver is known to have ended; [`Error::Overrun`].
+    /// it; [`Error::Gone`]: the receiver is known to have ended; [`Error::OtherMember`]: the lane
+    /// leads to another process; [`Error::Overrun`].
     #[inline]
     pub fn send(&mut self, block: Block<'heap>) -> Result<(), (Error, Block<'heap>)> {
-        if self.sender.peer().is_none()
+        if !self.welcome
             && let Err(error) = self.wait_for_welcome()
         {
             return Err((error, block));
@@ -104,12 +112,11 @@ impl<'heap> Outbox<'heap> {
     /// taken the connection.
     #[inline]
     pub fn try_send(&mut self, block: Block<'heap>) -> Result<(), (Error, Block<'heap>)> {
-        if self.sender.peer().is_none() {
-            if let Err(error) = self.sender.service() {
-                return Err((error.into(), block));
-            }
-            if self.sender.peer().is_none() {
-                return Err((crate::Error::WouldBlock.into(), block));
+        if !self.welcome {
+            match self.look_for_welcome() {
+                Ok(true) => {}
+                Ok(false) => return Err((crate::Error::WouldBlock.into(), block)),
+                Err(error) => return Err((error, block)),
             }
         }
         self.post(block, Sender::try_send)
@@ -122,7 +129,7 @@ impl<'heap> Outbox<'heap> {
         send: impl FnOnce(&mut Sender, &[u8]) -> crate::Result<()>,
     ) -> Result<(), (Error, Block<'heap>)> {
         assert!(block.is_of(&self.heap.core), "a block of another heap than the outbox's");
-        let parcel = block.hand_over(self.to)?;
+        let parcel = block.post(self.to)?;
         match send(&mut self.sender, &parcel.to_bytes()) {
             Ok(()) => Ok(()),
             Err(error) => {
@@ -138,15 +145,23 @@ impl<'heap> Outbox<'heap> {
     /// Before it, nobody would know at the sender's death which lanes the block may be in.
     #[cold]
     fn wait_for_welcome(&mut self) -> Result<()> {
-        loop {
-            self.sender.service()?;
-            if self.sender.peer().is_some() {
-                return Ok(());
-            }
+        while !self.look_for_welcome()? {
             let mut readable = [PollFd::from_borrowed_fd(self.sender.descriptor(), PollFlags::IN)];
             // Interrupted or not, we look again.
             let _ = poll(&mut readable, Some(&UNTIL_WELCOME));
         }
+        Ok(())
+    }
+
+    /// Whether the receiver has taken the connection.
+    #[cold]
+    fn look_for_welcome(&mut self) -> Result<bool> {
+        self.sender.service()?;
+        if let Some(peer) = self.sender.peer() {
+            self.heap.core.must_be(self.to, peer)?;
+            self.welcome = true;
+        }
+        Ok(self.welcome)
     }
 
     /// Takes back what a dead or closed receiver has not accepted.
@@ -155,21 +170,58 @@ impl<'heap> Outbox<'heap> {
     /// [`Error::Mailbox`]: it is alive, and may be reading them.
     pub fn unread(&mut self) -> Result<Vec<Block<'heap>>> {
         let parcels = self.sender.unread()?;
-        let parcels = parcels.into_iter().filter_map(|bytes| parcel_of(&bytes));
+        let parcels = parcels.into_iter().filter_map(|bytes| Parcel::from_slice(&bytes));
         // Those that fail were accepted, or freed by whoever recovered the receiver.
         Ok(parcels.filter_map(|parcel| self.heap.take_back(parcel).ok()).collect())
     }
 
-    /// The lane: to wait until everything is read, for one.
-    pub fn sender(&mut self) -> &mut Sender {
-        &mut self.sender
+    /// Waits until everything is read and acknowledged: [`Sender::wait_read`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn wait_read(&mut self, timeout: Option<Duration>) -> Result<()> {
+        Ok(self.sender.wait_read(timeout)?)
+    }
+
+    /// Does what there is to do between blocks: [`Sender::service`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn service(&mut self) -> Result<()> {
+        Ok(self.sender.service()?)
+    }
+
+    /// Prepares for waiting on the descriptor until there is room for a block: [`Sender::arm`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn arm(&mut self) -> Result<bool> {
+        Ok(self.sender.arm(Parcel::SIZE)?)
+    }
+
+    /// Readable when [`Outbox::service`] has something to do: [`Sender::descriptor`].
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.sender.descriptor()
+    }
+
+    /// Who receives, once it has taken the connection.
+    pub fn peer(&self) -> Option<Peer> {
+        self.sender.peer()
     }
 }
 
 impl Drop for Outbox<'_> {
     fn drop(&mut self) {
-        // Of a living receiver nothing is taken.
+        let core = &self.heap.core;
+        if core.space.is_forked() {
+            return;
+        }
+        // Of a living receiver nothing is taken: when it has died, `settle` does so.
         let _ = self.unread();
+        let was_last = core.mail.ways().close_outbox(self.to);
+        if was_last && !core.is_alive(self.to) {
+            core.settle_again();
+        }
     }
 }
 
@@ -180,6 +232,21 @@ impl<'heap> Inbox<'heap> {
     /// [`Error::Mailbox`], as [`Mailbox::recv`] has it.
     #[inline]
     pub fn recv(&mut self) -> Result<(Block<'heap>, SenderId)> {
+        let core = &self.heap.core;
+        // Before the kernel is asked for newcomers, and the heap for the dead: a block that comes
+        // soon waits for neither.
+        while let Some(message) = self.mailbox.recv_at_once() {
+            match accept(core, &message) {
+                Some(found) => return Ok(found),
+                None => self.skipped += 1,
+            }
+        }
+        self.recv_slowly()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn recv_slowly(&mut self) -> Result<(Block<'heap>, SenderId)> {
         loop {
             match self.try_recv() {
                 Err(Error::Mailbox(crate::Error::WouldBlock)) => {}
@@ -218,14 +285,18 @@ impl<'heap> Inbox<'heap> {
     fn look_after_deaths(&mut self) -> Result<bool> {
         let core: &Core = &self.heap.core;
         if let Some(dead) = self.dead.take() {
-            // Whoever was dead then has put nothing into a lane since.
-            if core.inboxes.load(Ordering::Relaxed) == 1 {
-                core.sweep(&dead);
+            // Whoever was dead then has put nothing into a lane since. What stands in one that we
+            // have no descriptors to read is still to come.
+            if !self.mailbox.is_read_out() {
+                self.dead = Some(dead);
+            } else if core.mail.ways().inboxes == 1 {
+                core.sweep(&dead, true);
             }
             return Ok(false);
         }
-        let lanes = self.mailbox.lanes();
-        if std::mem::replace(&mut self.lanes, lanes) > lanes {
+        // Not how many there are: another one may have come in its place.
+        let departures = self.mailbox.departures();
+        if std::mem::replace(&mut self.departures, departures) != departures {
             self.heap.tend()?;
         }
         // SYNC deaths: pairs with the addition at a recovery's end.
@@ -243,10 +314,35 @@ impl<'heap> Inbox<'heap> {
         self.skipped
     }
 
-    /// The mailbox: to bind it to a loop, for one. Messages that are received by it directly are
-    /// not accepted.
-    pub fn mailbox(&mut self) -> &mut Mailbox {
-        &mut self.mailbox
+    /// Takes a connected socket: [`Mailbox::adopt`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn adopt(&mut self, socket: OwnedFd) -> Result<()> {
+        Ok(self.mailbox.adopt(socket)?)
+    }
+
+    /// Prepares for waiting on the descriptor: [`Mailbox::arm`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn arm(&mut self) -> Result<bool> {
+        Ok(self.mailbox.arm()?)
+    }
+
+    /// Readable when there is something to do: [`Mailbox::descriptor`].
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.mailbox.descriptor()
+    }
+
+    /// How many senders are connected.
+    pub fn lanes(&self) -> usize {
+        self.mailbox.lanes()
+    }
+
+    /// What was wrong with lanes that had to be closed: [`Mailbox::faults`].
+    pub fn faults(&mut self) -> Vec<crate::Error> {
+        self.mailbox.faults()
     }
 }
 
@@ -257,16 +353,31 @@ impl Drop for Inbox<'_> {
             return;
         }
         while self.try_recv().is_ok() {}
-        self.heap.core.inboxes.fetch_sub(1, Ordering::Relaxed);
+        let core = &self.heap.core;
+        let was_last = core.mail.ways().close_inbox();
+        if was_last && !core.dead_members().is_empty() {
+            core.settle_again();
+        }
     }
 }
 
-fn parcel_of(bytes: &[u8]) -> Option<Parcel> {
-    bytes.try_into().ok().map(Parcel::from_bytes)
+impl Core {
+    /// Compares the process at a lane's other end with the member to whom blocks are to go: that
+    /// one alone can accept them. Pids mean the same within one PID namespace.
+    fn must_be(&self, to: Member, peer: Peer) -> Result<()> {
+        let namespace = |slot: usize| self.space.member(slot).namespace.load(Ordering::Relaxed);
+        let slot = to.slot();
+        let Some(found) = peer.pid.filter(|_| self.is_alive(to)) else { return Ok(()) };
+        let (expected, here) = (self.pid_of(slot), namespace(self.slot()));
+        if found != expected && here != 0 && here == namespace(slot) {
+            return Err(Error::OtherMember { slot, expected, found });
+        }
+        Ok(())
+    }
 }
 
 #[inline]
 fn accept<'heap>(core: &'heap Core, message: &Message<'_>) -> Option<(Block<'heap>, SenderId)> {
-    let block = core.accept(parcel_of(message)?).ok()?;
+    let block = core.accept(Parcel::from_slice(message)?).ok()?;
     Some((block, message.sender()))
 }

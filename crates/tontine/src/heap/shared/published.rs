@@ -9,12 +9,14 @@
 
 use std::mem::ManuallyDrop;
 use std::num::NonZeroU32;
-use std::thread::sleep;
+use std::ops::Range;
+use std::thread::{sleep, yield_now};
 use std::time::Duration;
 
 use super::block::{Block, Handle};
 use super::core::Core;
-use super::layout::{GRANULES, MEMBERS};
+use super::layout::{GRANULE, GRANULES, MEMBERS};
+use super::local;
 use super::word::{MemberState, MemberWord, State, Truth, truth};
 use super::{Heap, canary};
 use crate::heap::{Error, Result};
@@ -60,9 +62,8 @@ impl<'heap> Published<'heap> {
         Handle { offset, generation: self.generation }
     }
 
-    /// Whole words of eight bytes.
-    #[expect(clippy::len_without_is_empty, reason = "a block has some")]
-    pub fn len(&self) -> usize {
+    /// How many whole words of eight bytes it has.
+    pub fn words(&self) -> usize {
         self.len / size_of::<u64>()
     }
 
@@ -85,7 +86,7 @@ impl<'heap> Published<'heap> {
     }
 
     fn word(&self, at: usize) -> &AtomicU64 {
-        assert!(at < self.len(), "word {at} of a block of {} words", self.len());
+        assert!(at < self.words(), "word {at} of a block of {} words", self.words());
         assert!(!self.core.space.is_forked(), "{}", Error::Forked);
         // SAFETY: within the block, which is this process's; aligned; shared by atomics only.
         unsafe { self.core.word_of(self.granule, at) }
@@ -128,12 +129,9 @@ impl Heap {
     pub fn read(&self, handle: Handle, into: &mut [u8]) -> Result<usize> {
         let (granule, len) = self.published(handle)?;
         let len = len.min(into.len());
-        for (at, bytes) in into[..len].chunks_mut(size_of::<u64>()).enumerate() {
-            // SAFETY: within the block, as `published` has it; aligned; atomics only.
-            let word = unsafe { self.core.word_of(granule, at) }.load(Ordering::Relaxed);
-            bytes.copy_from_slice(&word.to_ne_bytes()[..bytes.len()]);
-        }
-        self.still_published(handle, granule)?;
+        // SAFETY: within the block, as `published` has it.
+        unsafe { self.core.copy(granule, &mut into[..len]) };
+        self.still_published(handle, granule, 0..len)?;
         Ok(len)
     }
 
@@ -150,7 +148,7 @@ impl Heap {
         // SAFETY: within the block, as `published` has it; aligned; atomics only.
         // SYNC published: pairs with the store in `Published::store`.
         let word = unsafe { self.core.word_of(granule, at) }.load(Ordering::Acquire);
-        self.still_published(handle, granule)?;
+        self.still_published(handle, granule, at * size_of::<u64>()..(at + 1) * size_of::<u64>())?;
         Ok(word)
     }
 
@@ -161,11 +159,37 @@ impl Heap {
         Ok((granule, len))
     }
 
-    fn still_published(&self, handle: Handle, granule: usize) -> Result<()> {
+    /// Of these bytes of the block, which have just been read.
+    fn still_published(&self, handle: Handle, granule: usize, bytes: Range<usize>) -> Result<()> {
         // SYNC withdrawn: pairs with the fence in `truth::withdraw`, and with the exchanges and
         // stores by which a block gets to somebody who writes into it.
         fence(Ordering::Acquire);
-        self.core.expect_published(handle, granule)
+        let found = self.core.expect_published(handle, granule);
+        if found.is_err() {
+            let slab = |byte: usize| (granule + byte / GRANULE) / GRANULES;
+            (slab(bytes.start)..=slab(bytes.end.max(1) - 1))
+                .for_each(|slab| self.punch_again(slab));
+        }
+        found
+    }
+
+    /// Where a block was read when it was not there any more, its slab's memory may have been given
+    /// back already: the kernel fetches new memory for whoever reads. It is given back once more.
+    fn punch_again(&self, slab: usize) {
+        if slab >= self.core.space.geometry().slabs() {
+            return;
+        }
+        // Of one that is being given back, it is not known whether we came first.
+        for _ in 0..LOOKS {
+            if !self.core.is_punching(slab) {
+                break;
+            }
+            yield_now();
+        }
+        if self.core.is_empty(slab) {
+            // Without an arena, or a hole, it stays until the slab is used.
+            let _ = local::with(&self.core, |arena| self.core.empty_again(arena.index(), slab));
+        }
     }
 
     /// Names a published block as the one from which all others are found, or none. One member at a
@@ -228,6 +252,18 @@ impl Core {
     unsafe fn word_of(&self, granule: usize, at: usize) -> &AtomicU64 {
         // SAFETY: the caller's promise; blocks are aligned to 64.
         unsafe { self.space.block(granule).cast::<AtomicU64>().add(at).as_ref() }
+    }
+
+    /// Copies a block's first bytes.
+    ///
+    /// # Safety
+    /// They lie within the block.
+    unsafe fn copy(&self, granule: usize, into: &mut [u8]) {
+        for (at, bytes) in into.chunks_mut(size_of::<u64>()).enumerate() {
+            // SAFETY: the caller's promise; aligned; atomics only.
+            let word = unsafe { self.word_of(granule, at) }.load(Ordering::Relaxed);
+            bytes.copy_from_slice(&word.to_ne_bytes()[..bytes.len()]);
+        }
     }
 
     fn expect_published(&self, handle: Handle, granule: usize) -> Result<()> {
@@ -301,23 +337,21 @@ impl Core {
     /// What these members have published becomes this process's.
     fn take_published(&self, dead: &[usize]) -> Vec<Published<'_>> {
         let mut taken = Vec::new();
-        for (slab, class) in self.slabs_with_blocks() {
-            for granule in class.begins().map(|granule| slab * GRANULES + granule) {
-                let word = self.space.word(granule);
-                let found = Truth(word.load(Ordering::Relaxed));
-                if found.state() != State::Published || !dead.contains(&found.holder()) {
-                    continue;
-                }
-                let generation = found.generation();
-                let ours = Truth::published(self.slot(), generation);
-                // SYNC truth: pairs with the store in `publish`.
-                let exchanged =
-                    word.compare_exchange(found.0, ours.0, Ordering::AcqRel, Ordering::Relaxed);
-                if exchanged.is_ok() {
-                    let most = class.bytes() - self.behind();
-                    let len = if self.canaries { canary::len(self, granule) } else { most };
-                    taken.push(Published { core: self, granule, generation, len });
-                }
+        for (granule, class) in self.all_blocks() {
+            let word = self.space.word(granule);
+            let found = Truth(word.load(Ordering::Relaxed));
+            if found.state() != State::Published || !dead.contains(&found.holder()) {
+                continue;
+            }
+            let generation = found.generation();
+            let ours = Truth::published(self.slot(), generation);
+            // SYNC truth: pairs with the store in `publish`.
+            let exchanged =
+                word.compare_exchange(found.0, ours.0, Ordering::AcqRel, Ordering::Relaxed);
+            if exchanged.is_ok() {
+                let most = class.bytes() - self.behind();
+                let len = if self.canaries { canary::len(self, granule) } else { most };
+                taken.push(Published { core: self, granule, generation, len });
             }
         }
         taken
@@ -327,5 +361,41 @@ impl Core {
         // SYNC member: pairs with the stores of its holder, and of who recovers it.
         let word = self.space.member(slot).word.load(Ordering::Acquire);
         MemberWord(word).state() == MemberState::Free
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{MIB, heap, sound};
+    use super::super::{Heap, layout::SLAB};
+    use super::*;
+
+    /// A reader that came from its first look to the bytes when the block's slab had been given back
+    /// had the kernel fetch its pages anew, which then were nobody's.
+    #[test]
+    fn a_late_reader_leaves_no_memory() {
+        for len in [64, 30_000, 3 * SLAB] {
+            let heap = heap(MIB);
+            let published = heap.alloc(len).expect("room").publish().expect("sound");
+            let handle = published.handle();
+            let late = |read: &dyn Fn(&Heap, usize)| {
+                let (granule, _) = heap.published(handle).expect("it is published");
+                drop(published);
+                heap.tend().expect("all is given back");
+                assert_eq!(sound(&heap).committed(), 0);
+                read(&heap, granule);
+                let error = heap.still_published(handle, granule, 0..len).expect_err("stale");
+                assert!(matches!(error, Error::Stale { .. }), "{error}");
+            };
+            late(&|heap, granule| {
+                let mut bytes = vec![1; len];
+                // SAFETY: within the mapping, where the block was.
+                unsafe { heap.core.copy(granule, &mut bytes) };
+                assert!(bytes.iter().all(|byte| *byte == 0), "a hole");
+            });
+            assert_eq!(sound(&heap).committed(), 0);
+            let slabs = 0..heap.core.space.geometry().slabs();
+            assert!(slabs.filter_map(|slab| heap.core.space.backed(slab)).all(|bytes| bytes == 0));
+        }
     }
 }

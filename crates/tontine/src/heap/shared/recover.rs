@@ -6,6 +6,7 @@
 use super::arena::Arena;
 use super::class::Class;
 use super::core::{Core, Desk};
+use super::flight::Ways;
 use super::layout::{ARENAS, GRANULES, MEMBERS};
 use super::word::{
     ArenaWord, Member, MemberState, MemberWord, SlabState, SlabWord, State, Truth, ended, truth,
@@ -60,6 +61,8 @@ impl Core {
             }
             self.space.unlock_member(slot)?;
         }
+        // What others have recovered.
+        tended.blocks += self.settle();
         Ok(tended)
     }
 
@@ -78,8 +81,14 @@ impl Core {
         };
         tended.given_back += self.let_halves_go(&arenas)?;
         let left = self.take_blocks(member, &mut tended);
-        // SYNC deaths: pairs with the loads in `Arena`.
-        self.space.header().deaths.fetch_add(1, Ordering::AcqRel);
+        // Once, whether something was freed or not: the dead one may have freed blocks, and told
+        // nobody. Not again for one that is only still named.
+        let told = &self.space.member(slot).told;
+        if tended.blocks > 0 || told.load(Ordering::Relaxed) != found.epoch() {
+            // SYNC deaths: pairs with the loads in `Arena`.
+            self.space.header().deaths.fetch_add(1, Ordering::AcqRel);
+            told.store(found.epoch(), Ordering::Relaxed);
+        }
         self.share_out(&arenas, &left.in_use, heir, &mut tended)?;
         // 6
         let mut named = left.names_it;
@@ -115,11 +124,23 @@ impl Core {
     }
 
     /// Whether blocks are allocated from this slab.
+    #[inline]
     pub(super) fn is_owned(&self, slab: usize) -> bool {
         self.owner(slab).state() == SlabState::Owned
     }
 
-    fn owner(&self, slab: usize) -> SlabWord {
+    /// Whether it has no memory.
+    pub(super) fn is_empty(&self, slab: usize) -> bool {
+        self.owner(slab) == SlabWord::EMPTY
+    }
+
+    /// Whether its memory is being given back.
+    pub(super) fn is_punching(&self, slab: usize) -> bool {
+        self.owner(slab).state() == SlabState::Punching
+    }
+
+    #[inline]
+    pub(super) fn owner(&self, slab: usize) -> SlabWord {
         // SYNC slab: pairs with the stores of its arena.
         SlabWord(self.space.slab(slab).owner.load(Ordering::Acquire))
     }
@@ -153,8 +174,12 @@ impl Core {
                 SlabState::Span => !self.belongs(slab, owner.part()),
                 SlabState::Empty | SlabState::Owned | SlabState::Rubbish => false,
             };
-            if half && arenas.get(owner.arena()) == Some(&true) {
-                self.drop_claim(slab, owner.arena())?;
+            // A part may be let go meanwhile by whoever recovers the block's owner.
+            if half
+                && arenas.get(owner.arena()) == Some(&true)
+                && self.begin_to_let_go(slab, owner, owner.arena())
+            {
+                self.empty(slab..slab + 1)?;
                 slabs += 1;
             }
         }
@@ -166,9 +191,10 @@ impl Core {
         let mut left = Left { names_it: false, in_use: vec![false; self.space.geometry().slabs()] };
         // SYNC role: pairs with the store in `succeed`.
         let has_role = self.space.member(member.slot()).role.load(Ordering::Acquire) != 0;
+        let ways = self.mail.ways();
         for (slab, class) in self.slabs_with_blocks() {
             let (mut freed, mut in_use) = (0, false);
-            for granule in class.begins().map(|granule| slab * GRANULES + granule) {
+            for granule in class.begins_in(slab) {
                 let word = self.space.word(granule);
                 // SYNC truth: pairs with the stores of those who freed them.
                 let found = Truth(word.load(Ordering::Acquire));
@@ -191,8 +217,8 @@ impl Core {
                         !has_role
                     }
                     State::InFlight => {
-                        let taken =
-                            self.is_stranded(granule, found, member) && truth::reclaim(word, found);
+                        let taken = self.is_stranded(&ways, granule, found, member)
+                            && truth::reclaim(word, found);
                         left.names_it |= !taken && found.holder() == member.slot();
                         taken
                     }
@@ -210,16 +236,20 @@ impl Core {
         left
     }
 
-    /// Whether a block in flight was on its way from one dead member to another one, of whom this
-    /// is one.
-    fn is_stranded(&self, granule: usize, flight: Truth, dead: Member) -> bool {
+    /// Whether nobody will take a block in flight, of whose ends this dead member is one: the other
+    /// one is dead, too, or is this process, which will not.
+    fn is_stranded(&self, ways: &Ways, granule: usize, flight: Truth, dead: Member) -> bool {
         // SYNC truth: pairs with the store in `send`, which the destination came before.
         fence(Ordering::Acquire);
-        let destination = Member::from_u64(self.space.destination(granule).load(Ordering::Relaxed));
-        if flight.holder() == dead.slot() {
-            return !self.is_alive(destination);
+        let destination = self.destination(granule);
+        let to = destination.member();
+        if self.is_ours_to_free(ways, flight, destination) {
+            return true;
         }
-        destination == dead && self.is_dead_slot(flight.holder())
+        if flight.holder() == dead.slot() {
+            return !self.is_alive(to);
+        }
+        to == dead && self.is_dead_slot(flight.holder())
     }
 
     /// Whether whoever had this slot when something was sent from it has ended.
@@ -231,6 +261,12 @@ impl Core {
     pub(super) fn slabs_with_blocks(&self) -> impl Iterator<Item = (usize, Class)> {
         let slabs = (0..self.space.geometry().slabs()).filter(|slab| self.is_owned(*slab));
         slabs.filter_map(|slab| Some((slab, self.class(slab)?)))
+    }
+
+    /// All blocks: the granule at which each begins, and its class.
+    pub(super) fn all_blocks(&self) -> impl Iterator<Item = (usize, Class)> {
+        self.slabs_with_blocks()
+            .flat_map(|(slab, class)| class.begins_in(slab).map(move |granule| (granule, class)))
     }
 
     /// 5: its slabs go back where nobody has a block in them, else to the heir. With a dead owner
@@ -268,52 +304,5 @@ impl Core {
             }
         }
         self.empty(run)
-    }
-
-    /// Frees what these dead members have sent to this one and nobody will ever read. A slot that
-    /// somebody else has by now is not theirs.
-    pub(super) fn sweep(&self, dead: &[Member]) -> usize {
-        let is_dead = |holder: usize| {
-            holder < MEMBERS && self.recovering(holder).is_some_and(|member| dead.contains(&member))
-        };
-        self.free_flights(|holder, destination| destination == self.me() && is_dead(holder))
-    }
-
-    /// Members that are known to have ended, and that something may still name.
-    pub(super) fn dead_members(&self) -> Vec<Member> {
-        (0..MEMBERS).filter_map(|slot| self.recovering(slot)).collect()
-    }
-
-    /// Who had this slot, and has been found to have ended; none once nothing names it.
-    fn recovering(&self, slot: usize) -> Option<Member> {
-        // SYNC member: pairs with the stores of its holder, and of who recovers it.
-        let word = MemberWord(self.space.member(slot).word.load(Ordering::Acquire));
-        let member = Member::new(slot, word.epoch());
-        (word.state() == MemberState::Recovering).then_some(member)
-    }
-
-    /// Frees what this member has sent to one that has ended.
-    pub(super) fn recall(&self, from: Member) -> usize {
-        self.free_flights(|holder, destination| holder == self.slot() && destination == from)
-    }
-
-    fn free_flights(&self, whether: impl Fn(usize, Member) -> bool) -> usize {
-        let mut freed = 0;
-        for (slab, class) in self.slabs_with_blocks() {
-            for granule in class.begins().map(|granule| slab * GRANULES + granule) {
-                let word = self.space.word(granule);
-                // SYNC truth: pairs with the store in `send`.
-                let found = Truth(word.load(Ordering::Acquire));
-                if found.state() != State::InFlight {
-                    continue;
-                }
-                let to = self.space.destination(granule).load(Ordering::Relaxed);
-                if whether(found.holder(), Member::from_u64(to)) && truth::reclaim(word, found) {
-                    self.tell_owner(granule);
-                    freed += 1;
-                }
-            }
-        }
-        freed
     }
 }

@@ -7,6 +7,7 @@ use super::class::Class;
 use super::layout::GRANULES;
 
 const BITS: usize = 64;
+const _: () = assert!(GRANULES / BITS <= u32::BITS as usize);
 
 /// No shelf.
 pub(super) const NONE: u32 = u32::MAX;
@@ -33,8 +34,8 @@ pub(super) struct Shelf {
     /// Bits that are set, and how many can be.
     free: u32,
     blocks: u32,
-    /// The lowest word of `bits` that may have one.
-    low: u32,
+    /// Which words of `bits` have one: a search by words would end where nobody can foresee.
+    some: u32,
     bits: [u64; GRANULES / BITS],
     /// Bits that may be set: those of the class.
     begins: &'static [u64; GRANULES / BITS],
@@ -55,7 +56,7 @@ impl Shelf {
             class,
             free: 0,
             blocks: class.blocks() as u32,
-            low: 0,
+            some: 0,
             bits: [0; GRANULES / BITS],
             begins: class.begin_bits(),
             before: NONE,
@@ -91,23 +92,16 @@ impl Shelf {
     /// Takes the first free block: the granule in the slab at which it begins.
     #[inline(always)]
     pub(super) fn take(&mut self) -> Option<usize> {
-        if self.free == 0 {
+        if self.some == 0 {
             return None;
         }
-        let mut at = self.low as usize;
-        while at < self.bits.len() {
-            let word = self.bits[at];
-            if word != 0 {
-                self.bits[at] = word & (word - 1);
-                self.free -= 1;
-                self.low = at as u32;
-                return Some(at * BITS + word.trailing_zeros() as usize);
-            }
-            at += 1;
-        }
-        debug_assert!(false, "{} blocks are free, and none is", self.free);
-        self.free = 0;
-        None
+        let at = self.some.trailing_zeros() as usize % self.bits.len();
+        let word = self.bits[at];
+        let rest = word & (word - 1);
+        self.bits[at] = rest;
+        self.some &= !(u32::from(rest == 0) << at);
+        self.free -= 1;
+        Some(at * BITS + word.trailing_zeros() as usize)
     }
 
     /// Puts a block back. Not one that is there, and not where none begins: a holder may believe so
@@ -120,14 +114,14 @@ impl Shelf {
         }
         self.free += 1;
         self.bits[at] |= bit;
-        self.low = self.low.min(at as u32);
+        self.some |= 1 << at;
         true
     }
 
     /// Forgets all, to be told anew.
     pub(super) fn clear(&mut self) {
         self.free = 0;
-        self.low = 0;
+        self.some = 0;
         self.bits = [0; GRANULES / BITS];
     }
 

@@ -12,7 +12,7 @@
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::{self, NonNull};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use super::layout::{
-    ArenaSlot, Geometry, Header, MAGIC, MemberSlot, SLAB, SlabSlot, VERSION, WORDS,
+    ArenaSlot, GRANULE, Geometry, Header, MAGIC, MemberSlot, SLAB, SlabSlot, VERSION, WORDS,
 };
 use crate::heap::{Error, Result};
 use crate::sync::{AtomicU64, Ordering};
@@ -50,6 +50,12 @@ struct FileId {
     inode: u64,
 }
 
+impl FileId {
+    fn of(stat: &rustix::fs::Stat) -> Self {
+        Self { device: stat.st_dev, inode: stat.st_ino }
+    }
+}
+
 /// A heap's memory, mapped.
 #[derive(Debug)]
 pub(super) struct Space {
@@ -71,30 +77,30 @@ impl Space {
     /// A new heap of so many slabs.
     pub(super) fn create(slabs: usize, canaries: bool) -> Result<Self> {
         let geometry = Geometry::of(slabs);
-        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let made = match rustix::fs::memfd_create("tontine-heap", flags | MemfdFlags::NOEXEC_SEAL) {
-            // Older than Linux 6.3.
-            Err(Errno::INVAL) => rustix::fs::memfd_create("tontine-heap", flags),
-            made => made,
-        };
-        let file = made.map_err(system("memfd_create"))?;
-        rustix::fs::ftruncate(&file, geometry.size() as u64).map_err(system("ftruncate"))?;
-        rustix::fs::fcntl_add_seals(&file, SEALS).map_err(system("fcntl(F_ADD_SEALS)"))?;
-        let space = Self::enter(file, geometry)?;
-        space.make(canaries)?;
-        Ok(space)
+        let file = new_file(&geometry, canaries)?;
+        let mut open = registry()?;
+        let space = Self::enter(file, geometry, &mut open)?;
+        drop(open);
+        space.begin()
     }
 
     /// The heap in this file. The descriptor is kept, and must be the process's only one.
     pub(super) fn open(file: OwnedFd) -> Result<Self> {
+        // To the end: a file that is found to be none is closed before anybody else can have it
+        // open, whose locks that would drop.
+        let mut open = registry()?;
+        let space = Self::examine(file, &mut open)?;
+        drop(open);
+        space.may_be_made()?;
+        space.begin()
+    }
+
+    /// Whatever is wrong with a file, it is closed when this returns, or kept for good.
+    fn examine(file: OwnedFd, open: &mut Vec<FileId>) -> Result<Self> {
         let expected = |what| move |_| Error::NotAHeap { what };
         let stat = rustix::fs::fstat(&file).map_err(system("fstat"))?;
-        if open_heaps()?
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .contains(&FileId { device: stat.st_dev, inode: stat.st_ino })
-        {
-            // Closing it would drop the locks of the one that is open, whatever is wrong with this.
+        if open.contains(&FileId::of(&stat)) {
+            // Closing it would drop the locks of the one that is open.
             std::mem::forget(file);
             return Err(Error::AlreadyOpen);
         }
@@ -119,56 +125,47 @@ impl Space {
         }
         rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::CLOEXEC)
             .map_err(system("fcntl(F_SETFD)"))?;
-        let space = Self::enter(file, geometry)?;
-        space.may_be_made()?;
-        space.wait_until_made()?;
-        space.believe()?;
-        Ok(space)
+        Self::enter(file, geometry, open)
     }
 
     /// Maps it, and remembers that this process has it.
-    fn enter(file: OwnedFd, geometry: Geometry) -> Result<Self> {
+    fn enter(file: OwnedFd, geometry: Geometry, open: &mut Vec<FileId>) -> Result<Self> {
         let guard = Guard::here().map_err(Error::from_guard)?;
-        let stat = rustix::fs::fstat(&file).map_err(system("fstat"))?;
-        let id = FileId { device: stat.st_dev, inode: stat.st_ino };
-        let mut open = open_heaps()?.lock().unwrap_or_else(PoisonError::into_inner);
-        if open.contains(&id) {
-            // Closing it would drop the locks of the one that is open.
-            std::mem::forget(file);
-            return Err(Error::AlreadyOpen);
-        }
+        let id = FileId::of(&rustix::fs::fstat(&file).map_err(system("fstat"))?);
         let access = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::SHARED | MapFlags::NORESERVE;
         // SAFETY: a new mapping where the kernel finds room; nothing of this process is replaced.
         let base =
             unsafe { rustix::mm::mmap(ptr::null_mut(), geometry.size(), access, flags, &file, 0) };
         let base = NonNull::new(base.map_err(system("mmap"))?.cast()).expect("no null mapping");
-        let file = ManuallyDrop::new(file);
         open.push(id);
-        let space = Self { base, geometry, file, id, guard };
-        drop(open);
-        // SAFETY: the range is the mapping just made; the advice changes nothing in this process.
-        unsafe {
-            rustix::mm::madvise(base.as_ptr().cast(), geometry.size(), Advice::LinuxDontFork)
-        }
-        .map_err(system("madvise(MADV_DONTFORK)"))?;
-        Ok(space)
+        Ok(Self { base, geometry, file: ManuallyDrop::new(file), id, guard })
+    }
+
+    /// What is left to do when the process has it: from here on it is closed by being dropped.
+    fn begin(self) -> Result<Self> {
+        let (base, size) = (self.base.as_ptr().cast(), self.geometry.size());
+        // SAFETY: the range is this mapping; the advice changes nothing in this process.
+        unsafe { rustix::mm::madvise(base, size, Advice::LinuxDontFork) }
+            .map_err(system("madvise(MADV_DONTFORK)"))?;
+        self.wait_until_made()?;
+        self.believe()?;
+        Ok(self)
     }
 
     /// Writes the header; `ready` comes last.
-    fn make(&self, canaries: bool) -> Result<()> {
+    fn make(&self) -> Result<()> {
         self.fetch(0, self.geometry.tables())?;
         let header = self.header();
         header.magic.store(MAGIC, Ordering::Relaxed);
         header.version.store(VERSION, Ordering::Relaxed);
         header.slabs.store(self.geometry.slabs() as u64, Ordering::Relaxed);
-        header.canaries.store(canaries.into(), Ordering::Relaxed);
         // SYNC ready: pairs with the loads in `wait_until_made`.
         header.ready.store(1, Ordering::Release);
         Ok(())
     }
 
-    /// Whoever made it may have died over it: then it is made anew.
+    /// Whoever comes first makes it, and whoever finds that one dead.
     fn wait_until_made(&self) -> Result<()> {
         for _ in 0..LOOKS {
             // SYNC ready: pairs with the store in `make`.
@@ -178,7 +175,7 @@ impl Space {
             if self.try_lock(MAKING)? {
                 // SYNC ready: pairs with the store in `make`, of whoever had the lock before.
                 let made = match self.header().ready.load(Ordering::Acquire) {
-                    0 => self.make(false),
+                    0 => self.make(),
                     _ => Ok(()),
                 };
                 self.unlock(MAKING)?;
@@ -243,6 +240,14 @@ impl Space {
         unsafe { self.base.add(self.geometry.block(granule)) }
     }
 
+    /// The granule of a block's first byte.
+    #[inline(always)]
+    pub(super) fn granule_at(&self, first: NonNull<u8>) -> usize {
+        let offset = first.addr().get().wrapping_sub(self.block(0).addr().get());
+        debug_assert!(offset.is_multiple_of(GRANULE) && offset < self.geometry.slabs() * SLAB);
+        offset / GRANULE
+    }
+
     /// The truth word of a granule.
     #[inline(always)]
     pub(super) fn word(&self, granule: usize) -> &AtomicU64 {
@@ -257,6 +262,19 @@ impl Space {
         debug_assert!(granule < self.geometry.slabs() * super::layout::GRANULES);
         // SAFETY: as above.
         unsafe { self.at(self.geometry.destination(granule)) }
+    }
+
+    /// Asks for the three lines of a block that whoever gets it writes: its first one, its word, and
+    /// where it goes next. They come from the sender's processor side by side, where each store
+    /// would wait for its own.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, granule: usize) {
+        let geometry = &self.geometry;
+        let lines =
+            [geometry.word(granule), geometry.block(granule), geometry.destination(granule)];
+        for at in lines {
+            prefetch_to_write(self.base.as_ptr().wrapping_add(at));
+        }
     }
 
     #[inline(always)]
@@ -398,6 +416,23 @@ impl Space {
     }
 }
 
+/// A hint, where the processor takes one.
+#[inline(always)]
+fn prefetch_to_write(at: *const u8) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        // The intrinsic would ask to read, unless all of the program were compiled for processors
+        // that can do this. Those that cannot take it for no instruction at all.
+        // SAFETY: it changes nothing that a program could see, and faults nowhere.
+        unsafe {
+            std::arch::asm!("prefetchw byte ptr [{}]", in(reg) at,
+                options(nostack, preserves_flags, readonly));
+        }
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = at;
+}
+
 impl Drop for Space {
     fn drop(&mut self) {
         // A child did not inherit the mapping: by now its addresses may be somebody else's.
@@ -408,8 +443,7 @@ impl Drop for Space {
         let unmapped =
             unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.geometry.size()) };
         debug_assert!(unmapped.is_ok(), "{unmapped:?}");
-        let Ok(open) = open_heaps() else { return };
-        let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
+        let Ok(mut open) = registry() else { return };
         open.retain(|id| *id != self.id);
         // SAFETY: dropped here once; the file is not used afterwards. Under the registry's lock, so
         // that nobody opens the same file before it is closed.
@@ -417,10 +451,51 @@ impl Drop for Space {
     }
 }
 
-fn open_heaps() -> Result<&'static Mutex<Vec<FileId>>> {
-    OPEN.get().map_err(Error::from_guard)
+/// A file that has all that its maker alone knows. Without its seals it is no heap; when they are
+/// set, the rest can be done by anybody.
+fn new_file(geometry: &Geometry, canaries: bool) -> Result<OwnedFd> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let made = match rustix::fs::memfd_create("tontine-heap", flags | MemfdFlags::NOEXEC_SEAL) {
+        // Older than Linux 6.3.
+        Err(Errno::INVAL) => rustix::fs::memfd_create("tontine-heap", flags),
+        made => made,
+    };
+    let file = made.map_err(system("memfd_create"))?;
+    rustix::fs::ftruncate(&file, geometry.size() as u64).map_err(system("ftruncate"))?;
+    if canaries {
+        let at = std::mem::offset_of!(Header, canaries) as u64;
+        rustix::io::pwrite(&file, &1_u64.to_le_bytes(), at).map_err(system("pwrite"))?;
+    }
+    rustix::fs::fcntl_add_seals(&file, SEALS).map_err(system("fcntl(F_ADD_SEALS)"))?;
+    Ok(file)
+}
+
+fn registry() -> Result<MutexGuard<'static, Vec<FileId>>> {
+    // A panic in there leaves a list of what is open.
+    Ok(OPEN.get().map_err(Error::from_guard)?.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 fn system(call: &'static str) -> impl Fn(Errno) -> Error {
     move |errno| Error::System { call, errno }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Heap, canary};
+    use super::*;
+
+    /// Whoever found a heap whose maker had died over it made it, without its canaries: blocks were
+    /// shorter than its members, who had been told of them, thought.
+    #[test]
+    fn an_heir_makes_the_heap_that_was_begun() {
+        for canaries in [false, true] {
+            let file = new_file(&Geometry::of(4), canaries).expect("there is memory");
+            // SAFETY: the only descriptor.
+            let heap = unsafe { Heap::open(file) }.expect("it can be made");
+            let block = heap.alloc(10).expect("room").into_handle();
+            let len = heap.claim(block).expect("ours").len();
+            assert_eq!(len, if canaries { 10 } else { 64 });
+            assert_eq!(heap.core.behind(), if canaries { canary::BYTES } else { 0 });
+        }
+    }
 }

@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::sys::child::in_child;
 
-const MIB: usize = 1 << 20;
+pub(super) const MIB: usize = 1 << 20;
 
-fn heap(bytes: usize) -> Heap {
+pub(super) fn heap(bytes: usize) -> Heap {
     Heap::create(&Options::new(bytes)).expect("there is memory")
 }
 
-fn sound(heap: &Heap) -> Report {
+pub(super) fn sound(heap: &Heap) -> Report {
     let report = heap.check().expect("not forked");
     assert_eq!(report.faults, [], "{report}");
     report
@@ -132,7 +132,7 @@ fn what_a_thread_leaves_another_one_gets() {
 }
 
 /// What a child does to a heap that it has joined, and that it leaves by `_exit`: as if killed.
-fn dies_after(heap: &Heap, body: impl FnOnce(&Heap) -> bool) {
+pub(super) fn dies_after(heap: &Heap, body: impl FnOnce(&Heap) -> bool) {
     assert!(in_child(|| {
         // SAFETY: the child has no other descriptor but the inherited one, which stays open.
         let Ok(own) = (unsafe { heap.rejoin() }) else { return false };
@@ -202,6 +202,7 @@ fn a_block_that_was_handed_over_outlives_who_sent_it() {
         send().is_some()
     });
     assert_eq!(heap.tend().expect("tended").blocks, 2);
+    let dead = heap.dead().expect("not forked");
     let mut blocks = BTreeMap::new();
     for number in 0..100 {
         use std::io::Read as _;
@@ -214,7 +215,7 @@ fn a_block_that_was_handed_over_outlives_who_sent_it() {
         assert!(matches!(twice, Error::Stale { .. }), "{twice}");
         blocks.insert(number, block);
     }
-    assert_eq!(heap.sweep().expect("swept"), 2);
+    assert_eq!(heap.sweep(&dead).expect("swept"), 2);
     drop(blocks);
     assert_eq!(sound(&heap).in_use(), 0);
     // Nothing names the dead any more: its slot can be had.
@@ -324,7 +325,7 @@ fn slabs_change_their_class() {
 }
 
 /// A place for a mailbox that nobody else has.
-fn address(name: &str) -> String {
+pub(super) fn address(name: &str) -> String {
     format!("@tontine-heap-{name}-{}", std::process::id())
 }
 
@@ -528,7 +529,7 @@ fn a_sweep_is_for_the_dead_that_were_noted() {
     let heap = heap(MIB);
     let parcel = heap.alloc(64).expect("room").hand_over(heap.member()).expect("it lives");
     let earlier = Member::new(heap.member().slot(), heap.member().epoch() - 1);
-    assert_eq!(heap.core.sweep(&[earlier, heap.member()]), 0);
+    assert_eq!(heap.core.sweep(&[earlier, heap.member()], false), 0);
     drop(heap.accept(parcel).expect("nobody has freed it"));
 }
 
@@ -544,4 +545,21 @@ fn a_block_knows_how_long_it_is() {
         let parcel = block.hand_over(heap.member()).expect("it lives");
         assert_eq!(heap.accept(parcel).expect("ours").len(), len);
     }
+}
+
+#[test]
+fn a_block_goes_through_a_pointer_and_comes_back() {
+    let heap = heap(4 << 20);
+    for len in [1, 100, 65_535, 100_000] {
+        let mut block = heap.alloc(len).expect("room");
+        block.fill(7);
+        let offset = block.offset();
+        let raw = block.into_raw();
+        assert_eq!(raw.len(), len);
+        // SAFETY: of `into_raw`, and made a block once.
+        let block = unsafe { Block::from_raw_in(raw, &heap) };
+        assert_eq!((block.offset(), block.len()), (offset, len));
+        assert!(block.iter().all(|byte| *byte == 7));
+    }
+    assert_eq!(sound(&heap).in_use(), 0);
 }

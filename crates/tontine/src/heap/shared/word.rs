@@ -62,6 +62,34 @@ impl Member {
     }
 }
 
+/// Where a block in flight goes, and how.
+///
+/// ```text
+///  63    61 60          48 47                                  0
+/// +--------+--------------+-------------------------------------+
+/// | posted |     slot     |                epoch                |
+/// +--------+--------------+-------------------------------------+
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Destination(pub(super) u64);
+
+impl Destination {
+    const POSTED: u64 = 1;
+
+    /// By an outbox, or by the program itself.
+    pub(super) const fn new(to: Member, posted: bool) -> Self {
+        Self(pack(if posted { Self::POSTED } else { 0 }, to.slot(), to.epoch))
+    }
+
+    pub(super) const fn member(self) -> Member {
+        Member::from_u64(self.0)
+    }
+
+    pub(super) const fn is_posted(self) -> bool {
+        state(self.0) == Self::POSTED
+    }
+}
+
 /// Where a block is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
@@ -298,6 +326,18 @@ pub(super) mod slab {
                 .is_ok()
     }
 
+    /// What was found in a slab begins to be given back, in this arena's name, if it is there still:
+    /// of two that are entitled to that, one does it.
+    pub(in crate::heap::shared) fn let_go(
+        owner: &AtomicU64,
+        found: SlabWord,
+        arena: usize,
+    ) -> bool {
+        let punching = SlabWord::new(SlabState::Punching, arena, 0).0;
+        // SYNC slab: pairs with the stores of the arena that had it.
+        owner.compare_exchange(found.0, punching, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
     /// Whoever is entitled to leave a slab's state does so.
     pub(in crate::heap::shared) fn set(owner: &AtomicU64, then: SlabWord) {
         // SYNC slab: pairs with the loads of recoverers, and of those who claim it.
@@ -444,6 +484,10 @@ mod tests {
         assert_eq!(SlabWord(1).state(), SlabState::Rubbish, "empty, and something else");
         let member = Member::new(511, 9);
         assert_eq!(Member::from_u64(member.to_u64()), member);
+        for posted in [false, true] {
+            let destination = Destination::new(member, posted);
+            assert_eq!((destination.member(), destination.is_posted()), (member, posted));
+        }
         let word = MemberWord::new(MemberState::Recovering, 9);
         assert_eq!((word.state(), word.epoch()), (MemberState::Recovering, 9));
     }
