@@ -199,8 +199,8 @@ mod tests {
     fn blocks_stay_within_their_slab() {
         for class in (0..CLASSES as u8).map(Class::Small) {
             assert!(class.blocks() * class.bytes() <= SLAB);
-            let begins = (0..GRANULES).filter(|granule| class.begins_at(*granule));
-            assert_eq!(begins.last(), Some((class.blocks() - 1) * class.stride()));
+            let mut begins = (0..GRANULES).filter(|granule| class.begins_at(*granule));
+            assert_eq!(begins.next_back(), Some((class.blocks() - 1) * class.stride()));
         }
     }
 }
