@@ -83,8 +83,8 @@ impl Block {
     }
 }
 
-/// One frees a block of another one's slab, who gives it out again. The latter comes last: where the
-/// former reads the word first, loom would not try the latter after its store otherwise.
+/// One frees a block of another one's slab, who gives it out again. The latter comes last: where
+/// the former reads the word first, loom would not try the latter after its store otherwise.
 fn freed_and_given_out() {
     let block = Block::new(Truth::loaned(2, 0));
     let holder = thread::spawn({
@@ -421,8 +421,8 @@ fn a_reader_of_an_owner_without_acquire_is_noticed() {
     check(Fault::LoadsRelaxed, &[], owned_and_read);
 }
 
-/// A part of a large block whose heir died over taking it: the dead owner's recoverer lets the block
-/// go, the heir's recoverer lets go what belongs to no block, and a third one wants the slab.
+/// A part of a large block whose heir died over taking it: the dead owner's recoverer lets the
+/// block go, the heir's recoverer lets go what belongs to no block, and a third one wants the slab.
 fn part_let_go_by_two() {
     let span = SlabWord::new(SlabState::Span, 2, 1);
     let shared = Arc::new((AtomicU64::new(span.0), AtomicU64::new(2), Memory::default()));
