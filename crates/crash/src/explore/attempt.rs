@@ -15,6 +15,8 @@ pub(super) struct Attempt<'a> {
     pub(super) operation: Operation,
     /// How to get to a point.
     pub(super) pace: Pace,
+    /// The same of the successor.
+    pub(super) then: Pace,
 }
 
 /// Whether one process dies, or its successor too.
@@ -24,7 +26,12 @@ pub(super) enum Kind {
     Pair,
 }
 
-impl Attempt<'_> {
+impl<'a> Attempt<'a> {
+    /// As quick as can be.
+    pub(super) fn new(cast: Cast<'a>, operation: Operation) -> Self {
+        Self { cast, operation, pace: Pace::Straight, then: Pace::Straight }
+    }
+
     /// Records the operation and sees that it succeeds where nobody is killed. One that is too long
     /// to be stepped through is recorded by its system calls.
     pub(super) fn record(self, kind: Kind) -> Result<Recording> {
@@ -105,7 +112,8 @@ impl Attempt<'_> {
         if let Some(killed) = scene.succeed(self.cast, operation)? {
             return Ok(killed);
         }
-        if let Reached::Diverged(why) = self.end(&mut scene, second)? {
+        let successors = Self { pace: self.then, ..self };
+        if let Reached::Diverged(why) = successors.end(&mut scene, second)? {
             return Ok(Killed::Unexplored(why));
         }
         scene.judge(self.cast)

@@ -165,8 +165,7 @@ impl Exploration<'_> {
             if !wanted || long || (self.request.mode == Mode::Pairs && !has_pairs) {
                 continue;
             }
-            let explored =
-                self.operation(Attempt { cast, operation: *operation, pace: Pace::Straight });
+            let explored = self.operation(Attempt::new(cast, *operation));
             // What the machine refuses for one operation it refuses for all.
             let skipped = matches!(explored, Err(Trouble::Skipped(_)));
             report.operations.push(explored.unwrap_or_else(|trouble| OperationReport {
@@ -394,9 +393,11 @@ fn repeated<T>(
     act: impl Fn(Attempt<'_>) -> Result<T>,
     open: impl Fn(&T) -> bool,
 ) -> Result<T> {
-    let again = Attempt { pace: recorded, ..attempt };
     let mut done = act(attempt);
-    for _ in 1..ATTEMPTS {
+    for tries in 1..ATTEMPTS {
+        // The successor's way is the longer one, and the victim's changes more often.
+        let then = if tries > 1 { recorded } else { attempt.then };
+        let again = Attempt { pace: recorded, then, ..attempt };
         match &done {
             Err(Trouble::Failed(_)) => {}
             Ok(done) if open(done) => {}

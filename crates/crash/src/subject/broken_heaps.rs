@@ -54,7 +54,7 @@ pub(super) const TORN: Broken = Broken {
 /// one death costs nothing, and a second one over that the blocks that were taken.
 pub(super) const PAIRS: Broken = Broken {
     name: "control-heap-pairs",
-    summary: "broken on purpose: a heap in which nobody looks after those who looked after the dead",
+    summary: "broken on purpose: a heap in which whoever tends the dead must not die over it",
     fault: Fault::TakesFirst,
 };
 
