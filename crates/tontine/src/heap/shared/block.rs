@@ -220,7 +220,9 @@ impl<'heap> Block<'heap> {
     #[inline(always)]
     pub unsafe fn from_raw_in(raw: NonNull<[u8]>, heap: &'heap Heap) -> Self {
         let core = &*heap.core;
-        Self::new(core, core.space.granule_at(raw.cast()), raw.len())
+        let granule = core.space.granule_at(raw.cast());
+        core.space.prefetch(granule);
+        Self::new(core, granule, raw.len())
     }
 
     /// Sends the block to another member: from now on it is neither's, until that one accepts the

@@ -189,18 +189,22 @@ impl Heap {
         {
             return Ok(Block::new(core, granule, len));
         }
-        self.alloc_slowly(len)
+        match self.alloc_slowly(len) {
+            Ok(granule) => Ok(Block::new(core, granule, len)),
+            Err(error) => Err(*error),
+        }
     }
 
-    /// The same where something is to be fetched first, or written behind the block.
+    /// The granule of a block, where something is to be fetched first, or written behind it. Its
+    /// answer fits into registers: through memory, that of `alloc` would go there, too.
     #[cold]
     #[inline(never)]
-    fn alloc_slowly(&self, len: usize) -> Result<Block<'_>> {
+    fn alloc_slowly(&self, len: usize) -> Result<usize, Box<Error>> {
         self.here()?;
         let core = &self.core;
         let class = Class::of(len.saturating_add(core.behind()));
         if class.slabs() > core.space.geometry().slabs() {
-            return Err(core.full(len));
+            return Err(core.full(len).into());
         }
         let granule = match class {
             Class::Small(class) => local::with(core, |arena| arena.loan(core, class))??,
@@ -209,7 +213,7 @@ impl Heap {
         if core.canaries {
             canary::write(core, granule, class, len);
         }
-        Ok(Block::new(core, granule, len))
+        Ok(granule)
     }
 
     /// As [`Heap::alloc`], and all bytes are zero.
