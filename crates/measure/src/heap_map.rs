@@ -1,9 +1,7 @@
-//! How a shared heap looked at one moment: [`HeapMap`], as a run records it and the report draws it.
+//! How a shared heap looked at one moment: [`HeapMap`], which a run records and the report draws.
 //!
 //! Made of what the heap's own `check` found, with names in place of pids: what a pid meant nobody
 //! knows any more when the report is read.
-
-use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use tontine::heap::shared::{Report, Standing};
@@ -47,9 +45,9 @@ pub struct Slab {
     /// Who allocates from it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<usize>,
-    /// Bytes in blocks that somebody has.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub held: BTreeMap<usize, usize>,
+    /// Who has blocks, and bytes in these.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub held: Vec<(usize, usize)>,
     /// Of these, bytes that are kept by a handle alone.
     #[serde(skip_serializing_if = "is_zero")]
     pub parked: usize,
@@ -118,11 +116,9 @@ impl HeapMap {
                 published: found.published,
                 in_flight: found.in_flight,
                 free: found.free,
-                held: BTreeMap::new(),
+                held: Vec::new(),
             };
-            for (pid, bytes) in &found.loaned {
-                *slab.held.entry(number(*pid)).or_default() += bytes;
-            }
+            slab.held.extend(found.loaned.iter().map(|(pid, bytes)| (number(*pid), *bytes)));
             if made == Made::Part
                 && let Some(before) = slabs.last()
             {
@@ -135,7 +131,7 @@ impl HeapMap {
             let own = |bytes: &mut usize| *bytes = (*bytes).min(SLAB);
             [&mut slab.parked, &mut slab.published, &mut slab.in_flight, &mut slab.free]
                 .into_iter()
-                .chain(slab.held.values_mut())
+                .chain(slab.held.iter_mut().map(|(_, bytes)| bytes))
                 .for_each(own);
         }
         let all = slabs.len();
@@ -152,7 +148,8 @@ impl HeapMap {
 
     /// Bytes of all slabs that one of them has.
     pub fn held_by(&self, member: usize) -> usize {
-        self.slabs.iter().filter_map(|slab| slab.held.get(&member)).sum()
+        let held = self.slabs.iter().flat_map(|slab| &slab.held);
+        held.filter(|(one, _)| *one == member).map(|(_, bytes)| bytes).sum()
     }
 
     /// Slabs that have memory.

@@ -192,7 +192,9 @@ impl<'a> Mine<'a> {
 
     fn tend(&mut self) {
         self.me().tends.store(1, Ordering::Relaxed);
-        let tended = self.heap.tend().expect("it can be tended");
+        let keeps = self.random.below(2) == 0;
+        let tended = if keeps { self.heap.recover() } else { self.heap.tend() };
+        let tended = tended.expect("it can be tended");
         self.me().tends.store(0, Ordering::Relaxed);
         self.me().recovered.fetch_add(tended.members as u64, Ordering::Relaxed);
         let dead = self.heap.dead().expect("not forked");

@@ -270,7 +270,8 @@ impl Mailbox {
         self.lanes.departures
     }
 
-    /// Whether every lane was read to its end: none has a message, or stands still for what we lack.
+    /// Whether every lane was read to its end: none has a message, none stands still for what we
+    /// lack.
     pub(crate) fn is_read_out(&mut self) -> bool {
         self.look_everywhere() == Look::Nothing && !self.lanes.all().any(|lane| lane.is_short())
     }

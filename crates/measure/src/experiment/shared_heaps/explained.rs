@@ -53,7 +53,8 @@ pub(super) const EXPLANATION: Explanation = Explanation {
         "Behind what is timed, `shared-killed` stops all workers, kills one of them, and looks at \
          the heap with `check`, before and after it has called `tend`: the maps in the report.",
         "`shared-reclaim`: a process allocates 1,000,000 blocks of 64 bytes and is killed and \
-         reaped; another one calls `tend`. The row fails where not all of them are free then.",
+         reaped; another one calls `recover`, then `tend`. The row fails where not all blocks are \
+         free behind the first call, or not all memory is given back behind the second.",
         "At the end of every row of tontine's heap all processes have ended, the dead are looked \
          after, and `check` has to find every block free and nothing wrong.",
         "Boost's part is compiled by the machine's `c++` when it is measured, and loaded by the \
@@ -64,9 +65,9 @@ pub(super) const EXPLANATION: Explanation = Explanation {
              (in 100 ms, if that is less), by CLOCK_MONOTONIC; the mean stands for the invocation. \
              A quarter of the time goes before it. Drawing sizes and places, writing and reading \
              the first word, and the rings are inside, the same for all heaps. `wedged` is 1 \
-             where the heap wedged, else 0. `reclaimed` is the time of one call of `tend`, by \
+             where the heap wedged, else 0. `reclaimed` is the time of one call of `recover`, by \
              fenced readings of the time-stamp counter: the proof that the process has ended, and \
-             all its blocks.",
+             all its blocks; `given_back` that of `tend` behind it: the kernel takes the memory.",
     found: "",
     reading: "More is better. Compare rows of the same benchmark and as many workers. \
              `cache-thrash` and `cache-scratch` are bound by their writes: where a row is far \

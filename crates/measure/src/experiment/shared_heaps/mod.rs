@@ -108,8 +108,11 @@ impl Experiment for SharedHeaps {
 
     fn run(&self, task: &Task) -> Result<Observed> {
         if task.variant == RECLAIM {
-            let ns = reclaim(levels::asked(task, "blocks", MOST_BLOCKS)?)?;
-            let series = vec![Series::ns("reclaimed", vec![ns])];
+            let took = reclaim(levels::asked(task, "blocks", MOST_BLOCKS)?)?;
+            let series = vec![
+                Series::ns("reclaimed", vec![took.reclaimed]),
+                Series::ns("given_back", vec![took.given_back]),
+            ];
             return Ok(Observed { series, ..Observed::default() });
         }
         let name = task.params.get("benchmark").map_or("", String::as_str);

@@ -122,7 +122,8 @@ unsafe impl<const PROCESSES: bool> Heap for Ours<PROCESSES> {
         }
         match self.0.accept(Parcel::from_bytes(bytes(entry))) {
             Ok(block) => Ok(Some(block)),
-            Err(Error::Stale { .. }) => Ok(None),
+            // Freed, since both its ends had died; its slab may have been given back by now.
+            Err(Error::Stale { .. } | Error::NoHandle { .. }) => Ok(None),
             Err(error) => Err(refused(error)),
         }
     }

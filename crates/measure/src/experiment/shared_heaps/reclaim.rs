@@ -21,9 +21,17 @@ const SIZE: usize = 64;
 /// What the heap has besides: its words, and room.
 const BESIDES: usize = 16 << 20;
 
-/// A process allocates so many blocks and is killed; how long, in ns, another one takes to prove
-/// its end and to make all of them free.
-pub(super) fn reclaim(blocks: usize) -> Result<f64> {
+/// How long it took, in ns.
+#[derive(Debug)]
+pub(super) struct Took {
+    /// To prove the end, and to make all blocks free.
+    pub(super) reclaimed: f64,
+    /// To give their memory back to the kernel then.
+    pub(super) given_back: f64,
+}
+
+/// A process allocates so many blocks and is killed; another one looks after it.
+pub(super) fn reclaim(blocks: usize) -> Result<Took> {
     let bytes = blocks * SIZE + BESIDES;
     room::for_memory(2 * bytes as u64)?;
     let heap = Heap::create(&Options::new(bytes)).map_err(refused)?;
@@ -46,11 +54,20 @@ pub(super) fn reclaim(blocks: usize) -> Result<f64> {
     }
     child.kill()?;
     let from = clock.start();
-    let tended = heap.tend().map_err(refused)?;
-    let ns = clock.ns_between(from, clock.stop());
+    let tended = heap.recover().map_err(refused)?;
+    let reclaimed = clock.ns_between(from, clock.stop());
     let in_use = heap.check().map_err(refused)?.in_use();
+    let from = clock.start();
+    heap.tend().map_err(refused)?;
+    let given_back = clock.ns_between(from, clock.stop());
+    let committed = heap.check().map_err(refused)?.committed();
+    if committed > 0 {
+        return Err(Trouble::fail(format!(
+            "expected all memory to be given back, found {committed} bytes that are not"
+        )));
+    }
     if (tended.members, tended.blocks, in_use) == (1, blocks, 0) {
-        return Ok(ns);
+        return Ok(Took { reclaimed, given_back });
     }
     Err(Trouble::fail(format!(
         "expected {blocks} blocks of one dead member to be free, found {tended:?}, and {in_use} \
@@ -82,7 +99,7 @@ mod tests {
     #[test]
     fn all_that_the_dead_had_is_free_again() {
         in_a_process_of_its_own(|| match reclaim(10_000) {
-            Ok(ns) if ns > 0.0 => Ok(()),
+            Ok(took) if took.reclaimed > 0.0 && took.given_back > 0.0 => Ok(()),
             other => Err(format!("{other:?}")),
         });
     }

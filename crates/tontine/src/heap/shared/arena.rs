@@ -299,6 +299,13 @@ impl Arena {
         self.look(core, entry);
     }
 
+    /// The same where it has no block: it waits to be used.
+    pub(super) fn adopt_whole(&mut self, core: &Core, slab: usize, class: Class) {
+        let entry = self.enter(slab, class);
+        self.shelves[entry as usize].fill(class);
+        self.retire(core, entry);
+    }
+
     /// Puts a shelf among those of its class.
     fn assign(&mut self, entry: u32) {
         let Class::Small(class) = self.shelves[entry as usize].class() else { return };
@@ -379,21 +386,32 @@ impl Arena {
     /// Gives back all slabs that are known to have no block.
     fn give_back_all(&mut self, core: &Core) -> Result<usize> {
         let mut slabs = 0;
-        while let Some(spare) = self.spare.pop_back().or_else(|| self.spare_large.pop_back()) {
+        while let Some(spare) = self.spare_large.pop_back() {
             slabs += self.shelves[spare.shelf as usize].class().slabs();
             self.give_back(core, spare.shelf)?;
         }
+        slabs += self.spare.len();
+        let spare = std::mem::take(&mut self.spare);
+        let mut alone: Vec<_> = spare.iter().map(|spare| self.vacate(spare.shelf).0).collect();
+        alone.sort_unstable();
+        core.let_all_go(self.index, &alone)?;
         Ok(slabs)
     }
 
     fn give_back(&mut self, core: &Core, entry: u32) -> Result<()> {
+        let (slab, class) = self.vacate(entry);
+        core.let_go(self.index, slab, class)
+    }
+
+    /// A spare slab is not this arena's any more.
+    fn vacate(&mut self, entry: u32) -> (usize, Class) {
         let shelf = &mut self.shelves[entry as usize];
         debug_assert!(shelf.used == Use::Spare && shelf.is_whole());
         shelf.used = Use::Vacant;
         let slab = shelf.slab as usize;
         self.by_slab[slab] = 0;
         self.vacant.push(entry);
-        core.let_go(self.index, slab, shelf.class())
+        (slab, shelf.class())
     }
 
     /// Looks at the hints of a few slabs of a class.

@@ -15,6 +15,7 @@ use super::arena::Arena;
 use super::class::Class;
 use super::flight::Mail;
 use super::layout::{ARENAS, GRANULES, MEMBERS, SLAB};
+use super::recover::Whole;
 use super::space::Space;
 use super::word::{ArenaWord, Member, MemberState, MemberWord, SlabState, SlabWord, hint, slab};
 use crate::heap::{Error, Result};
@@ -120,7 +121,7 @@ impl Core {
                 }
                 // SYNC member: pairs with the stores of its last holder, or of who recovered it.
                 if !is_free(word.load(Ordering::Acquire)) {
-                    self.recover(slot, None)?;
+                    self.recover(slot, None, Whole::GivenBack)?;
                 }
                 let found = MemberWord(word.load(Ordering::Acquire));
                 if found.state() == MemberState::Free {
@@ -349,6 +350,15 @@ impl Core {
         self.set_owner(slab, SlabWord::new(SlabState::Owned, arena, 0));
     }
 
+    /// Slabs of one block size without a block are given back, in order: side by side by one call.
+    pub(super) fn let_all_go(&self, arena: usize, slabs: &[usize]) -> Result<()> {
+        for run in slabs.chunk_by(|slab, next| slab + 1 == *next) {
+            run.iter().for_each(|slab| self.begin_to_empty(*slab, arena));
+            self.empty(run[0]..run[0] + run.len())?;
+        }
+        Ok(())
+    }
+
     /// Slabs without a block are given back: those behind the first one first, and the last of them
     /// before all others, so that what is left is always one block of so many slabs, or none.
     pub(super) fn let_go(&self, arena: usize, first: usize, class: Class) -> Result<()> {
@@ -463,7 +473,7 @@ impl Core {
             // SAFETY: it rests, and we have the desk; `arena` is another one, for it has a thread.
             unsafe { &mut *other.as_ptr() }.bequeath(self, arena)?;
         }
-        self.tend(&desk, Some(arena)).map(drop)
+        self.tend(&desk, Some(arena), Whole::Kept).map(drop)
     }
 
     /// No room.
@@ -493,6 +503,6 @@ impl Drop for Core {
             unsafe { arena.0.as_mut() }.rest(self);
         }
         // What cannot be done now is left to whoever looks after the dead.
-        let _ = self.recover(self.slot(), None);
+        let _ = self.recover(self.slot(), None, Whole::GivenBack);
     }
 }

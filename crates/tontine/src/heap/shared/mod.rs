@@ -73,6 +73,7 @@ pub use word::Member;
 use self::class::Class;
 use self::core::Core;
 use self::layout::{MOST_SLABS, SLAB};
+use self::recover::Whole;
 use self::space::Space;
 use crate::heap::{Error, Result};
 
@@ -300,8 +301,8 @@ impl Heap {
     }
 
     /// Looks after the dead: proves their end, frees what they had, takes over their slabs. Others
-    /// do so, too, when they find no room, or no slot to join in. It also gives back the memory of this
-    /// thread's slabs that have no block.
+    /// do so, too, when they find no room, or no slot to join in. It also gives back the memory
+    /// of this thread's slabs that have no block.
     ///
     /// # Errors
     /// [`Error::System`], [`Error::Forked`].
@@ -310,11 +311,23 @@ impl Heap {
         let core = &self.core;
         local::with(core, |arena| {
             let desk = core.desk();
-            let mut tended = core.tend(&desk, Some(arena))?;
+            let mut tended = core.tend(&desk, Some(arena), Whole::GivenBack)?;
             drop(desk);
             tended.given_back += arena.tidy(core)?;
             Ok(tended)
         })?
+    }
+
+    /// Looks after the dead as [`Heap::tend`] does, and keeps the memory of their slabs for this
+    /// thread's next blocks, or its next `tend`: to take it back takes the kernel longer than all
+    /// the rest.
+    ///
+    /// # Errors
+    /// As for [`Heap::tend`].
+    pub fn recover(&self) -> Result<Tended> {
+        self.here()?;
+        let core = &self.core;
+        local::with(core, |arena| core.tend(&core.desk(), Some(arena), Whole::Kept))?
     }
 
     /// Looks at everything: see [`Report`]. Exact where nobody works, a snapshot otherwise.

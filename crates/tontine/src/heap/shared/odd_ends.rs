@@ -117,8 +117,8 @@ fn what_is_sent_to_one_without_an_inbox_is_freed() {
     assert_eq!(sound(&heap).in_use(), 0);
 }
 
-/// A lane that could not be read to its end, for want of a descriptor for its next chunk, counted as
-/// empty: what a dead sender had put into it was freed, and lost.
+/// A lane that could not be read to its end, for want of a descriptor for its next chunk, counted
+/// as empty: what a dead sender had put into it was freed, and lost.
 #[test]
 fn what_the_dead_sent_is_read_when_there_are_descriptors() {
     const ALL: usize = 20_000;
@@ -257,8 +257,8 @@ impl Drop for Late {
     }
 }
 
-/// An allocation in a thread-local value's destructor, when the thread had given its arena back, took
-/// another arena each time, for good: after 2,048 of them nobody had one.
+/// An allocation in a thread-local value's destructor, when the thread had given its arena back,
+/// took another arena each time, for good: after 2,048 of them nobody had one.
 #[test]
 fn late_allocations_borrow_an_arena() {
     let heap = Arc::new(heap(MIB));

@@ -17,6 +17,7 @@ use super::block::{Block, Handle};
 use super::core::Core;
 use super::layout::{GRANULE, GRANULES, MEMBERS};
 use super::local;
+use super::recover::Whole;
 use super::word::{MemberState, MemberWord, State, Truth, truth};
 use super::{Heap, canary};
 use crate::heap::{Error, Result};
@@ -308,7 +309,7 @@ impl Core {
             self.space.member(slot).role.store(0, Ordering::Relaxed);
             // What cannot be done now is left to whoever looks after the dead: what was taken is
             // this process's.
-            let _ = self.recover(slot, None);
+            let _ = self.recover(slot, None, Whole::GivenBack);
             let _ = self.space.unlock_member(slot);
         }
         Ok(taken)
@@ -370,8 +371,8 @@ mod tests {
     use super::super::{Heap, layout::SLAB};
     use super::*;
 
-    /// A reader that came from its first look to the bytes when the block's slab had been given back
-    /// had the kernel fetch its pages anew, which then were nobody's.
+    /// A reader that came from its first look to the bytes when the block's slab had been given
+    /// back had the kernel fetch its pages anew, which then were nobody's.
     #[test]
     fn a_late_reader_leaves_no_memory() {
         for len in [64, 30_000, 3 * SLAB] {

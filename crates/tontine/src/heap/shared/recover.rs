@@ -24,8 +24,19 @@ pub struct Tended {
     pub blocks: usize,
     /// Slabs of theirs from which this process allocates now.
     pub adopted: usize,
+    /// Slabs of theirs without a block that wait for this process's next ones.
+    pub kept: usize,
     /// Slabs whose memory was given back.
     pub given_back: usize,
+}
+
+/// What becomes of a dead member's slabs that have no block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Whole {
+    /// The heir keeps them for its next blocks. Not those that were large blocks.
+    Kept,
+    /// The kernel takes their memory, which takes it longer than all the rest.
+    GivenBack,
 }
 
 /// What was found when a dead member's blocks were taken.
@@ -39,7 +50,12 @@ struct Left {
 impl Core {
     /// Recovers all members that have ended. Slabs in which others have blocks go to `heir`; where
     /// there is none, they wait.
-    pub(super) fn tend(&self, _: &Desk, mut heir: Option<&mut Arena>) -> Result<Tended> {
+    pub(super) fn tend(
+        &self,
+        _: &Desk,
+        mut heir: Option<&mut Arena>,
+        whole: Whole,
+    ) -> Result<Tended> {
         let mut tended = Tended::default();
         for slot in (0..MEMBERS).filter(|slot| *slot != self.slot()) {
             let word = &self.space.member(slot).word;
@@ -48,7 +64,7 @@ impl Core {
                 continue;
             }
             if !is_free() {
-                let found = self.recover(slot, heir.as_deref_mut());
+                let found = self.recover(slot, heir.as_deref_mut(), whole);
                 if found.is_err() {
                     // Somebody else may be able to.
                     self.space.unlock_member(slot)?;
@@ -57,6 +73,7 @@ impl Core {
                 tended.members += found.members;
                 tended.blocks += found.blocks;
                 tended.adopted += found.adopted;
+                tended.kept += found.kept;
                 tended.given_back += found.given_back;
             }
             self.space.unlock_member(slot)?;
@@ -68,7 +85,12 @@ impl Core {
 
     /// Recovers the member of this slot. The caller has acquired the slot's record lock, or is that
     /// member.
-    pub(super) fn recover(&self, slot: usize, heir: Option<&mut Arena>) -> Result<Tended> {
+    pub(super) fn recover(
+        &self,
+        slot: usize,
+        heir: Option<&mut Arena>,
+        whole: Whole,
+    ) -> Result<Tended> {
         let word = &self.space.member(slot).word;
         let found = MemberWord(word.load(Ordering::Acquire));
         let member = Member::new(slot, found.epoch());
@@ -89,7 +111,7 @@ impl Core {
             self.space.header().deaths.fetch_add(1, Ordering::AcqRel);
             told.store(found.epoch(), Ordering::Relaxed);
         }
-        self.share_out(&arenas, &left.in_use, heir, &mut tended)?;
+        self.share_out(&arenas, &left.in_use, heir, whole, &mut tended)?;
         // 6
         let mut named = left.names_it;
         let in_need = self.named_arenas();
@@ -276,6 +298,7 @@ impl Core {
         arenas: &[bool],
         in_use: &[bool],
         mut heir: Option<&mut Arena>,
+        whole: Whole,
         tended: &mut Tended,
     ) -> Result<()> {
         let mut run = 0..0;
@@ -284,7 +307,16 @@ impl Core {
             if arenas.get(arena) != Some(&true) {
                 continue;
             }
-            if !in_use[slab] {
+            if !in_use[slab]
+                && whole == Whole::Kept
+                && class.slabs() == 1
+                && let Some(heir) = heir.as_deref_mut()
+            {
+                if self.pass_on(slab, arena, heir.index()) {
+                    heir.adopt_whole(self, slab, class);
+                    tended.kept += 1;
+                }
+            } else if !in_use[slab] {
                 tended.given_back += class.slabs();
                 if class.slabs() > 1 {
                     self.let_go(arena, slab, class)?;

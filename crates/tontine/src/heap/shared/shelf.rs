@@ -127,13 +127,13 @@ impl Shelf {
 
     /// All blocks of this class are free.
     pub(super) fn fill(&mut self, class: Class) {
-        self.clear();
         self.class = class;
         self.blocks = class.blocks() as u32;
         self.begins = class.begin_bits();
-        for granule in class.begins() {
-            self.put(granule);
-        }
+        self.free = self.blocks;
+        self.bits = *self.begins;
+        let some = self.bits.iter().enumerate().map(|(at, word)| u32::from(*word != 0) << at);
+        self.some = some.sum();
     }
 
     /// Blocks that are free: where they begin.

@@ -563,3 +563,22 @@ fn a_block_goes_through_a_pointer_and_comes_back() {
     }
     assert_eq!(sound(&heap).in_use(), 0);
 }
+
+#[test]
+fn slabs_of_the_dead_serve_the_next_blocks() {
+    let heap = heap(4 * MIB);
+    dies_after(&heap, |heap| {
+        let blocks: Vec<_> = (0..10_000).filter_map(|_| heap.alloc(100).ok()).collect();
+        blocks.len() == std::mem::ManuallyDrop::new(blocks).iter().count()
+    });
+    let committed = sound(&heap).committed();
+    let tended = heap.recover().expect("it can be recovered");
+    assert_eq!((tended.members, tended.blocks, tended.given_back), (1, 10_000, 0), "{tended:?}");
+    assert_eq!(tended.kept, 20, "{tended:?}");
+    assert_eq!(sound(&heap).committed(), committed, "all of it is here");
+    let blocks: Vec<_> = (0..1_000).map(|_| heap.alloc(1_000).expect("room")).collect();
+    assert_eq!(sound(&heap).committed(), committed, "and is used");
+    drop(blocks);
+    assert_eq!(heap.tend().expect("it can be tended").given_back, 20);
+    assert_eq!((sound(&heap).committed(), sound(&heap).in_use()), (0, 0));
+}

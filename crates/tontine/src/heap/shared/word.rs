@@ -326,8 +326,8 @@ pub(super) mod slab {
                 .is_ok()
     }
 
-    /// What was found in a slab begins to be given back, in this arena's name, if it is there still:
-    /// of two that are entitled to that, one does it.
+    /// What was found in a slab begins to be given back, in this arena's name, if it is there
+    /// still: of two that are entitled to that, one does it.
     pub(in crate::heap::shared) fn let_go(
         owner: &AtomicU64,
         found: SlabWord,
