@@ -3,6 +3,7 @@
 
 #![allow(unsafe_code, reason = "vouches for its blocks")]
 
+use std::marker::PhantomData;
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -68,42 +69,58 @@ impl<const PROCESSES: bool> World for Ours<PROCESSES> {
     }
 }
 
-// SAFETY: a block has the bytes that were asked for, aligned to 64, until it is dropped or given
+/// A block as its pointer alone, as other allocators have it: nobody frees it who forgets it.
+#[derive(Debug)]
+pub(super) struct Pointer<'h>(NonNull<u64>, PhantomData<&'h shared::Heap>);
+
+impl<'h> Pointer<'h> {
+    #[inline(always)]
+    fn of(block: Block<'h>) -> Self {
+        Self(block.into_raw().cast(), PhantomData)
+    }
+
+    /// The block, of which no more than the first word is looked at.
+    #[inline(always)]
+    fn block(self, heap: &'h shared::Heap) -> Block<'h> {
+        let raw = NonNull::slice_from_raw_parts(self.0.cast(), size_of::<u64>());
+        // SAFETY: of `into_raw`, of a block of at least eight bytes, and used up here.
+        unsafe { Block::from_raw_in(raw, heap) }
+    }
+}
+
+// SAFETY: a block has the bytes that were asked for, aligned to 64, until it is freed or given
 // away.
 unsafe impl<const PROCESSES: bool> Heap for Ours<PROCESSES> {
-    type Block<'h> = Block<'h>;
+    type Block<'h> = Pointer<'h>;
 
     fn address(&self) -> Address {
         self.0.member().to_u64()
     }
 
     #[inline(always)]
-    fn allocate(&self, size: usize) -> Result<Block<'_>> {
-        self.0.alloc(size).map_err(refused)
-    }
-
-    #[inline(always)]
-    fn at(&self, block: &mut Block<'_>) -> NonNull<u64> {
-        NonNull::from(&mut **block).cast()
-    }
-
-    #[inline(always)]
-    fn free(&self, block: Block<'_>) -> Result<()> {
-        block.free().map_err(refused)
-    }
-
-    #[inline(always)]
-    fn give(&self, block: Block<'_>, to: Address) -> Result<Option<Entry>> {
-        if !PROCESSES {
-            // As a channel would, which moves the block.
-            let raw = block.into_raw();
-            return Ok(Some([
-                raw.cast::<u8>().expose_provenance().get() as u64,
-                raw.len() as u64,
-                0,
-            ]));
+    fn allocate(&self, size: usize) -> Result<Pointer<'_>> {
+        match self.0.alloc(size) {
+            Ok(block) => Ok(Pointer::of(block)),
+            Err(error) => Err(refused(error)),
         }
-        match block.hand_over(Member::from_u64(to)) {
+    }
+
+    #[inline(always)]
+    fn at(&self, block: &mut Pointer<'_>) -> NonNull<u64> {
+        block.0
+    }
+
+    #[inline(always)]
+    fn free(&self, block: Pointer<'_>) -> Result<()> {
+        block.block(&self.0).free().map_err(refused)
+    }
+
+    #[inline(always)]
+    fn give(&self, block: Pointer<'_>, to: Address) -> Result<Option<Entry>> {
+        if !PROCESSES {
+            return Ok(Some([block.0.expose_provenance().get() as u64, 0, 0]));
+        }
+        match block.block(&self.0).hand_over(Member::from_u64(to)) {
             Ok(parcel) => Ok(Some(words(parcel.to_bytes()))),
             // Dropped with the error, the block is free.
             Err((Error::Gone { .. }, _)) => Ok(None),
@@ -112,16 +129,13 @@ unsafe impl<const PROCESSES: bool> Heap for Ours<PROCESSES> {
     }
 
     #[inline(always)]
-    fn take(&self, entry: Entry) -> Result<Option<Block<'_>>> {
+    fn take(&self, entry: Entry) -> Result<Option<Pointer<'_>>> {
         if !PROCESSES {
-            let [address, len, _] = entry.map(|word| word as usize);
-            let first = NonZeroUsize::new(address).map(NonNull::with_exposed_provenance);
-            let raw = NonNull::slice_from_raw_parts(first.ok_or_else(none)?, len);
-            // SAFETY: what `give` has made of a block of this heap; an entry is taken once.
-            return Ok(Some(unsafe { Block::from_raw_in(raw, &self.0) }));
+            let address = NonZeroUsize::new(entry[0] as usize).ok_or_else(none)?;
+            return Ok(Some(Pointer(NonNull::with_exposed_provenance(address), PhantomData)));
         }
         match self.0.accept(Parcel::from_bytes(bytes(entry))) {
-            Ok(block) => Ok(Some(block)),
+            Ok(block) => Ok(Some(Pointer::of(block))),
             // Freed, since both its ends had died; its slab may have been given back by now.
             Err(Error::Stale { .. } | Error::NoHandle { .. }) => Ok(None),
             Err(error) => Err(refused(error)),

@@ -216,7 +216,7 @@ impl<'heap> Block<'heap> {
     ///
     /// # Safety
     /// The pointer is of `into_raw`, in this process, of a block of this heap, and is made a block
-    /// once.
+    /// once. It may say fewer bytes: so long is the block then.
     #[inline(always)]
     pub unsafe fn from_raw_in(raw: NonNull<[u8]>, heap: &'heap Heap) -> Self {
         let core = &*heap.core;
@@ -473,6 +473,7 @@ impl Core {
         }
         let (granule, most) = self.find(parcel.offset)?;
         self.space.prefetch(granule);
+        self.space.prefetch_destination(granule);
         let len = usize::try_from(parcel.len).ok().filter(|len| *len <= most);
         let len = len.ok_or(wrong("the block there is smaller than the parcel says"))?;
         match truth::leave_flight(self.space.word(granule), flight, then) {

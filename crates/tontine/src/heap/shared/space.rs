@@ -264,17 +264,20 @@ impl Space {
         unsafe { self.at(self.geometry.destination(granule)) }
     }
 
-    /// Asks for the three lines of a block that whoever gets it writes: its first one, its word, and
-    /// where it goes next. They come from the sender's processor side by side, where each store
-    /// would wait for its own.
+    /// Asks for two lines of a block that whoever gets it writes: its first one and its word. They
+    /// come from the other processor side by side, where each store would wait for its own.
     #[inline(always)]
     pub(super) fn prefetch(&self, granule: usize) {
-        let geometry = &self.geometry;
-        let lines =
-            [geometry.word(granule), geometry.block(granule), geometry.destination(granule)];
-        for at in lines {
+        for at in [self.geometry.word(granule), self.geometry.block(granule)] {
             prefetch_to_write(self.base.as_ptr().wrapping_add(at));
         }
+    }
+
+    /// And for a third one, if it is to be handed on: where it goes next.
+    #[inline(always)]
+    pub(super) fn prefetch_destination(&self, granule: usize) {
+        let at = self.geometry.destination(granule);
+        prefetch_to_write(self.base.as_ptr().wrapping_add(at));
     }
 
     #[inline(always)]
