@@ -1,5 +1,5 @@
-//! What several experiments build their ends of: connections, queues, semaphores, heaps, the sockets
-//! of libraries.
+//! What several experiments build their ends of: connections, queues, semaphores, heaps, the
+//! sockets of libraries.
 //!
 //! Each file makes one mechanism ready and leaves to the experiments what is sent over it, how it
 //! is timed and what is done when an end dies. [`peer`] asks whether the other end is still there;

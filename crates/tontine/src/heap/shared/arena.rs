@@ -357,23 +357,21 @@ impl Arena {
         self.assign(entry);
     }
 
-    /// Gives back what has waited for long, but for a few slabs.
+    /// Gives back what has waited for long, but for a few slabs, and not too much of it at once.
     fn give_back_old(&mut self, core: &Core, now: Duration) {
-        for large in [false, true] {
-            loop {
-                let spare = if large { &mut self.spare_large } else { &mut self.spare };
-                let old = |spare: &Spare| now.saturating_sub(spare.since) > PATIENCE;
-                let kept = if large { 0 } else { KEPT };
-                if spare.len() <= kept || !spare.front().is_some_and(old) {
-                    break;
-                }
-                let entry = spare.pop_front().expect("just seen").shelf;
-                // A slab that the kernel does not take back stays as it is until this process ends.
-                if self.give_back(core, entry).is_err() {
-                    return;
-                }
+        let old = |spare: &Spare| now.saturating_sub(spare.since) > PATIENCE;
+        // A slab that the kernel does not take back waits again, or stays as it is until this
+        // process ends.
+        while self.spare_large.front().is_some_and(old) {
+            let entry = self.spare_large.pop_front().expect("just seen").shelf;
+            if self.give_back(core, entry).is_err() {
+                return;
             }
         }
+        let most = self.spare.len().saturating_sub(KEPT).min(LOOKS);
+        let count = self.spare.iter().take(most).take_while(|spare| old(spare)).count();
+        let spare = self.spare.drain(..count).collect();
+        let _ = self.give_back_runs(core, spare);
     }
 
     /// Looks at everything, and gives back all slabs without a block.
@@ -391,11 +389,30 @@ impl Arena {
             self.give_back(core, spare.shelf)?;
         }
         slabs += self.spare.len();
-        let spare = std::mem::take(&mut self.spare);
-        let mut alone: Vec<_> = spare.iter().map(|spare| self.vacate(spare.shelf).0).collect();
-        alone.sort_unstable();
-        core.let_all_go(self.index, &alone)?;
+        let spare = std::mem::take(&mut self.spare).into();
+        self.give_back_runs(core, spare)?;
         Ok(slabs)
+    }
+
+    /// Gives back slabs of small blocks that were spare: those side by side by one call. Where the
+    /// kernel does not take them, they are spare again.
+    fn give_back_runs(&mut self, core: &Core, mut spare: Vec<Spare>) -> Result<()> {
+        spare.sort_unstable_by_key(|spare| self.shelves[spare.shelf as usize].slab);
+        let mut from = 0;
+        while from < spare.len() {
+            let slab = |at: usize| self.shelves[spare[at].shelf as usize].slab as usize;
+            let (first, rest) = (slab(from), from..spare.len());
+            let count = rest.take_while(|at| slab(*at) == first + at - from).count();
+            if let Err(error) = core.let_run_go(self.index, first..first + count) {
+                self.spare.extend(spare.drain(from..));
+                return Err(error);
+            }
+            for given in &spare[from..from + count] {
+                self.vacate(given.shelf);
+            }
+            from += count;
+        }
+        Ok(())
     }
 
     fn give_back(&mut self, core: &Core, entry: u32) -> Result<()> {
@@ -553,7 +570,7 @@ impl Arena {
 
     /// At the end of its thread: whole slabs go back, the rest waits for another thread.
     pub(super) fn rest(&mut self, core: &Core) {
-        // As above.
+        // What cannot be given back waits for another thread, too.
         let _ = self.tidy(core);
     }
 

@@ -131,7 +131,7 @@ impl<'heap> Block<'heap> {
 
     /// Bytes, also where they are not to be reached.
     #[inline(always)]
-    fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         match self.name & LONG {
             LONG => self.core.long(self.granule()),
             len => len as usize,
@@ -201,9 +201,10 @@ impl<'heap> Block<'heap> {
         Handle { offset: block.offset(), generation }
     }
 
-    /// Keeps the block without its borrow, as a pointer to its bytes, which are this process's until
-    /// [`Block::from_raw_in`] has it back, or the process ends. Nothing is stored or exchanged: to
-    /// pass a block to C code, or through a queue of words to another thread.
+    /// Keeps the block without its borrow, as a pointer to its bytes, which are this process's
+    /// until [`Block::from_raw_in`] has it back, or the heap is dropped, which frees it and unmaps
+    /// it. Nothing is stored or exchanged: to pass a block to C code, or through a queue of words
+    /// to another thread.
     #[must_use = "the pointer is all that is left of the block"]
     #[inline(always)]
     pub fn into_raw(self) -> NonNull<[u8]> {
@@ -216,13 +217,14 @@ impl<'heap> Block<'heap> {
     ///
     /// # Safety
     /// The pointer is of `into_raw`, in this process, of a block of this heap, and is made a block
-    /// once. It may say fewer bytes: so long is the block then.
+    /// once. It may say fewer bytes: so long is the block then, but in a heap with canaries.
     #[inline(always)]
     pub unsafe fn from_raw_in(raw: NonNull<[u8]>, heap: &'heap Heap) -> Self {
         let core = &*heap.core;
         let granule = core.space.granule_at(raw.cast());
         core.space.prefetch(granule);
-        Self::new(core, granule, raw.len())
+        let len = if core.canaries { super::canary::len(core, granule) } else { raw.len() };
+        Self::new(core, granule, len)
     }
 
     /// Sends the block to another member: from now on it is neither's, until that one accepts the

@@ -76,3 +76,22 @@ pub(super) fn look(core: &Core, granule: usize, expected_len: Option<usize>) -> 
         None => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ptr::NonNull;
+
+    use crate::heap::shared::{Block, Heap, Options};
+
+    #[test]
+    fn a_block_that_was_a_pointer_is_as_long_as_before() {
+        let heap = Heap::create(&Options::new(1 << 20).canaries(true)).expect("there is memory");
+        let mut block = heap.alloc(100).expect("room");
+        block.fill(7);
+        let raw = NonNull::slice_from_raw_parts(block.into_raw().cast(), 8);
+        // SAFETY: of `into_raw`, with fewer bytes.
+        let block = unsafe { Block::from_raw_in(raw, &heap) };
+        assert_eq!(block.len(), 100);
+        block.free().expect("nobody has written behind it");
+    }
+}

@@ -350,13 +350,17 @@ impl Core {
         self.set_owner(slab, SlabWord::new(SlabState::Owned, arena, 0));
     }
 
-    /// Slabs of one block size without a block are given back, in order: side by side by one call.
-    pub(super) fn let_all_go(&self, arena: usize, slabs: &[usize]) -> Result<()> {
-        for run in slabs.chunk_by(|slab, next| slab + 1 == *next) {
-            run.iter().for_each(|slab| self.begin_to_empty(*slab, arena));
-            self.empty(run[0]..run[0] + run.len())?;
+    /// Slabs of small blocks, side by side and without a block, are given back by one call. Where
+    /// the kernel does not take them, they are the arena's still.
+    pub(super) fn let_run_go(&self, arena: usize, slabs: Range<usize>) -> Result<()> {
+        slabs.clone().for_each(|slab| self.begin_to_empty(slab, arena));
+        let emptied = self.empty(slabs.clone());
+        if emptied.is_err() {
+            slabs.for_each(|slab| {
+                self.set_owner(slab, SlabWord::new(SlabState::Owned, arena, 0));
+            });
         }
-        Ok(())
+        emptied
     }
 
     /// Slabs without a block are given back: those behind the first one first, and the last of them
@@ -473,7 +477,8 @@ impl Core {
             // SAFETY: it rests, and we have the desk; `arena` is another one, for it has a thread.
             unsafe { &mut *other.as_ptr() }.bequeath(self, arena)?;
         }
-        self.tend(&desk, Some(arena), Whole::Kept).map(drop)
+        // What this thread does not need is everybody's.
+        self.tend(&desk, Some(arena), Whole::GivenBack).map(drop)
     }
 
     /// No room.

@@ -64,7 +64,7 @@ pub(super) struct Header {
 pub(super) struct MemberSlot {
     /// A [`MemberWord`](super::word::MemberWord).
     pub(super) word: AtomicU64,
-    /// For people.
+    /// For people, and for an outbox, which asks whether its lane leads there.
     pub(super) pid: AtomicU64,
     /// Not 0: what it has published waits for the next one in this role.
     pub(super) role: AtomicU64,

@@ -232,7 +232,8 @@ impl Heap {
     ///
     /// # Errors
     /// [`Error::Stale`]: the block was freed, handed over or claimed before, or is somebody else's.
-    /// [`Error::NoHandle`]: no block begins there.
+    /// [`Error::NoHandle`]: no block begins there, or none any more, for its slab has been
+    /// given back.
     pub fn claim(&self, handle: Handle) -> Result<Block<'_>> {
         self.here()?;
         self.core.claim(handle)
@@ -250,7 +251,8 @@ impl Heap {
     ///
     /// # Errors
     /// [`Error::Stale`]: it was accepted before, or taken back, or freed because both ends seemed
-    /// to be dead. [`Error::NoHandle`]: this is no parcel.
+    /// to be dead. [`Error::NoHandle`]: this is no parcel, or the
+    /// slab of what was freed has been given back.
     #[inline]
     pub fn accept(&self, parcel: Parcel) -> Result<Block<'_>> {
         self.here()?;
@@ -322,9 +324,10 @@ impl Heap {
         })?
     }
 
-    /// Looks after the dead as [`Heap::tend`] does, and keeps the memory of their slabs for this
-    /// thread's next blocks, or its next `tend`: to take it back takes the kernel longer than all
-    /// the rest.
+    /// Looks after the dead as [`Heap::tend`] does, and keeps their slabs that have no block for
+    /// this thread's next ones: to take their memory back takes the kernel longer than all the
+    /// rest. Others have no use of it before this thread gives it back, by `tend`, or a few slabs
+    /// at a time as it frees blocks.
     ///
     /// # Errors
     /// As for [`Heap::tend`].

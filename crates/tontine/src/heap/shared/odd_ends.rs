@@ -354,3 +354,17 @@ fn an_outbox_leads_to_the_member_that_was_named() {
     heap.tend().expect("tended");
     assert_eq!(sound(&heap).in_use(), 0);
 }
+
+/// Whoever was short kept all of it once.
+#[test]
+fn what_the_dead_had_is_everybodys() {
+    let heap = heap(MIB);
+    dies_after(&heap, |heap| {
+        let blocks: Vec<_> = std::iter::from_fn(|| heap.alloc(64).ok()).collect();
+        let all = blocks.len() == MIB / 64;
+        std::mem::forget(blocks);
+        all
+    });
+    let _ours = heap.alloc(64).expect("the dead one's");
+    dies_after(&heap, |other| other.alloc(64).is_ok());
+}

@@ -42,7 +42,7 @@ impl<'heap> Block<'heap> {
     /// # Errors
     /// With the block: [`Error::Overrun`], [`Error::Forked`].
     pub fn publish(self) -> Result<Published<'heap>, (Error, Self)> {
-        let (core, granule, len) = (self.core(), self.granule(), self.len());
+        let (core, granule, len) = (self.core(), self.granule(), self.bytes());
         if core.space.is_forked() {
             return Err((Error::Forked, self));
         }
@@ -125,7 +125,8 @@ impl Heap {
     /// meanwhile are old or new, each for itself.
     ///
     /// # Errors
-    /// [`Error::Stale`]: it is not published any more. [`Error::NoHandle`]: no block begins there.
+    /// [`Error::Stale`]: it is not published any more. [`Error::NoHandle`]: no block begins there,
+    /// or none any more, for its slab has been given back.
     /// [`Error::Forked`].
     pub fn read(&self, handle: Handle, into: &mut [u8]) -> Result<usize> {
         let (granule, len) = self.published(handle)?;

@@ -12,7 +12,7 @@ use super::word::{
     ArenaWord, Member, MemberState, MemberWord, SlabState, SlabWord, State, Truth, ended, truth,
 };
 use crate::heap::Result;
-use crate::sync::{Ordering, fence};
+use crate::sync::Ordering;
 
 /// What was found of the dead.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -261,8 +261,7 @@ impl Core {
     /// Whether nobody will take a block in flight, of whose ends this dead member is one: the other
     /// one is dead, too, or is this process, which will not.
     fn is_stranded(&self, ways: &Ways, granule: usize, flight: Truth, dead: Member) -> bool {
-        // SYNC truth: pairs with the store in `send`, which the destination came before.
-        fence(Ordering::Acquire);
+        // It was stored before the word, which was loaded with acquire.
         let destination = self.destination(granule);
         let to = destination.member();
         if self.is_ours_to_free(ways, flight, destination) {
@@ -309,7 +308,7 @@ impl Core {
             }
             if !in_use[slab]
                 && whole == Whole::Kept
-                && class.slabs() == 1
+                && matches!(class, Class::Small(_))
                 && let Some(heir) = heir.as_deref_mut()
             {
                 if self.pass_on(slab, arena, heir.index()) {
