@@ -10,9 +10,8 @@
 //! cells make one, [`plot`] how it is drawn, [`paper`] the sources' figures, [`contention`] its
 //! table of locks, [`heap`] maps of a heap, [`chart`] intervals and invocations on an [`axis`],
 //! [`histogram`] the shape of the samples, [`machine`] the advice and the card, [`method`] how a
-//! figure is made, [`script`]
-//! zoom and hover. What it says in words comes from [`super::verdict`], how numbers look from
-//! [`super::format`].
+//! figure is made, [`script`] zoom and hover. What it says in words comes from [`super::verdict`],
+//! how numbers look from [`super::format`].
 
 mod axis;
 #[cfg(test)]
