@@ -86,6 +86,27 @@ impl Signal {
         std::io::Read::read_exact(&mut &self.0, &mut word).expect("read");
         i32::from_ne_bytes(word)
     }
+
+    /// The same from a child, if it comes within so many milliseconds.
+    ///
+    /// # Panics
+    /// The child has ended.
+    pub fn take_within(&self, milliseconds: i32, pid: i32) -> Option<i32> {
+        let mut ends = [libc::pollfd {
+            fd: std::os::fd::AsRawFd::as_raw_fd(&self.0),
+            events: libc::POLLIN,
+            revents: 0,
+        }];
+        // SAFETY: one entry, of an open descriptor.
+        if unsafe { libc::poll(ends.as_mut_ptr(), 1, milliseconds) } == 1 {
+            return Some(self.take());
+        }
+        let mut status = 0;
+        // SAFETY: our own child, and an integer to write to.
+        let ended = unsafe { libc::waitpid(pid, &raw mut status, libc::WNOHANG) };
+        assert_eq!(ended, 0, "expected a word of the child, found its end, status {status:#x}");
+        None
+    }
 }
 
 /// Sends `signal` to a process of this test's that was not reaped.
