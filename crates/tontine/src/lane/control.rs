@@ -1,7 +1,7 @@
 //! The receiver's half of a lane's conversation: [`Control`] writes the page, [`Controlled`] reads
 //! it on the sender's side.
 
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use super::mapped::{half_of_own, half_of_peer};
 use super::page::{
@@ -12,7 +12,7 @@ use super::position;
 use super::region::Region;
 use crate::error::Result;
 use crate::sync::Ordering;
-use crate::sys::region::{OwnRegion, PeerRegion, Unfit};
+use crate::sys::region::{OwnRegion, PeerRegion};
 
 /// The receiver's handle.
 pub(crate) struct Control(OwnRegion);
@@ -73,12 +73,14 @@ impl Control {
 pub(crate) struct Controlled(PeerRegion);
 
 impl Controlled {
-    /// Maps a page that a receiver passed.
+    /// A page that a receiver passed.
     ///
     /// # Errors
-    /// It is no control page of this version.
-    pub(crate) fn map(descriptor: BorrowedFd<'_>) -> Result<Self, &'static str> {
-        let region = PeerRegion::map(descriptor, CONTROL_SIZE).map_err(Unfit::what)?;
+    /// It is not a control page of this version.
+    pub(crate) fn new(region: PeerRegion) -> Result<Self, &'static str> {
+        if region.size() != CONTROL_SIZE {
+            return Err("expected a control page, found memory of another size");
+        }
         if region.word(MAGIC_AT).load(Ordering::Relaxed) != CONTROL_MAGIC {
             return Err("expected a control page, found other bytes at its start");
         }

@@ -74,6 +74,11 @@ impl<R: Region> Reader<R> {
         &self.region
     }
 
+    /// Returns the chunk.
+    pub(crate) fn into_region(self) -> R {
+        self.region
+    }
+
     /// Bytes of the chunk.
     pub(crate) fn size(&self) -> usize {
         self.ring_end

@@ -51,6 +51,7 @@ use crate::sys::fork::{Guard, PerProcess};
 pub use claim::Claim;
 pub(crate) use desk::Desk;
 pub use watch::Watch;
+pub(crate) use word::PAGE_SIZE;
 
 use desk::Desks;
 use word::Page;

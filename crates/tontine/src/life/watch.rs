@@ -44,12 +44,23 @@ impl Watch {
     /// version's, [`Error::System`] where it cannot be mapped.
     pub fn from_descriptor(descriptor: impl AsFd) -> Result<Self> {
         let fd = descriptor.as_fd();
-        Self::map(fd, || Peer { pid: None, uid: maker(fd).unwrap_or(NOBODY) })
+        let peer = || Peer { pid: None, uid: maker(fd).unwrap_or(NOBODY) };
+        let region = PeerRegion::map(fd, PAGE_SIZE).map_err(|unfit| unfit.into_error(peer()))?;
+        Self::new(region, peer)
     }
 
-    /// As [`Watch::from_descriptor`], of a peer that the kernel has named.
-    pub(crate) fn of_peer(descriptor: impl AsFd, peer: Peer) -> Result<Self> {
-        Self::map(descriptor, || peer)
+    /// Like [`Watch::from_descriptor`], but of a page that is mapped already, and of a peer that
+    /// the kernel has named.
+    ///
+    /// # Errors
+    /// [`Error::Protocol`] and [`Error::Version`].
+    pub(crate) fn of_peer(page: PeerRegion, peer: Peer) -> Result<Self> {
+        Self::new(page, || peer)
+    }
+
+    /// Returns the page, which goes on being mapped.
+    pub(crate) fn into_page(self) -> PeerRegion {
+        self.region
     }
 
     /// Whether it is alive: one load, one test.
@@ -69,12 +80,13 @@ impl Watch {
         (desk < DESKS).then(|| &self.layout().desks[desk as usize].sleeping)
     }
 
-    fn map(descriptor: impl AsFd, peer: impl Fn() -> Peer) -> Result<Self> {
-        let region = PeerRegion::map(descriptor.as_fd(), PAGE_SIZE)
-            .map_err(|unfit| unfit.into_error(peer()))?;
+    fn new(region: PeerRegion, peer: impl Fn() -> Peer) -> Result<Self> {
+        let wrong = |what| Err(Error::Protocol { peer: peer(), what });
+        if region.size() != PAGE_SIZE {
+            return wrong("expected a process page, found memory of another size");
+        }
         let mut watch = Self { word: region.base().cast(), region };
         let page = watch.layout();
-        let wrong = |what| Err(Error::Protocol { peer: peer(), what });
         if page.magic.load(Ordering::Relaxed) != MAGIC {
             return wrong("expected a process page, found other bytes at its start");
         }

@@ -23,7 +23,7 @@ use crate::error::{Error, Result};
 use crate::sys::region::OwnRegion;
 
 /// Bytes of a process page.
-pub(super) const PAGE_SIZE: usize = 4096;
+pub(crate) const PAGE_SIZE: usize = 4096;
 /// `TONTPROC`, as its bytes stand in memory.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"TONTPROC");
 /// Of the protocol.

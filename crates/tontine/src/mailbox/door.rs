@@ -21,7 +21,8 @@ use super::address::{Address, Place};
 use super::wire::{Note, Unreadable};
 use crate::error::{Error, Result};
 use crate::life::Claim;
-use crate::sys::socket::{self, Received, Socket};
+use crate::sys::quarantine;
+use crate::sys::socket::{self, Credentials, Passed, Socket};
 
 /// Connections that were accepted and have not said `HELLO`: beyond this the oldest is dropped.
 const MOST_KNOCKERS: usize = 64;
@@ -118,8 +119,21 @@ pub(super) struct Knocker {
     told: bool,
 }
 
-/// What somebody said first, with the descriptors that came with it.
-pub(super) type Said = (Result<Note, Unreadable>, Received);
+/// A connection's first message, with what it passed.
+pub(super) type Said = (Result<Note, Unreadable>, Passed);
+
+/// The next connection that was accepted.
+pub(super) enum Accepted {
+    /// None is waiting.
+    Nothing,
+    /// It is pending, by this number.
+    Pending(u32),
+    /// The process that connected belongs to a user that is not allowed: nothing was received.
+    Stranger(Socket, Credentials),
+}
+
+/// Maximum number of refused connections that wait to be closed, before no more are accepted.
+const MAX_UNCLOSED: usize = 64;
 
 impl Knocker {
     /// Whether it may wait for so long and no longer.
@@ -276,13 +290,21 @@ impl Door {
         }
     }
 
-    /// Takes one of those who connect, and returns its number.
+    /// Accepts the next connection whose user `admits` allows. Receives nothing.
     ///
     /// # Errors
-    /// There is no descriptor for it.
-    pub(super) fn accept(&mut self) -> Result<Option<u32>> {
-        let Some(listener) = &self.listener else { return Ok(None) };
-        let Some(socket) = socket::accept(listener)? else { return Ok(None) };
+    /// There is no descriptor for it; or too many of those that were refused are still open.
+    pub(super) fn accept(&mut self, admits: impl Fn(u32) -> bool) -> Result<Accepted> {
+        let Some(listener) = &self.listener else { return Ok(Accepted::Nothing) };
+        if quarantine::close_waiting() > MAX_UNCLOSED {
+            return Err(Error::system("closing refused connections", Errno::AGAIN));
+        }
+        let Some(socket) = socket::accept(listener)? else { return Ok(Accepted::Nothing) };
+        let socket = Socket::new(socket)?;
+        let from = socket::owner(&socket)?;
+        if !admits(from.uid) {
+            return Ok(Accepted::Stranger(socket, from));
+        }
         let strangers = self.knockers.iter().filter(|knocker| !knocker.adopted).count();
         if strangers >= MOST_KNOCKERS
             && let Some(oldest) = self.knockers.iter().position(|knocker| !knocker.adopted)
@@ -291,11 +313,9 @@ impl Door {
             let oldest = self.knockers.remove(oldest);
             self.unwatch(oldest.socket.as_fd());
         }
-        let socket = Socket::new(socket)?;
         // Who connected before the listener was told to has not inherited it.
         socket::pass_credentials(&socket)?;
-        let number = self.let_knock(socket, false);
-        Ok(Some(number))
+        Ok(Accepted::Pending(self.let_knock(socket, false)))
     }
 
     /// Waits for the `HELLO` of a connected socket of the program's.

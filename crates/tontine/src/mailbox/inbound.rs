@@ -1,7 +1,7 @@
 //! One lane as its receiver keeps it: [`Inbound`].
 
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 use super::wire::{FenceMode, MOST_CHUNKS, Note};
@@ -16,9 +16,9 @@ use crate::lane::{Found, Reader};
 use crate::life::Watch;
 use crate::sync::{Ordering, fence};
 use crate::sys::fork::Guard;
-use crate::sys::region::{PeerRegion, Unfit};
+use crate::sys::membarrier;
+use crate::sys::region::PeerRegion;
 use crate::sys::socket::{self, Passed, Socket};
-use crate::sys::{limits, membarrier};
 
 /// What a look found: at a lane, or at all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,8 +53,6 @@ pub(super) struct Inbound {
     pub(super) ended: bool,
     /// Chunks passed and not yet announced, the oldest first.
     passed: VecDeque<(PeerRegion, u32)>,
-    /// The chunk behind those, for which there was no memory.
-    unmapped: Option<(Passed, u32)>,
     /// Notes were left in the queue when they were last read.
     more_notes: bool,
     /// A note is there for which there were no descriptors, or no memory.
@@ -116,7 +114,6 @@ impl Inbound {
             found_before: 0,
             ended: false,
             passed: beginning.passed,
-            unmapped: None,
             more_notes: false,
             unreceived: false,
             put_off: false,
@@ -144,7 +141,7 @@ impl Inbound {
 
     /// Whether a note, or the chunk that came with it, waits for descriptors or memory of ours.
     pub(super) fn is_short(&self) -> bool {
-        self.unreceived || self.unmapped.is_some()
+        self.unreceived
     }
 
     /// The next message, if it stands there and nothing else has to be done.
@@ -323,13 +320,7 @@ impl Inbound {
         let mut bytes = [0; wire::LONGEST];
         self.more_notes = true;
         self.unreceived = false;
-        if let Some((descriptors, log2)) = self.unmapped.take() {
-            self.pass(descriptors, log2)?;
-        }
         for _ in 0..2 * MOST_CHUNKS {
-            if self.unmapped.is_some() {
-                return Ok(());
-            }
             let received = match socket::receive(&self.socket, &mut bytes) {
                 Ok(Some(received)) => received,
                 Ok(None) => {
@@ -347,48 +338,53 @@ impl Inbound {
                 self.ended = true;
                 return Ok(());
             }
-            if received.truncated {
-                // It stays in the queue until there are descriptors for it.
-                if limits::raise_descriptors() {
-                    continue;
+            if received.has_descriptors {
+                let left = self.chunk_bytes_left();
+                let expected = move |bytes: &[u8]| wire::expected(bytes, left);
+                match socket::receive_passed(&self.socket, wire::LONGEST, false, expected) {
+                    Ok(Some(passed)) => self.pass(passed)?,
+                    Ok(None) => {}
+                    // It stays in the queue until there is what it takes.
+                    Err(_) => {
+                        self.unreceived = true;
+                        return Ok(());
+                    }
                 }
-                self.unreceived = true;
-                return Ok(());
+                continue;
             }
-            let note = wire::read_received(&received, &bytes);
-            match (note, received.fds.len()) {
-                (Ok(Note::Chunk(log2, _)), 1) => self.pass(received.fds, log2)?,
-                (Ok(Note::Want(bytes)), 0) => {
+            match wire::read_received(&bytes[..received.len], received.oversize) {
+                Ok(Note::Want(bytes)) => {
                     self.cap = self.cap.max(bytes);
                     self.wants = bytes;
                 }
-                (Ok(Note::Returned), 0) if self.asked_back && !self.returned => {
+                Ok(Note::Returned) if self.asked_back && !self.returned => {
                     self.returned = true;
                     self.wants = 0;
                     self.lower_grant();
                 }
-                _ => return Err(Broken("a message that a sender does not send")),
+                _ => return Err(STRANGE_NOTE),
             }
         }
         Ok(())
     }
 
-    fn pass(&mut self, descriptors: Passed, log2: u32) -> Result<(), Broken> {
+    /// Bytes of a chunk that the sender may still pass.
+    fn chunk_bytes_left(&self) -> u64 {
+        self.granted.saturating_sub(self.reader.size() as u64 + bytes_of(&self.passed))
+    }
+
+    /// Takes the chunk that a note passed.
+    fn pass(&mut self, passed: Passed) -> Result<(), Broken> {
+        let note = wire::read_received(&passed.bytes, passed.oversize);
+        let (Ok(Note::Chunk(log2, _)), 1) = (note, passed.count) else { return Err(STRANGE_NOTE) };
         if self.passed.len() == MOST_CHUNKS {
             return Err(Broken("more chunks passed than used"));
         }
-        let region = match PeerRegion::map(descriptors[0].as_fd(), chunk_size(log2)?) {
-            Ok(region) => region,
-            Err(Unfit::System(..)) => {
-                self.unmapped = Some((descriptors, log2));
-                return Ok(());
-            }
-            Err(unfit) => return Err(Broken(unfit.what())),
-        };
-        if self.reader.size() as u64 + bytes_of(&self.passed) + (1 << log2) > self.granted {
+        if chunk_size(log2)? as u64 > self.chunk_bytes_left() {
             return Err(Broken("a chunk larger than what was granted"));
         }
-        self.passed.push_back((region, log2));
+        let mut memory = passed.memory.map_err(|unfit| Broken(unfit.what()))?;
+        self.passed.push_back((memory.pop().ok_or(STRANGE_NOTE)?, log2));
         Ok(())
     }
 
@@ -453,6 +449,8 @@ impl Inbound {
         let _ = socket::send(&self.socket, &wire::write(Note::Room), &[]);
     }
 }
+
+const STRANGE_NOTE: Broken = Broken("a message that a sender does not send");
 
 fn bytes_of(chunks: &VecDeque<(PeerRegion, u32)>) -> u64 {
     chunks.iter().map(|(_, log2)| 1_u64 << log2).sum()

@@ -8,8 +8,8 @@ use crate::lane::control::Controlled;
 use crate::lane::page::{CLOSED, VERSION};
 use crate::life::Watch;
 use crate::sync::{Ordering, fence};
-use crate::sys::socket::{self, Received, Sent, Socket};
-use crate::sys::{bell, limits, membarrier, pidfd};
+use crate::sys::socket::{self, Credentials, Passed, Sent, Socket};
+use crate::sys::{bell, membarrier, pidfd, quarantine};
 
 /// What a welcome sender holds of its receiver.
 pub(super) struct Joined {
@@ -169,29 +169,50 @@ impl Connection {
         if received.hung_up {
             return Ok(Heard::HungUp);
         }
-        if received.truncated {
-            // Its descriptors find no room in our table, and it stays where it is.
-            let again = limits::raise_descriptors();
-            return if again { self.hear(admits) } else { Ok(Heard::Unreadable) };
+        let from = received.from;
+        if received.has_descriptors && self.joined.is_none() {
+            return self.hear_welcome(admits);
         }
-        match wire::read_received(&received, &bytes) {
-            Ok(Note::Welcome(welcome)) if self.joined.is_none() => {
-                self.joined = Some(join(welcome, received, admits)?);
-                self.owner = None;
-                Ok(Heard::Something)
-            }
-            Ok(Note::Room) if received.fds.is_empty() => Ok(Heard::Something),
-            Ok(Note::Refused(errno)) => Err(self.refused(errno, &received)),
-            Err(Unreadable::Version(theirs)) => Err(Error::Version { ours: VERSION, theirs }),
-            Ok(_) | Err(Unreadable::Malformed(_)) => {
-                let what = "a message that a receiver does not send";
-                Err(Error::Protocol { peer: self.peer(), what })
-            }
+        let passed = usize::from(received.has_descriptors);
+        match (wire::read_received(&bytes[..received.len], received.oversize), passed) {
+            (Ok(Note::Room), 0) => Ok(Heard::Something),
+            (Ok(Note::Refused(errno)), 0) => Err(self.refused(errno, from)),
+            (Err(Unreadable::Version(theirs)), _) => Err(Error::Version { ours: VERSION, theirs }),
+            _ => Err(self.strange()),
         }
     }
 
-    fn refused(&self, errno: i32, received: &Received) -> Error {
-        match (errno, &received.from) {
+    /// Receives a message that carries descriptors: honest ones are a `WELCOME`.
+    fn hear_welcome(&mut self, admits: &dyn Fn(u32) -> bool) -> Result<Heard> {
+        if quarantine::is_full() {
+            return Ok(Heard::Unreadable);
+        }
+        let expected = |bytes: &[u8]| wire::expected(bytes, 0);
+        let passed = match socket::receive_passed(&self.socket, wire::LONGEST, true, expected) {
+            Ok(Some(passed)) => passed,
+            Ok(None) => return Ok(Heard::Nothing),
+            // It stays in the queue until this process has what it takes.
+            Err(error) if error.is_shortage() => return Ok(Heard::Unreadable),
+            Err(error) => return Err(error),
+        };
+        match wire::read_received(&passed.bytes, passed.oversize) {
+            Ok(Note::Welcome(welcome)) => {
+                self.joined = Some(join(welcome, passed, admits)?);
+                self.owner = None;
+                Ok(Heard::Something)
+            }
+            Err(Unreadable::Version(theirs)) => Err(Error::Version { ours: VERSION, theirs }),
+            _ => Err(self.strange()),
+        }
+    }
+
+    fn strange(&self) -> Error {
+        let what = "a message that a receiver does not send";
+        Error::Protocol { peer: self.peer(), what }
+    }
+
+    fn refused(&self, errno: i32, from: Option<Credentials>) -> Error {
+        match (errno, from) {
             (libc::EACCES, Some(receiver)) => {
                 let uid = rustix::process::geteuid().as_raw();
                 let ours = Peer { pid: Some(std::process::id()), uid };
@@ -216,8 +237,8 @@ impl Connection {
     }
 }
 
-fn join(welcome: Welcome, received: Received, admits: &dyn Fn(u32) -> bool) -> Result<Joined> {
-    let from = received
+fn join(welcome: Welcome, passed: Passed, admits: &dyn Fn(u32) -> bool) -> Result<Joined> {
+    let from = passed
         .from
         .ok_or(Error::Protocol { peer: Peer::UNKNOWN, what: "a WELCOME without credentials" })?;
     let peer = Peer { pid: Some(from.pid).filter(|&pid| pid != 0), uid: from.uid };
@@ -225,21 +246,21 @@ fn join(welcome: Welcome, received: Received, admits: &dyn Fn(u32) -> bool) -> R
         return Err(Error::Denied { peer, allowed: rustix::process::geteuid().as_raw() });
     }
     let wrong = |what| Error::Protocol { peer, what };
-    let mut passed = received.fds;
-    let [page, control, doorbell] = &passed[..] else {
+    if passed.count != 3 {
         return Err(wrong("WELCOME with another number of descriptors than three"));
-    };
-    if !bell::is_button(doorbell) {
-        return Err(wrong("WELCOME with a doorbell that is no pair of datagram sockets"));
     }
+    let mut memory = passed.memory.map_err(|unfit| unfit.into_error(peer))?;
+    let (Some(control), Some(page)) = (memory.pop(), memory.pop()) else {
+        return Err(wrong("WELCOME without a process page and a control page"));
+    };
+    let not_a_doorbell = "WELCOME with a doorbell that is no pair of datagram sockets";
+    let doorbell = passed.doorbell.ok_or_else(|| wrong(not_a_doorbell))?;
     let watch = Watch::of_peer(page, peer)?;
     if watch.sleeping(welcome.desk).is_none() {
         return Err(wrong("WELCOME with a desk that is none"));
     }
-    let control = Controlled::map(control.as_fd()).map_err(wrong)?;
-    let doorbell = passed.pop().ok_or_else(|| wrong("WELCOME without a doorbell"))?;
-    let doorbell = Socket::new(doorbell)?;
-    let process = received.pidfd.or_else(|| pidfd::open(peer.pid?).ok());
+    let control = Controlled::new(control).map_err(wrong)?;
+    let process = passed.pidfd.or_else(|| pidfd::open(peer.pid?).ok());
     let symmetric = welcome.fences == FenceMode::Symmetric;
     let (desk, returned) = (welcome.desk, false);
     Ok(Joined { watch, desk, control, doorbell, symmetric, returned, process, peer })

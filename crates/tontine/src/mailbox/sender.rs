@@ -108,12 +108,13 @@ impl Sender {
     }
 
     pub(super) fn open_over(socket: OwnedFd, options: Options) -> Result<Self> {
-        Self::begin(Connection::over(Socket::new(socket)?), options)
+        let socket = Socket::new(socket)?;
+        socket::pass_credentials(&socket)?;
+        Self::begin(Connection::over(socket), options)
     }
 
     fn begin(connection: Connection, options: Options) -> Result<Self> {
         let life = Life::current().map_or_else(Life::join, Ok)?;
-        socket::pass_credentials(&connection.socket)?;
         let log2 = first_log2(&options);
         let (region, descriptor) = OwnRegion::new("tontine-chunk", 1 << log2)?;
         let mut sender = Self {

@@ -32,6 +32,8 @@ const BETWEEN_REFUSALS: Duration = Duration::from_millis(100);
 /// [`Error::Denied`] where it belongs to a user that we do not want to tell anything.
 pub(super) fn connect(address: &Address, options: &Options, wait: Duration) -> Result<Connection> {
     let socket = Socket::new(socket::seqpacket()?)?;
+    // Before anybody can answer: the kernel notes no sender for a socket that does not ask for it.
+    socket::pass_credentials(&socket)?;
     let deadline = Instant::now().checked_add(wait);
     let connected = match &address.0 {
         Place::Path(path) => socket::connect_path(&socket, path, deadline),
@@ -90,10 +92,21 @@ impl Sender {
         match socket::send(&self.connection.socket, &note, &passed)? {
             Sent::Yes => Ok(()),
             Sent::Full => Err(Error::WouldBlock),
-            Sent::Gone => {
-                let address =
-                    self.address.as_ref().map_or("that socket".into(), Address::to_string);
-                Err(Error::NoMailbox { address })
+            Sent::Gone => Err(self.refusal_or_nobody()),
+        }
+    }
+
+    /// Returns the reason why the other end has hung up before our first message: it says so where
+    /// it refuses our user.
+    fn refusal_or_nobody(&mut self) -> Error {
+        let options = &self.options;
+        match self.connection.hear(&|uid| options.admits(uid)) {
+            Err(refusal) => refusal,
+            Ok(_) => {
+                let address = self.address.as_ref();
+                Error::NoMailbox {
+                    address: address.map_or("that socket".into(), Address::to_string),
+                }
             }
         }
     }
@@ -150,7 +163,6 @@ impl Sender {
         // Before we connect: led elsewhere in between, we look once too often and not too rarely.
         let leads_to = address.leads_to();
         let connection = connect(address, &self.options, Duration::ZERO)?;
-        socket::pass_credentials(&connection.socket)?;
         // How far the dead one had come, before its page goes.
         self.refresh()?;
         let before = std::mem::replace(&mut self.connection, connection);

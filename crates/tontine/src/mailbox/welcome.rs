@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::io::Errno;
 
-use super::door::{About, Knocker, Said};
+use super::door::{About, Accepted, Knocker, Said};
 use super::inbound::{Beginning, Inbound, chunk_size};
 use super::message::SenderId;
 use super::receiver::Mailbox;
@@ -27,8 +27,8 @@ use crate::lane::page::{HANDOVER_AT, LEAST_LOG2, MOST_LOG2, VERSION};
 use crate::life::Watch;
 use crate::sync::{Ordering, fence};
 use crate::sys::region::PeerRegion;
-use crate::sys::socket::{self, Received, Sent, Socket};
-use crate::sys::{bell, limits, pidfd};
+use crate::sys::socket::{self, Credentials, Passed, Sent, Socket};
+use crate::sys::{bell, limits, pidfd, quarantine};
 
 /// Connections taken in one go.
 const ACCEPTED_AT_ONCE: usize = 16;
@@ -42,11 +42,15 @@ impl Mailbox {
                 self.door.shut();
                 return Ok(());
             }
-            match self.door.accept() {
-                Ok(taken) => {
+            let options = &self.options;
+            match self.door.accept(|uid| options.admits(uid)) {
+                Ok(accepted) => {
                     self.door.unshut();
-                    let Some(number) = taken else { return Ok(()) };
-                    self.answer(number);
+                    match accepted {
+                        Accepted::Nothing => return Ok(()),
+                        Accepted::Pending(number) => self.answer(number),
+                        Accepted::Stranger(socket, from) => self.refuse_stranger(&socket, from),
+                    }
                 }
                 Err(error) if error.errno() == libc::EMFILE && limits::raise_descriptors() => {}
                 Err(error) if error.is_shortage() => {
@@ -84,22 +88,32 @@ impl Mailbox {
     pub(super) fn refuse(&self, knocker: &Knocker, error: &Error) {
         // A forked child of ours may hold a copy, and a copy keeps it in the set.
         self.door.unwatch(knocker.socket.as_fd());
-        let refused = wire::write(Note::Refused(error.errno()));
-        let _ = socket::send(&knocker.socket, &refused, &[]);
+        refuse(&knocker.socket, error);
+    }
+
+    /// Refuses a connection before anything is received from it.
+    fn refuse_stranger(&mut self, socket: &Socket, from: Credentials) {
+        let error = self.denied(from);
+        refuse(socket, &error);
+        self.lanes.fault(error);
+    }
+
+    fn denied(&self, from: Credentials) -> Error {
+        Error::Denied { peer: peer(from), allowed: rustix::process::geteuid().as_raw() }
     }
 
     fn greet(&mut self, knocker: &mut Knocker) -> Result<Greeting> {
-        let (note, mut received) = match knocker.said.take() {
+        let (note, mut passed) = match knocker.said.take() {
             Some(said) => said,
-            None => match hear(&knocker.socket)? {
-                None => return Ok(Greeting::Silent),
-                Some((_, received)) if received.hung_up => return Ok(Greeting::Gone),
-                Some(said) => said,
+            None => match self.recv_hello(&knocker.socket)? {
+                Hearing::Silence => return Ok(Greeting::Silent),
+                Hearing::HungUp => return Ok(Greeting::Gone),
+                Hearing::Message(said) => *said,
             },
         };
-        let welcome = self.welcome(&knocker.socket, note, &mut received);
+        let welcome = self.welcome(&knocker.socket, note, &mut passed);
         if welcome.as_ref().is_err_and(Error::is_shortage) {
-            knocker.said = Some((note, received));
+            knocker.said = Some((note, passed));
         }
         Ok(welcome?.map_or(Greeting::Gone, |lane| Greeting::Welcome(Box::new(lane))))
     }
@@ -109,20 +123,19 @@ impl Mailbox {
         &mut self,
         socket: &Socket,
         note: Result<Note, Unreadable>,
-        received: &mut Received,
+        passed: &mut Passed,
     ) -> Result<Option<Beginning>> {
-        let Some(from) = received.from else {
+        let Some(from) = passed.from else {
             return Err(Error::Protocol {
                 peer: Peer::UNKNOWN,
                 what: "a HELLO without credentials",
             });
         };
-        // 0 is what a process of another PID namespace looks like.
-        let peer = Peer { pid: Some(from.pid).filter(|&pid| pid != 0), uid: from.uid };
+        // The process that connected was admitted; another one may have sent the message.
         if !self.options.admits(from.uid) {
-            let allowed = rustix::process::geteuid().as_raw();
-            return Err(Error::Denied { peer, allowed });
+            return Err(self.denied(from));
         }
+        let peer = peer(from);
         let wrong = |what| Error::Protocol { peer, what };
         let hello = match note {
             Ok(Note::Hello(hello)) => hello,
@@ -132,14 +145,14 @@ impl Mailbox {
             Err(Unreadable::Malformed(what)) => return Err(wrong(what)),
             Ok(_) => return Err(wrong("something else than HELLO comes first")),
         };
-        if received.fds.len() != hello.named().count() + 1 {
+        if passed.count != hello.named().count() + 1 {
             return Err(wrong("HELLO with another number of descriptors than it names"));
         }
         if self.lanes.len() >= self.options.max_lanes {
             return Err(Error::Full { what: "lanes", most: self.options.max_lanes as u64 });
         }
         let granted = self.first_grant(&hello)?;
-        self.begin(socket, peer, &hello, received, granted)
+        self.begin(socket, peer, &hello, passed, granted)
     }
 
     /// What a newcomer may have without asking. Half of the mailbox is for those who come first:
@@ -180,46 +193,48 @@ impl Mailbox {
         socket: &Socket,
         peer: Peer,
         hello: &Hello,
-        received: &mut Received,
+        passed: &mut Passed,
         granted: u64,
     ) -> Result<Option<Beginning>> {
         let wrong = |what| Error::Protocol { peer, what };
-        let (page, descriptors) =
-            received.fds.split_first().ok_or_else(|| wrong("HELLO without a process page"))?;
-        let watch = Watch::of_peer(page, peer)?;
-        let mut chunks = VecDeque::new();
-        for (descriptor, log2) in descriptors.iter().zip(hello.named()) {
-            let size = chunk_size(log2).map_err(|broken| wrong(broken.0))?;
-            let region = PeerRegion::map(descriptor.as_fd(), size)
-                .map_err(|unfit| unfit.into_error(peer))?;
-            chunks.push_back((region, log2));
+        for log2 in hello.named() {
+            chunk_size(log2).map_err(|broken| wrong(broken.0))?;
         }
-        let (first, log2) = chunks.pop_front().ok_or_else(|| wrong("HELLO without a chunk"))?;
-        let reader = Reader::new(first, log2, hello.base, hello.position)
-            .map_err(|broken| wrong(broken.0))?;
-        // A lane that is handed over comes as large as it was.
-        let returns_to = chunk_size(hello.returns_to.into()).unwrap_or(reader.size());
+        // What this process may lack comes first: what was passed is needed again then.
         let (control, control_fd) = Control::new(hello.position, granted, self.most(granted))?;
         let (doorbell, button) = bell::make()?;
         let fences = match (self.can_interrupt, hello.fences) {
             (true, FenceMode::Asymmetric) => FenceMode::Asymmetric,
             _ => FenceMode::Symmetric,
         };
-        let process = match (&received.pidfd, peer.pid) {
+        let process = match (&passed.pidfd, peer.pid) {
             (None, Some(pid)) => match pidfd::open(pid) {
                 // It is there, and we may not do without it.
                 Err(error) if error.is_shortage() => return Err(error),
                 opened => opened.ok(),
             },
-            _ => received.pidfd.take(),
+            _ => passed.pidfd.take(),
         };
+        let memory = std::mem::replace(&mut passed.memory, Ok(Vec::new()));
+        let mut memory = memory.map_err(|unfit| unfit.into_error(peer))?.into_iter();
+        let page = memory.next().ok_or_else(|| wrong("HELLO without a process page"))?;
+        let watch = Watch::of_peer(page, peer)?;
+        let mut chunks: VecDeque<(PeerRegion, u32)> = memory.zip(hello.named()).collect();
+        let (first, log2) = chunks.pop_front().ok_or_else(|| wrong("HELLO without a chunk"))?;
+        let reader = Reader::new(first, log2, hello.base, hello.position)
+            .map_err(|broken| wrong(broken.0))?;
+        // A lane that is handed over comes as large as it was.
+        let returns_to = chunk_size(hello.returns_to.into()).unwrap_or(reader.size());
         let id = self.lanes.next_id();
-        let passed = [self.life.descriptor(), control_fd.as_fd(), button.as_fd()];
+        let given = [self.life.descriptor(), control_fd.as_fd(), button.as_fd()];
         let watched = [Some(doorbell.as_fd()), process.as_ref().map(AsFd::as_fd)];
         let unwatch = || watched.into_iter().flatten().for_each(|one| self.door.unwatch(one));
-        if let Err(error) = self.announce(socket, watched, &passed, fences, id) {
+        if let Err(error) = self.announce(socket, watched, &given, fences, id) {
             unwatch();
-            received.pidfd = process;
+            let chunks = chunks.into_iter().map(|(region, _)| region);
+            let first = [watch.into_page(), reader.into_region()];
+            passed.memory = Ok(first.into_iter().chain(chunks).collect());
+            passed.pidfd = process;
             return Err(error);
         }
         // SYNC handover: pairs with `Sender::withdraw`. It withdraws, then looks for our WELCOME;
@@ -280,20 +295,55 @@ enum Greeting {
     Welcome(Box<Beginning>),
 }
 
-/// What a newcomer says first.
-///
-/// # Errors
-/// We lack something: it stays in the queue.
-fn hear(socket: &Socket) -> Result<Option<Said>> {
-    let mut bytes = [0; wire::LONGEST];
-    loop {
-        let Some(received) = socket::receive(socket, &mut bytes)? else { return Ok(None) };
-        if !received.truncated {
-            return Ok(Some((wire::read_received(&received, &bytes), received)));
+/// The first look at a connection.
+enum Hearing {
+    Silence,
+    HungUp,
+    Message(Box<Said>),
+}
+
+impl Mailbox {
+    /// Receives a connection's first message.
+    ///
+    /// # Errors
+    /// This process lacks something: the message stays in the queue.
+    fn recv_hello(&self, socket: &Socket) -> Result<Hearing> {
+        let mut bytes = [0; wire::LONGEST];
+        let Some(received) = socket::receive(socket, &mut bytes)? else {
+            return Ok(Hearing::Silence);
+        };
+        if received.hung_up {
+            return Ok(Hearing::HungUp);
         }
-        // Its descriptors find no room in our table.
-        if !limits::raise_descriptors() {
-            return Err(Error::system("recvmsg of HELLO", Errno::MFILE));
+        if !received.has_descriptors {
+            let bytes = bytes[..received.len].to_vec();
+            let note = wire::read_received(&bytes, received.oversize);
+            let passed = Passed::nothing(bytes, received.oversize, received.from);
+            return Ok(Hearing::Message(Box::new((note, passed))));
         }
+        if quarantine::is_full() {
+            // Each is held by what a peer passed; lanes go on meanwhile.
+            return Err(Error::system("a thread that receives HELLO", Errno::AGAIN));
+        }
+        let left = self.options.mailbox_cap.saturating_sub(self.lanes.granted());
+        let most = self.options.lane_cap.min(left);
+        let expected = move |bytes: &[u8]| wire::expected(bytes, most);
+        Ok(match socket::receive_passed(socket, wire::LONGEST, true, expected)? {
+            None => Hearing::Silence,
+            Some(passed) => {
+                let note = wire::read_received(&passed.bytes, passed.oversize);
+                Hearing::Message(Box::new((note, passed)))
+            }
+        })
     }
+}
+
+/// Tells a connection the error number for which it is not taken.
+fn refuse(socket: &Socket, error: &Error) {
+    let _ = socket::send(socket, &wire::write(Note::Refused(error.errno())), &[]);
+}
+
+/// The process of these credentials. 0 is what one of another PID namespace looks like.
+fn peer(from: Credentials) -> Peer {
+    Peer { pid: Some(from.pid).filter(|&pid| pid != 0), uid: from.uid }
 }

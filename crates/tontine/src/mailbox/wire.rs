@@ -3,8 +3,9 @@
 //!
 //! What a peer sent is a claim until [`read`] has looked at its length, kind and version.
 
-use crate::lane::page::VERSION;
-use crate::sys::socket::Received;
+use crate::lane::page::{CONTROL_SIZE, LEAST_LOG2, MOST_LOG2, VERSION};
+use crate::life::PAGE_SIZE;
+use crate::sys::socket::Expected;
 
 /// Longest message on the socket.
 pub(crate) const LONGEST: usize = 72;
@@ -93,15 +94,36 @@ pub(crate) enum Unreadable {
     Malformed(&'static str),
 }
 
-/// What a message from a peer says.
+/// What a message from a peer says, of which `bytes` were received and perhaps not all.
 ///
 /// # Errors
 /// As [`read`].
-pub(crate) fn read_received(received: &Received, bytes: &[u8]) -> Result<Note, Unreadable> {
-    match read(&bytes[..received.len]) {
-        Ok(_) if received.oversize => Err(Unreadable::Malformed("a message too long")),
+pub(crate) fn read_received(bytes: &[u8], oversize: bool) -> Result<Note, Unreadable> {
+    match read(bytes) {
+        Ok(_) if oversize => Err(Unreadable::Malformed("a message too long")),
         read => read,
     }
+}
+
+/// The descriptors that a message should carry. None where it is not a message, or where its chunks
+/// have more than `most` bytes together: nobody maps those.
+pub(crate) fn expected(bytes: &[u8], most: u64) -> Vec<Expected> {
+    let (mut expected, chunks): (_, Vec<u32>) = match read(bytes) {
+        Ok(Note::Hello(hello)) => (vec![Expected::Memory(PAGE_SIZE)], hello.named().collect()),
+        Ok(Note::Chunk(log2, _)) => (Vec::new(), vec![log2]),
+        Ok(Note::Welcome(_)) => {
+            let memory = [PAGE_SIZE, CONTROL_SIZE].map(Expected::Memory);
+            return memory.into_iter().chain([Expected::Doorbell]).collect();
+        }
+        _ => return Vec::new(),
+    };
+    if chunks.iter().any(|log2| !(LEAST_LOG2..=MOST_LOG2).contains(log2))
+        || chunks.iter().map(|&log2| 1_u64 << log2).sum::<u64>() > most
+    {
+        return Vec::new();
+    }
+    expected.extend(chunks.into_iter().map(|log2| Expected::Memory(1 << log2)));
+    expected
 }
 
 /// The bytes of a note.

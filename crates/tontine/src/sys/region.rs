@@ -204,6 +204,12 @@ fn check(fd: BorrowedFd<'_>, size: usize) -> Result<(), Unfit> {
     }
     let allocated = u64::try_from(file.st_blocks).unwrap_or(0).saturating_mul(STAT_BLOCK);
     // The blocks may lie behind the end (`FALLOC_FL_KEEP_SIZE`), where they hide holes inside.
+    // As many more may lie there, which the last holder's `munmap` frees in its own time. A large
+    // page may reach beyond the end.
+    let granule = u64::try_from(file.st_blksize).unwrap_or(0).max(page_bytes());
+    if allocated > (size as u64).next_multiple_of(granule) {
+        return Err(Unfit::WrongSize);
+    }
     let inside = pages_inside(fd, 0, size);
     if allocated < size as u64 || inside.is_some_and(|bytes| bytes < size) {
         return Err(Unfit::Sparse);

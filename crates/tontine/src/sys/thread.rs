@@ -1,7 +1,7 @@
 //! A small thread that no signal of the program's reaches: [`start`].
 //!
-//! The crate starts threads for two purposes only: to hold a life (`life::anchor`), and to close
-//! what a hostile peer filled or passed ([`super::socket`]).
+//! The crate starts threads for two purposes only: to hold a life (`life::anchor`), and to receive
+//! and close what peers passed ([`super::quarantine`]).
 
 #![allow(unsafe_code, reason = "a signal mask")]
 

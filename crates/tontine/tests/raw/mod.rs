@@ -5,6 +5,8 @@
 #![allow(dead_code, reason = "no test uses all of it")]
 #![allow(missing_docs, unreachable_pub, reason = "a module of each test")]
 
+pub mod fuse;
+
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -177,6 +179,15 @@ pub fn dial(path: &Path) -> OwnedFd {
     socket
 }
 
+/// Connects to a mailbox with an abstract name, as [`dial`] does.
+pub fn dial_abstract(name: &str) -> OwnedFd {
+    let socket = socket();
+    let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).expect("a name");
+    rustix::net::connect(&socket, &address).expect("connect");
+    patient(&socket);
+    socket
+}
+
 /// A socket that listens like a mailbox.
 pub fn listen(path: &Path) -> OwnedFd {
     let socket = socket();
@@ -212,8 +223,15 @@ pub fn receive(socket: &OwnedFd) -> (u32, Vec<u8>, Vec<OwnedFd>) {
     let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(253))];
     let mut control = RecvAncillaryBuffer::new(&mut room);
     let mut bytes = [0; 256];
-    let parts = &mut [IoSliceMut::new(&mut bytes)];
-    let received = rustix::net::recvmsg(socket, parts, &mut control, RecvFlags::CMSG_CLOEXEC);
+    let mut next = || {
+        let parts = &mut [IoSliceMut::new(&mut bytes)];
+        rustix::net::recvmsg(socket, parts, &mut control, RecvFlags::CMSG_CLOEXEC)
+    };
+    // The kernel says ECONNRESET once, before the messages that are still in the queue.
+    let received = match next() {
+        Err(rustix::io::Errno::CONNRESET) => next(),
+        received => received,
+    };
     let length = match received {
         Ok(received) => received.bytes,
         Err(rustix::io::Errno::CONNRESET) => 0,

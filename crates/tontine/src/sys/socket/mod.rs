@@ -6,8 +6,9 @@
 //! waiting: the flag belongs to the open file, which a hostile peer may share and change.
 //!
 //! Neighbours: `mailbox` says what the messages mean. What is received here are claims, but for
-//! [`Credentials`] and the pidfd, which the kernel vouches for. What was
-//! passed and nobody takes is closed without waiting for it (`close`).
+//! [`Credentials`] and the pidfd, which the kernel vouches for. Descriptors that a peer passed are
+//! received in a table of their own ([`receive_passed`]), and a socket that holds some is closed
+//! there (`close`).
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -26,14 +27,15 @@ use crate::error::{Error, Result};
 
 mod close;
 mod option;
+mod passed;
 mod receive;
 #[cfg(test)]
 mod tests;
 
-use close::close_hostile;
 pub(crate) use close::{Socket, close_listener};
 pub(crate) use option::{owner, owner_pidfd, pass_credentials, refuse_descriptors};
-pub(crate) use receive::{Credentials, Passed, Received, receive};
+pub(crate) use passed::{Expected, Passed, receive_passed};
+pub(crate) use receive::{Credentials, receive};
 
 /// The most descriptors that the kernel passes with one message (`SCM_MAX_FD`).
 pub(crate) const MOST_DESCRIPTORS: usize = 253;
@@ -69,7 +71,6 @@ pub(crate) fn seqpacket() -> Result<OwnedFd> {
 ///
 /// # Errors
 /// [`Error::System`].
-#[cfg(test)]
 pub(crate) fn pair() -> Result<(OwnedFd, OwnedFd)> {
     rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
         .map_err(|errno| Error::system("socketpair", errno))

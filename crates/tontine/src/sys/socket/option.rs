@@ -5,7 +5,7 @@
 
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
-use rustix::net::sockopt;
+use rustix::net::{AddressFamily, SocketType, sockopt};
 
 use super::Credentials;
 use crate::error::{Error, Result};
@@ -36,28 +36,37 @@ pub(crate) fn refuse_descriptors(fd: impl AsFd) -> bool {
     answer == 0
 }
 
-/// Has the kernel attach the sender's credentials to each message that arrives from now on, and a
-/// pidfd of the sender, where it knows how. A listener hands this down to the connections that it
-/// accepts.
+/// Has the kernel attach the sender's credentials to each message that is received from now on. A
+/// listener hands this down to the connections that it accepts.
 ///
 /// # Errors
 /// [`Error::System`].
 pub(crate) fn pass_credentials(fd: impl AsFd) -> Result<()> {
     sockopt::set_socket_passcred(&fd, true)
-        .map_err(|errno| Error::system("setsockopt(SO_PASSCRED)", errno))?;
-    let on = 1_i32;
+        .map_err(|errno| Error::system("setsockopt(SO_PASSCRED)", errno))
+}
+
+/// Has the kernel attach the sender's pidfd to each message that is received from now on, or no
+/// longer. A kernel before 6.5 attaches none.
+pub(super) fn pass_pidfd(fd: impl AsFd, wanted: bool) {
+    let wanted = i32::from(wanted);
     // SAFETY: the option's value is one integer, which is readable. An older kernel answers
-    // ENOPROTOOPT: then there is no pidfd with the messages.
+    // ENOPROTOOPT.
     unsafe {
         libc::setsockopt(
             fd.as_fd().as_raw_fd(),
             libc::SOL_SOCKET,
             SO_PASSPIDFD,
-            (&raw const on).cast(),
+            (&raw const wanted).cast(),
             size_of::<i32>() as libc::socklen_t,
         );
     }
-    Ok(())
+}
+
+/// Returns `true` if a descriptor is a Unix datagram socket: sending to it never waits.
+pub(super) fn is_unix_datagram(fd: impl AsFd) -> bool {
+    sockopt::socket_domain(&fd).is_ok_and(|domain| domain == AddressFamily::UNIX)
+        && sockopt::socket_type(&fd).is_ok_and(|kind| kind == SocketType::DGRAM)
 }
 
 /// Who listened where this socket connected to, at the time when it began to. Of a pair it is who

@@ -1,15 +1,21 @@
-//! What the helpers promise, tried on real sockets.
+//! Promises of the helpers, tried on real sockets.
+
+#![allow(unsafe_code, reason = "words of a region")]
 
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 
+use rustix::net::RecvFlags;
 use rustix::process::{Resource, Rlimit, setrlimit};
 
+use super::passed::MAX_PASSED;
 use super::*;
+use crate::life::Claim;
 use crate::sys::child::in_child;
-use crate::sys::pidfd;
+use crate::sys::region::OwnRegion;
+use crate::sys::{bell, pidfd};
 
-fn next(fd: &OwnedFd) -> Option<Received> {
+fn next(fd: &OwnedFd) -> Option<receive::Received> {
     receive(fd, &mut [0; 64]).expect("receive")
 }
 
@@ -17,65 +23,94 @@ fn pipe() -> (OwnedFd, OwnedFd) {
     rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).expect("pipe")
 }
 
-#[test]
-fn a_message_arrives_with_descriptors_and_sender() {
-    let (ours, theirs) = pair().expect("pair");
-    pass_credentials(&theirs).expect("pass credentials");
-    assert!(next(&theirs).is_none());
-    let (reader, writer) = pipe();
-    let sent = send(&ours, b"hello", &[reader.as_fd(), writer.as_fd()]).expect("send");
-    assert_eq!(sent, Sent::Yes);
-    drop((reader, writer));
-
-    let mut bytes = [0; 64];
-    let got = receive(&theirs, &mut bytes).expect("receive").expect("a message");
-    assert_eq!(&bytes[..got.len], b"hello");
-    assert!(!got.hung_up && !got.truncated && !got.oversize);
-    let from = got.from.expect("credentials");
-    assert_eq!((from.pid, from.uid), (std::process::id(), rustix::process::getuid().as_raw()));
-    assert_eq!(from.gid, rustix::process::getgid().as_raw());
-    // Kernels before 6.5 attach none.
-    if let Some(sender) = &got.pidfd {
-        assert!(!pidfd::has_ended(sender));
-    }
-    let [reader, writer] = &got.fds[..] else { panic!("{} descriptors", got.fds.len()) };
-    for fd in [reader, writer] {
-        let flags = rustix::io::fcntl_getfd(fd).expect("flags");
-        assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
-    }
-    rustix::io::write(writer, b"x").expect("write");
-    assert_eq!(rustix::io::read(reader, &mut [0; 8][..]), Ok(1));
-    assert!(next(&theirs).is_none(), "it was taken from the queue");
+/// Receives the next message, of which the descriptors should be these.
+fn next_passed(fd: &OwnedFd, expected: &[Expected]) -> Option<Passed> {
+    let expected = expected.to_vec();
+    receive_passed(fd, 64, true, move |_| expected).expect("received")
 }
 
 #[test]
-fn the_most_descriptors_fit() {
+fn message_with_memory_and_doorbell_is_mapped() {
     let (ours, theirs) = pair().expect("pair");
     pass_credentials(&theirs).expect("pass credentials");
-    let fds = vec![ours.as_fd(); MOST_DESCRIPTORS];
-    assert_eq!(send(&ours, b"many", &fds).expect("send"), Sent::Yes);
-    let got = next(&theirs).expect("a message");
-    assert!(got.fds.len() == MOST_DESCRIPTORS && !got.truncated && got.from.is_some());
+    assert!(next(&theirs).is_none());
+    let (own, memory) = OwnRegion::new("test", 4096).expect("region");
+    // SAFETY: inside of our own mapping.
+    unsafe { own.base().write(7) };
+    let (ear, button) = bell::make().expect("bell");
+    let sent = send(&ours, b"hello", &[memory.as_fd(), button.as_fd()]).expect("send");
+    assert_eq!(sent, Sent::Yes);
+    drop((memory, button));
+
+    let seen = next(&theirs).expect("a message");
+    assert!(seen.has_descriptors && seen.len == 5 && !seen.hung_up);
+    let passed = next_passed(&theirs, &[Expected::Memory(4096), Expected::Doorbell]);
+    let passed = passed.expect("a message");
+    assert_eq!((&passed.bytes[..], passed.count, passed.oversize), (&b"hello"[..], 2, false));
+    let from = passed.from.expect("credentials");
+    assert_eq!((from.pid, from.uid), (std::process::id(), rustix::process::getuid().as_raw()));
+    assert_eq!(from.gid, rustix::process::getgid().as_raw());
+    // Kernels before 6.5 attach none.
+    if let Some(sender) = &passed.pidfd {
+        assert!(!pidfd::has_ended(sender));
+    }
+    let doorbell = passed.doorbell.expect("a doorbell");
+    for fd in [Some(doorbell.as_fd()), passed.pidfd.as_ref().map(AsFd::as_fd)] {
+        let flags = fd.map(|fd| rustix::io::fcntl_getfd(fd).expect("flags"));
+        assert!(flags.is_none_or(|flags| flags.contains(rustix::io::FdFlags::CLOEXEC)));
+    }
+    bell::ring(&doorbell);
+    assert_eq!(rustix::net::recv(&ear, &mut [0_u8; 8], RecvFlags::DONTWAIT), Ok((1, 1)));
+    let memory = passed.memory.expect("sealed memory");
+    // SAFETY: inside of the mapping.
+    assert_eq!(unsafe { memory[0].base().read_volatile() }, 7);
+    assert!(next(&theirs).is_none(), "it was taken from the queue");
+}
+
+/// Descriptors that did not fit into the process's table were closed there, which waits for a FUSE
+/// server and drops the process's record locks. None enters it any more.
+#[test]
+fn unexpected_descriptors_enter_no_table_and_stay_queued() {
+    let (ours, theirs) = pair().expect("pair");
+    pass_credentials(&theirs).expect("pass credentials");
+    let (reader, writer) = pipe();
+    let open = || std::fs::read_dir("/proc/self/fd").expect("a folder").count();
+    assert!(in_child(|| {
+        let before = open();
+        for (count, fds) in [
+            (MOST_DESCRIPTORS, vec![ours.as_fd(); MOST_DESCRIPTORS]),
+            (2, vec![reader.as_fd(), writer.as_fd()]),
+            (1, vec![ours.as_fd()]),
+        ] {
+            let (here, there) = pair().expect("pair");
+            pass_credentials(&there).expect("pass credentials");
+            assert_eq!(send(&here, b"many", &fds).expect("send"), Sent::Yes);
+            for expected in [&[][..], &[Expected::Memory(4096)], &[Expected::Memory(4096); 2]] {
+                let passed = next_passed(&there, expected).expect("a message");
+                assert!((count.min(MAX_PASSED)..=count).contains(&passed.count));
+                assert!(passed.memory.map_or(true, |memory| memory.is_empty()));
+            }
+            assert!(next(&there).is_some_and(|seen| seen.has_descriptors), "it is still there");
+        }
+        // The socket that lends the others to threads.
+        open() <= before + 1
+    }));
 }
 
 #[test]
 fn what_was_sent_is_received_before_the_hang_up() {
-    for with_credentials in [false, true] {
-        let (ours, theirs) = pair().expect("pair");
-        if with_credentials {
-            pass_credentials(&theirs).expect("pass credentials");
-        }
-        // Mail in the other direction that is never read makes the kernel say ECONNRESET first.
-        assert_eq!(send(&theirs, b"unread", &[]).expect("send"), Sent::Yes);
-        assert_eq!(send(&ours, b"first", &[]).expect("send"), Sent::Yes);
-        assert_eq!(send(&ours, b"second", &[]).expect("send"), Sent::Yes);
-        drop(ours);
-        assert_eq!(next(&theirs).map(|got| (got.len, got.hung_up)), Some((5, false)));
-        assert_eq!(next(&theirs).map(|got| (got.len, got.hung_up)), Some((6, false)));
-        assert!(next(&theirs).is_some_and(|got| got.hung_up));
-        assert!(next(&theirs).is_some_and(|got| got.hung_up), "and so it stays");
-        assert_eq!(send(&theirs, b"late", &[]).expect("send"), Sent::Gone);
-    }
+    let (ours, theirs) = pair().expect("pair");
+    pass_credentials(&theirs).expect("pass credentials");
+    // Mail in the other direction that is never read makes the kernel say ECONNRESET first.
+    assert_eq!(send(&theirs, b"unread", &[]).expect("send"), Sent::Yes);
+    assert_eq!(send(&ours, b"first", &[]).expect("send"), Sent::Yes);
+    assert_eq!(send(&ours, b"second", &[]).expect("send"), Sent::Yes);
+    drop(ours);
+    assert_eq!(next(&theirs).map(|got| (got.len, got.hung_up)), Some((5, false)));
+    assert_eq!(next(&theirs).map(|got| (got.len, got.hung_up)), Some((6, false)));
+    assert!(next(&theirs).is_some_and(|got| got.hung_up));
+    assert!(next(&theirs).is_some_and(|got| got.hung_up), "and so it stays");
+    assert_eq!(send(&theirs, b"late", &[]).expect("send"), Sent::Gone);
 }
 
 #[test]
@@ -91,6 +126,7 @@ fn an_empty_message_with_credentials_is_no_hang_up() {
 #[test]
 fn a_message_that_is_too_long_is_said_to_be() {
     let (ours, theirs) = pair().expect("pair");
+    pass_credentials(&theirs).expect("pass credentials");
     assert_eq!(send(&ours, &[7; 100], &[]).expect("send"), Sent::Yes);
     let mut bytes = [0; 64];
     let got = receive(&theirs, &mut bytes).expect("receive").expect("a message");
@@ -117,8 +153,8 @@ fn a_full_descriptor_table_loses_nothing() {
     assert!(in_child(|| {
         let (ours, theirs) = pair().expect("pair");
         pass_credentials(&theirs).expect("pass credentials");
-        let (reader, writer) = pipe();
-        let fds = [reader.as_fd(), writer.as_fd(), ours.as_fd()];
+        let (_own, memory) = OwnRegion::new("test", 4096).expect("region");
+        let fds = [memory.as_fd(), memory.as_fd(), memory.as_fd()];
         assert_eq!(send(&ours, b"three", &fds).expect("send"), Sent::Yes);
 
         let limit = Rlimit { current: Some(64), maximum: Some(64) };
@@ -127,22 +163,25 @@ fn a_full_descriptor_table_loses_nothing() {
         while let Ok(filler) = rustix::io::fcntl_dupfd_cloexec(&ours, 0) {
             fillers.push(filler);
         }
+        let take = || receive_passed(&theirs, 64, true, |_| vec![Expected::Memory(4096); 3]);
+        // One for the thread's socket, two for the way back, one for the pidfd.
         for _free in 0..=2 {
-            let got = next(&theirs).expect("a message");
-            assert!(got.truncated && got.fds.is_empty() && got.pidfd.is_none() && !got.hung_up);
+            let lack = take().expect_err("no room");
+            assert_eq!(lack.errno(), libc::EMFILE);
+            assert!(next(&theirs).is_some_and(|seen| seen.has_descriptors));
             fillers.pop();
         }
         fillers.clear();
-        let got = next(&theirs).expect("the same message");
-        assert!(!got.truncated && got.len == 5 && got.fds.len() == 3);
+        let passed = take().expect("room").expect("the same message");
+        assert!(passed.memory.is_ok_and(|memory| memory.len() == 3));
         next(&theirs).is_none()
     }));
 }
 
+/// A socket with unsent data that was told to linger keeps `close` waiting. A peer's lies in the
+/// queue of a socket of ours, which is closed as its last holder.
 #[test]
-fn what_lingers_is_closed_at_once() {
-    // A socket with unsent data that was told to linger keeps close() waiting; a hostile peer
-    // passes one.
+fn queued_lingering_socket_holds_no_close() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("listener");
     let stream = TcpStream::connect(listener.local_addr().expect("address")).expect("connect");
     let _silent = listener.accept().expect("accept");
@@ -152,10 +191,41 @@ fn what_lingers_is_closed_at_once() {
     let long = Duration::from_secs(40);
     sockopt::set_socket_linger(&stream, Some(long)).expect("linger");
 
-    let (reader, _writer) = pipe();
+    let (ours, theirs) = pair().expect("pair");
+    assert_eq!(send(&ours, b"linger", &[stream.as_fd()]).expect("send"), Sent::Yes);
+    drop((stream, ours));
     let start = Instant::now();
-    close_hostile([OwnedFd::from(stream), reader]);
+    drop(Socket::new(theirs).expect("socket"));
     assert!(start.elapsed() < long / 2, "closing took {:?}", start.elapsed());
+}
+
+/// Closing a read-only descriptor of a file drops the record lock that the process holds on it, so
+/// that a peer could have a receiver's address taken over while it lived.
+#[test]
+fn received_descriptor_drops_no_record_lock() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("address");
+    let lock_path = folder.path().join("address.lock");
+    let claimed = || {
+        let path = path.clone();
+        in_child(move || Claim::take(&path).is_err())
+    };
+    assert!(in_child(|| {
+        let _claim = Claim::take(&path).expect("free");
+        let (ours, theirs) = pair().expect("pair");
+        pass_credentials(&theirs).expect("pass credentials");
+        let file = std::fs::File::open(&lock_path).expect("readable");
+        assert_eq!(send(&ours, b"lock", &[file.as_fd()]).expect("send"), Sent::Yes);
+        // This process's own descriptor goes only with the process.
+        std::mem::forget(file);
+        assert!(claimed(), "before");
+        let passed = next_passed(&theirs, &[Expected::Memory(4096)]).expect("a message");
+        assert!(passed.memory.is_err());
+        drop(passed);
+        drop(Socket::new(theirs).expect("socket"));
+        std::thread::sleep(Duration::from_millis(50));
+        claimed()
+    }));
 }
 
 #[test]
@@ -239,24 +309,18 @@ fn sockets_are_close_on_exec() {
 }
 
 #[test]
-fn whatever_kind_is_closed_in_the_end() {
-    let file = std::fs::File::open("/proc/self/exe").expect("file");
-    let folder = std::fs::File::open("/proc/self").expect("folder");
-    let device = std::fs::File::open("/dev/null").expect("device");
-    let (reader, writer) = pipe();
-    let event = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).expect("eventfd");
-    let this = pidfd::open(std::process::id()).expect("pidfd");
-    let (_own, memory) = crate::sys::region::OwnRegion::new("test", 4096).expect("region");
-    let (socket, _other) = pair().expect("pair");
-    // A thread may close the regular file: its lock is seen to go.
+fn queued_file_is_closed_in_the_end() {
     let path = std::env::temp_dir().join(format!("tontine-closed-{}", std::process::id()));
     let locked = std::fs::File::create(&path).expect("file");
     let probe = std::fs::File::open(&path).expect("file");
     std::fs::remove_file(&path).expect("remove");
+    // A lock of the open file, which ends with its last holder.
     locked.lock().expect("lock");
+    let (ours, theirs) = pair().expect("pair");
+    assert_eq!(send(&ours, b"file", &[locked.as_fd()]).expect("send"), Sent::Yes);
+    drop(locked);
     assert!(probe.try_lock().is_err());
-    let files = [file, folder, device, locked].map(OwnedFd::from);
-    close_hostile(files.into_iter().chain([reader, writer, event, this, memory, socket]));
+    drop(Socket::new(theirs).expect("socket"));
     let deadline = Instant::now() + Duration::from_secs(30);
     while probe.try_lock().is_err() {
         assert!(Instant::now() < deadline, "the file is open still");

@@ -1,0 +1,168 @@
+//! A FUSE file system that answers until a file is open, and nothing after that: [`Mount`].
+//!
+//! Closing an entry of a table that leads to its file waits in the kernel until the server ends,
+//! even in a process that is being killed.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const LOOKUP: u32 = 1;
+const GETATTR: u32 = 3;
+const OPEN: u32 = 14;
+const INIT: u32 = 26;
+
+/// Bytes of a request's header.
+const IN_HEADER: usize = 40;
+
+/// The server ends by itself after this time, whatever becomes of the process that started it.
+const LIFETIME_S: u32 = 600;
+
+/// A forked process that serves the file system, in a mount namespace of its own. Dropped, it is
+/// killed, and every wait for an answer ends.
+#[derive(Debug)]
+pub struct Mount {
+    server: i32,
+    folder: PathBuf,
+}
+
+impl Mount {
+    /// Mounts at `folder`, which must exist.
+    ///
+    /// # Errors
+    /// The machine has no FUSE, or the user may not mount.
+    pub fn new(folder: &Path) -> Result<Self, String> {
+        let (mut mounted, says) = std::io::pipe().map_err(|error| error.to_string())?;
+        // SAFETY: the child makes system calls, allocates, and ends by `_exit`.
+        let server = unsafe { libc::fork() };
+        if server == 0 {
+            drop(mounted);
+            // SAFETY: numbers only.
+            unsafe {
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                libc::alarm(LIFETIME_S);
+            }
+            serve(folder, says);
+            // SAFETY: ends this process.
+            unsafe { libc::_exit(0) }
+        }
+        drop(says);
+        let mount = Self { server, folder: folder.to_path_buf() };
+        match mounted.read(&mut [0]) {
+            Ok(1) if server > 0 => Ok(mount),
+            _ => Err("FUSE needs /dev/fuse, root and a mount namespace".into()),
+        }
+    }
+
+    /// Opens the file that never answers. The caller must not close it before the server is gone.
+    pub fn open(&self) -> std::io::Result<File> {
+        let root = PathBuf::from(format!("/proc/{}/root", self.server));
+        let folder = self.folder.strip_prefix("/").unwrap_or(&self.folder);
+        File::open(root.join(folder).join("file"))
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        if self.server <= 0 {
+            return;
+        }
+        // SAFETY: a child that is not reaped yet.
+        unsafe {
+            libc::kill(self.server, libc::SIGKILL);
+            libc::waitpid(self.server, std::ptr::null_mut(), 0);
+        }
+        // The kernel ends the connection a moment later.
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn serve(folder: &Path, mut says: std::io::PipeWriter) {
+    match mount(folder) {
+        Ok(device) => {
+            let _ = says.write_all(&[1]);
+            drop(says);
+            answer(device);
+        }
+        Err(error) => eprintln!("mounting a FUSE file system: {error}"),
+    }
+}
+
+/// Mounts the file system where this process alone sees it. Returns the kernel's end.
+fn mount(folder: &Path) -> std::io::Result<File> {
+    let device = File::options().read(true).write(true).open("/dev/fuse")?;
+    let target = std::ffi::CString::new(folder.as_os_str().as_encoded_bytes())?;
+    let options =
+        format!("fd={},rootmode=40000,user_id=0,group_id=0,allow_other", device.as_raw_fd());
+    let options = std::ffi::CString::new(options)?;
+    let private = libc::MS_REC | libc::MS_PRIVATE;
+    let flags = libc::MS_NODEV | libc::MS_NOSUID;
+    // SAFETY: terminated strings or null; the namespace is this process's own.
+    let done = unsafe {
+        let nothing = std::ptr::null();
+        libc::unshare(libc::CLONE_NEWNS) == 0
+            && libc::mount(nothing, c"/".as_ptr(), nothing, private, nothing.cast()) == 0
+            && libc::mount(
+                c"fuse".as_ptr(),
+                target.as_ptr(),
+                c"fuse".as_ptr(),
+                flags,
+                options.as_ptr().cast(),
+            ) == 0
+    };
+    if done { Ok(device) } else { Err(std::io::Error::last_os_error()) }
+}
+
+/// Answers what opening a file needs, and leaves everything else without an answer.
+fn answer(mut device: File) {
+    let mut request = vec![0; 1 << 17];
+    while let Ok(length) = device.read(&mut request) {
+        if length < IN_HEADER {
+            continue;
+        }
+        let word = |at: usize| u32::from_le_bytes(request[at..at + 4].try_into().expect("4 bytes"));
+        let node = u64::from(word(16));
+        let body = match word(4) {
+            INIT => init(word(IN_HEADER + 4)),
+            LOOKUP => [entry(), attributes(2)].concat(),
+            GETATTR => [vec![0; 16], attributes(node)].concat(),
+            OPEN => vec![0; 16],
+            _ => continue,
+        };
+        let mut reply = (16 + body.len() as u32).to_le_bytes().to_vec();
+        reply.extend_from_slice(&[0; 4]);
+        reply.extend_from_slice(&request[8..16]);
+        reply.extend_from_slice(&body);
+        if device.write_all(&reply).is_err() {
+            return;
+        }
+    }
+}
+
+/// Version 7.31 without options.
+fn init(minor: u32) -> Vec<u8> {
+    let mut body = vec![0; 64];
+    body[0..4].copy_from_slice(&7_u32.to_le_bytes());
+    body[4..8].copy_from_slice(&minor.min(31).to_le_bytes());
+    body[20..24].copy_from_slice(&4096_u32.to_le_bytes());
+    body
+}
+
+/// Node 2, for an hour.
+fn entry() -> Vec<u8> {
+    let words = [2_u64, 0, 3600, 3600, 0];
+    words.into_iter().flat_map(u64::to_le_bytes).collect()
+}
+
+/// The root folder is node 1; everything else is a regular file.
+fn attributes(node: u64) -> Vec<u8> {
+    let mode = if node == 1 { 0o40755_u32 } else { 0o100_644 };
+    let mut body: Vec<u8> =
+        [node, 4096, 8, 0, 0, 0].into_iter().flat_map(u64::to_le_bytes).collect();
+    // Three nanosecond words, mode, links, uid, gid, device, block size, flags.
+    let halves = [0, 0, 0, mode, 1, 0, 0, 0, 4096, 0];
+    body.extend(halves.into_iter().flat_map(u32::to_le_bytes));
+    body
+}
