@@ -66,8 +66,8 @@ impl Sender {
     /// more.
     pub(super) fn cap(&self) -> (u64, Option<Peer>) {
         let own = self.options.lane_cap;
-        let joined = self.connection.joined.as_ref().filter(|_| self.ended.is_none());
-        match joined.and_then(|joined| Some((joined.most()?, joined.peer))) {
+        match self.connection.joined.as_ref().and_then(|joined| Some((joined.most()?, joined.peer)))
+        {
             Some((theirs, peer)) if theirs < own => (theirs, Some(peer)),
             _ => (own, None),
         }
@@ -84,7 +84,7 @@ impl Sender {
     /// chunk that stays in the cache is worth more than one that never fills.
     pub(super) fn reader_keeps_up(&mut self) -> bool {
         let Some(joined) = &self.connection.joined else { return false };
-        if self.writer.log2() < COMFORTABLE_LOG2 || self.ended.is_some() || joined.is_asleep() {
+        if self.writer.log2() < COMFORTABLE_LOG2 || joined.is_asleep() {
             return false;
         }
         let since = *self.full_since.get_or_insert_with(Instant::now);
@@ -97,8 +97,9 @@ impl Sender {
         let log2 = (self.writer.log2() + 1).max(needed).min(MOST_LOG2);
         let granted = match &mut self.connection.joined {
             // The next owner takes what it is brought, and most probably has the last one's cap.
-            last if self.ended.is_some() => {
-                let most = last.as_ref().and_then(Joined::most).unwrap_or(self.most_before);
+            _ if self.ended.is_some() => {
+                let most = self.connection.last().and_then(Joined::most);
+                let most = most.unwrap_or(self.most_before);
                 Some(self.writer.bytes().max(most))
             }
             Some(joined) => joined.granted(),
@@ -170,7 +171,7 @@ impl Sender {
                 Sent::Yes => {}
                 Sent::Full => return Ok(false),
                 Sent::Gone => {
-                    self.ended = Some(self.connection.end());
+                    self.end(self.connection.end());
                     return Ok(false);
                 }
             }

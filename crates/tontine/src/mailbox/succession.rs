@@ -137,7 +137,7 @@ impl Sender {
                 if now - since < deadline { Ok(()) } else { Err(error) }
             }
             Err(error) => {
-                self.ended = Some(error.clone());
+                self.end(error.clone());
                 Err(error)
             }
         }
@@ -161,7 +161,7 @@ impl Sender {
             self.connection = before;
             return Err(error);
         }
-        if let Some(joined) = &before.joined {
+        if let Some(joined) = before.last() {
             self.most_before = joined.most().unwrap_or(self.options.lane_cap);
         }
         self.leads_to = leads_to;
@@ -186,7 +186,7 @@ impl Sender {
         self.looked_elsewhere = Some(now);
         let leads_to = self.address.as_ref().and_then(Address::leads_to);
         if leads_to.is_some() && leads_to != self.leads_to && self.withdraw() {
-            self.ended = Some(Error::OwnerDied { peer: self.connection.peer() });
+            self.end(Error::OwnerDied { peer: self.connection.peer() });
         }
     }
 
