@@ -106,16 +106,25 @@ impl Sender {
             // Nothing is granted yet but what it was brought.
             None => None,
         };
-        let (cap, _) = self.cap();
         if self.writer.chunks() == MOST_CHUNKS {
             return Ok(false);
         }
+        self.chunks.update();
         let fits = |log2: u32, cap: u64| self.writer.bytes() + (1 << log2) <= cap;
         // Doubling is a habit, not a need: what is left of the cap may hold a smaller one.
-        let left = cap.saturating_sub(self.writer.bytes()).max(1).ilog2();
-        let log2 = log2.min(left);
+        let left = self.bytes_left().max(1).ilog2();
+        let mut log2 = log2.min(left);
         if log2 < needed.max(LEAST_LOG2) {
             return Ok(false);
+        }
+        if self.leaves_no_space_for_largest(log2) {
+            if needed <= self.writer.log2() {
+                return Ok(false);
+            }
+            let largest = self.largest_log2(self.cap().0);
+            if largest <= left && granted.is_some_and(|granted| fits(largest, granted)) {
+                log2 = largest;
+            }
         }
         match granted {
             None => Ok(false),
@@ -123,6 +132,24 @@ impl Sender {
             // No more than that: what nobody uses, others cannot have.
             Some(_) => self.ask_for(self.writer.bytes() + (1 << log2)).map(|()| false),
         }
+    }
+
+    /// Returns how many bytes of chunks the caps still allow. Our own counts what the receiver holds
+    /// of released chunks, with a small chunk on top, which a lane needs to give a large one back.
+    fn bytes_left(&self) -> u64 {
+        let small = if self.chunks.held() > 0 { 1 << first_log2(&self.options) } else { 0 };
+        let own = (self.options.lane_cap + small).saturating_sub(self.chunks.bytes());
+        own.min(self.cap().0.saturating_sub(self.writer.bytes()))
+    }
+
+    /// Returns `true` if a chunk of this size would keep the lane from a larger one for as long as
+    /// the receiver holds released chunks, which may be until the connection ends.
+    fn leaves_no_space_for_largest(&self, log2: u32) -> bool {
+        let largest = self.largest_log2(self.cap().0);
+        let bytes = self.chunks.bytes() + (1 << log2) + (1 << largest);
+        self.chunks.held() > 0
+            && log2 < largest
+            && bytes > self.options.lane_cap + (1 << first_log2(&self.options))
     }
 
     /// Asks to be granted more; not at every look for room, or the queue would be full of it.
@@ -146,10 +173,15 @@ impl Sender {
         }
         let small = first_log2(&self.options);
         let fits = self.writer.bytes() + (1 << small) <= granted;
+        // A receiver that holds what was given back before gets no more of it: the lane must still
+        // be able to grow to its largest chunk.
+        self.chunks.update();
+        let largest = 1 << self.largest_log2(self.cap().0);
+        let fits = fits && self.chunks.bytes() + largest <= self.options.lane_cap;
         // Should there be no memory for the small one, the large one stays.
         if self.writer.log2() > small && fits && self.go_on_in(small) == Ok(true) {
             self.writer.forget_old();
-            self.kept.drain(..self.kept.len().saturating_sub(1));
+            self.chunks.release_until(self.writer.chunks());
         }
         self.connection.say_returned();
         // What was asked for before that counts no longer.
@@ -177,8 +209,9 @@ impl Sender {
             }
         }
         self.writer.go_on_in(region, log2);
-        if self.options.on_death.waits() {
-            self.kept.push(descriptor);
+        self.chunks.push(log2, descriptor);
+        if !self.options.on_death.waits() {
+            self.chunks.close_descriptors();
         }
         self.published();
         Ok(true)

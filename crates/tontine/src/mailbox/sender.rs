@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use super::account::ChunkAccount;
 use super::address::{Address, FileId};
 use super::growth::first_log2;
 use super::options::{Fences, Options};
@@ -38,8 +39,8 @@ pub struct Sender {
     pub(super) options: Options,
     pub(super) address: Option<Address>,
     pub(super) life: &'static Life,
-    /// Descriptors of the chunks, in the chain's order, where a successor may want them.
-    pub(super) kept: Vec<OwnedFd>,
+    /// What the chunks take of the cap, and their descriptors where a successor may want them.
+    pub(super) chunks: ChunkAccount,
     /// When a successor was last looked for.
     pub(super) looked: Option<Instant>,
     /// When it was last looked whether somebody else owns the path that nobody answers.
@@ -125,7 +126,7 @@ impl Sender {
             options,
             address: None,
             life,
-            kept: vec![descriptor],
+            chunks: ChunkAccount::new(log2, descriptor),
             looked: None,
             looked_elsewhere: None,
             short_since: None,
@@ -138,7 +139,7 @@ impl Sender {
         };
         sender.say_hello()?;
         if !sender.options.on_death.waits() {
-            sender.kept.clear();
+            sender.chunks.close_descriptors();
         }
         Ok(sender)
     }
@@ -230,8 +231,9 @@ impl Sender {
         }
         // A false position ends in `ended`; the last one believed stands.
         let _ = self.refresh();
-        self.kept.drain(..self.kept.len().saturating_sub(1));
-        Ok(self.writer.take_back())
+        let unread = self.writer.take_back();
+        self.chunks.release_until(self.writer.chunks());
+        Ok(unread)
     }
 
     /// Bytes in the lane that the reader has not acknowledged, 8 a message and padding included.
@@ -484,15 +486,13 @@ impl Sender {
     }
 
     fn believe(&mut self, position: u64) -> Result<()> {
-        let before = self.writer.chunks();
         if self.writer.believe(position).is_err() {
             let what = "it says it has read what was not sent, or has not read what it had";
             let error = Error::Protocol { peer: self.connection.peer(), what };
             self.end(error.clone());
             return Err(error);
         }
-        let dropped = before - self.writer.chunks();
-        self.kept.drain(..dropped.min(self.kept.len()));
+        self.chunks.release_until(self.writer.chunks());
         Ok(())
     }
 

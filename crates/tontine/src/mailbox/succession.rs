@@ -3,7 +3,7 @@
 //! The sender owns its chunks and still sees how far the dead reader had acknowledged; a successor
 //! gets both with `HELLO`. The steps, and who may die between them: `docs/recovery.md`.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use super::address::{Address, Place};
@@ -85,7 +85,7 @@ impl Sender {
             chunks,
         };
         let mut passed: Vec<BorrowedFd<'_>> = vec![self.life.descriptor()];
-        passed.extend(self.kept.iter().map(AsFd::as_fd));
+        passed.extend(self.chunks.descriptors());
         let note = wire::write(Note::Hello(hello));
         match socket::send(&self.connection.socket, &note, &passed)? {
             Sent::Yes => Ok(()),
@@ -164,6 +164,7 @@ impl Sender {
         if let Some(joined) = before.last() {
             self.most_before = joined.most().unwrap_or(self.options.lane_cap);
         }
+        self.chunks.forget_unknown();
         self.leads_to = leads_to;
         self.ended = None;
         self.looked = None;
