@@ -11,13 +11,13 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::thread;
 use std::time::Duration;
 
-use common::{Place, fork, place, reap, until};
+use common::{Place, fork, kill, place, reap, sleep_for_ever, until};
 use rustix::fs::{Mode, OFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
 use tontine::Error;
-use tontine::mailbox::{Options, Sender};
+use tontine::mailbox::{Mailbox, Options, Sender};
 
 const CAP: u64 = 1 << 20;
 
@@ -296,4 +296,55 @@ fn honest_lane_keeps_large_chunk_without_inotify() {
         assert!((1..30).contains(&shrunk), "{shrunk} times");
     });
     assert_eq!(reap(child), 0);
+}
+
+/// Sends `message` and receives it, however many calls that takes.
+fn cross(mailbox: &mut Mailbox, sender: &mut Sender, message: &[u8]) {
+    let mut sent = false;
+    until("the message has crossed", || {
+        if !sent {
+            match sender.try_send(message) {
+                Ok(()) => sent = true,
+                Err(error) => assert_eq!(error, Error::WouldBlock),
+            }
+        }
+        mailbox.try_recv().is_ok_and(|received| {
+            assert!(*received == *message);
+            true
+        })
+    });
+    while mailbox.try_recv().is_ok() {}
+    assert_eq!(mailbox.faults(), []);
+}
+
+/// A receiver forked a worker while a lane was large, and the worker's copy of the mapping holds
+/// the large chunk for as long as it lives. The lane that returned to a small chunk and grew a
+/// little must not be kept from its longest message for good.
+#[test]
+fn chunk_held_by_forked_worker_keeps_no_message_away() {
+    for inotify in [true, false] {
+        let child = fork(|| {
+            if !inotify {
+                forbid_inotify();
+            }
+            let place = place();
+            let options = Options::new().lane_cap(CAP);
+            let receiving = options.clone().give_back_after(Duration::from_millis(1));
+            let mut mailbox = receiving.bind(&place.path).expect("binds");
+            let mut sender = options.connect(&place.path).expect("connects");
+            let longest = vec![1; sender.longest_message()];
+            cross(&mut mailbox, &mut sender, &longest);
+            let worker = fork(sleep_for_ever);
+            for length in [8, 60_000, longest.len(), 8, 30_000, 60_000, 120_000, longest.len()] {
+                for _ in 0..5 {
+                    thread::sleep(Duration::from_millis(2));
+                    sender.service().expect("alive");
+                    assert_eq!(mailbox.try_recv().map(drop), Err(Error::WouldBlock));
+                }
+                cross(&mut mailbox, &mut sender, &vec![2; length]);
+            }
+            kill(worker);
+        });
+        assert_eq!(reap(child), 0, "inotify: {inotify}");
+    }
 }

@@ -146,10 +146,15 @@ impl Sender {
     /// the receiver holds released chunks, which may be until the connection ends.
     fn leaves_no_space_for_largest(&self, log2: u32) -> bool {
         let largest = self.largest_log2(self.cap().0);
-        let bytes = self.chunks.bytes() + (1 << log2) + (1 << largest);
         self.chunks.held() > 0
             && log2 < largest
-            && bytes > self.options.lane_cap + (1 << first_log2(&self.options))
+            && self.exceeds_cap_with((1 << log2) + (1 << largest))
+    }
+
+    /// Returns `true` if our own cap, and a small chunk on top, has no space for this much more.
+    fn exceeds_cap_with(&self, bytes: u64) -> bool {
+        let small = 1 << first_log2(&self.options);
+        self.chunks.bytes() + bytes > self.options.lane_cap + small
     }
 
     /// Asks to be granted more; not at every look for room, or the queue would be full of it.
@@ -176,8 +181,10 @@ impl Sender {
         // A receiver that holds what was given back before gets no more of it: the lane must still
         // be able to grow to its largest chunk.
         self.chunks.update();
-        let largest = 1 << self.largest_log2(self.cap().0);
-        let fits = fits && self.chunks.bytes() + largest <= self.options.lane_cap;
+        let largest = self.largest_log2(self.cap().0);
+        let reaches = self.writer.log2() >= largest || !self.exceeds_cap_with(1 << largest);
+        let still_reaches = self.chunks.bytes() + (1 << largest) <= self.options.lane_cap;
+        let fits = fits && (still_reaches || !reaches);
         // Should there be no memory for the small one, the large one stays.
         if self.writer.log2() > small && fits && self.go_on_in(small) == Ok(true) {
             self.writer.forget_old();
