@@ -15,7 +15,7 @@ use crate::sys::release::ReleaseWatch;
 const MAX_UNWATCHED_LOG2: u32 = 16;
 
 /// Chunks of one lane that are charged to the sender.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct ChunkAccount {
     /// Chunks of the chain, the oldest first.
     chain: VecDeque<Chunk>,
@@ -42,21 +42,24 @@ enum Holders {
     Unwatched,
 }
 
+impl Holders {
+    fn of(chunk: &OwnedFd) -> Self {
+        ReleaseWatch::new(chunk.as_fd()).map_or(Self::Unknown, Self::Watched)
+    }
+}
+
 impl ChunkAccount {
     /// The account of a lane that begins with a chunk of two to the power `log2` bytes.
     pub(super) fn new(log2: u32, descriptor: OwnedFd) -> Self {
-        let mut account = Self::default();
-        account.push(log2, descriptor);
-        if log2 <= MAX_UNWATCHED_LOG2 {
-            account.chain[0].holders = Holders::Unwatched;
-        }
-        account
+        let watched = log2 > MAX_UNWATCHED_LOG2;
+        let holders = if watched { Holders::of(&descriptor) } else { Holders::Unwatched };
+        let first = Chunk { bytes: 1 << log2, holders, descriptor: Some(descriptor) };
+        Self { chain: VecDeque::from([first]), released: Vec::new() }
     }
 
     /// Adds the chain's newest chunk, of two to the power `log2` bytes.
     pub(super) fn push(&mut self, log2: u32, descriptor: OwnedFd) {
-        let watch = ReleaseWatch::new(descriptor.as_fd());
-        let holders = watch.map_or(Holders::Unknown, Holders::Watched);
+        let holders = Holders::of(&descriptor);
         self.chain.push_back(Chunk { bytes: 1 << log2, holders, descriptor: Some(descriptor) });
     }
 
