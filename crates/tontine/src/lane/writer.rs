@@ -39,6 +39,9 @@ pub(crate) struct Writer<R> {
     tail: u64,
     /// How far the receiver has read, as last believed.
     position: u64,
+    /// The position up to which messages were taken back; the receiver's own position may lie
+    /// before it.
+    taken_back: u64,
     /// The chunk that is written.
     newest: Link<R>,
     /// Chunks before it that still hold something unread, the oldest first.
@@ -88,6 +91,7 @@ impl<R: Region> Writer<R> {
             at: RING_AT,
             tail: 0,
             position: 0,
+            taken_back: 0,
             ring_end: 1 << log2,
             newest: Link { region: first, log2, base: 0, end: None },
             older: VecDeque::new(),
@@ -127,9 +131,9 @@ impl<R: Region> Writer<R> {
     }
 
     /// How far the receiver has read, as last believed; not before the oldest chunk that there is,
-    /// for what was forgotten held nothing unread.
+    /// for what was forgotten held nothing unread, nor before what was taken back.
     pub(crate) fn position(&self) -> u64 {
-        self.position.max(self.base())
+        self.position.max(self.base()).max(self.taken_back)
     }
 
     /// Whether everything was read, as last believed.
@@ -217,12 +221,11 @@ impl<R: Region> Writer<R> {
     /// must go to the start of the ring.
     pub(crate) fn make_room(&mut self, length: usize) -> Room {
         let size = size_of_message(length);
-        let base = self.newest.base;
         let whole = self.ring_end - RING_AT;
         if size > whole / 2 - HEADER {
             return Room::Never;
         }
-        let free = whole - (self.tail - self.position.max(base)) as usize;
+        let free = whole - (self.tail - self.position().max(self.newest.base)) as usize;
         let to_end = self.ring_end - self.at;
         if size + HEADER <= to_end {
             self.room = free.min(to_end);
@@ -268,7 +271,8 @@ impl<R: Region> Writer<R> {
         self.lent += self.older.drain(..).map(|link| 1_u64 << link.log2).sum::<u64>();
     }
 
-    /// What the receiver did not read, in order, and forgets it.
+    /// What the receiver did not read, in order, and forgets it. The position that the receiver
+    /// last claimed stays possible: its page still shows it.
     ///
     /// It reads our own memory, but where a hostile receiver says it stopped: in the middle of a
     /// message there is no header, and the walk ends where it would leave the chunk's records.
@@ -304,7 +308,7 @@ impl<R: Region> Writer<R> {
                 Header::Next(_) => break,
             }
         }
-        self.position = self.tail;
+        self.taken_back = self.tail;
         self.forget_old();
         self.lent = 0;
         unread
@@ -369,6 +373,27 @@ mod tests {
         assert_eq!(writer.position(), writer.base(), "where a successor begins");
         assert_eq!(writer.unread_bytes(), 16);
         assert_eq!(writer.take_back(), [b"unread"]);
+    }
+
+    /// What was taken back counted as read, so the position on the dead receiver's page, which
+    /// nobody moves any more, lay before it and was taken for a lie: each later call returned
+    /// EPROTO, and no successor could get the lane.
+    #[test]
+    fn position_before_taken_back_messages_stays_possible() {
+        let mut writer = lane();
+        writer.push(b"read");
+        writer.push(b"unread");
+        writer.believe(16).expect("the first");
+        assert_eq!(writer.take_back(), [b"unread"]);
+        writer.believe(16).expect("the dead receiver's page still shows it");
+        assert!(writer.is_read() && writer.unread_bytes() == 0);
+        assert_eq!(writer.take_back(), Vec::<Vec<u8>>::new());
+        assert_eq!(writer.make_room(4), Room::Here);
+        writer.push(b"next");
+        writer.believe(16).expect("as before");
+        assert_eq!((writer.position(), writer.unread_bytes()), (32, 16));
+        writer.believe(8).expect_err("it was further");
+        assert_eq!(writer.take_back(), [b"next"]);
     }
 
     /// A chunk was given back between `reserve` and `commit`: what was written in the large one was

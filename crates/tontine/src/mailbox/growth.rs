@@ -66,8 +66,8 @@ impl Sender {
     /// more.
     pub(super) fn cap(&self) -> (u64, Option<Peer>) {
         let own = self.options.lane_cap;
-        let joined = self.connection.joined.as_ref().filter(|_| self.ended.is_none());
-        match joined.and_then(|joined| Some((joined.most()?, joined.peer))) {
+        match self.connection.joined.as_ref().and_then(|joined| Some((joined.most()?, joined.peer)))
+        {
             Some((theirs, peer)) if theirs < own => (theirs, Some(peer)),
             _ => (own, None),
         }
@@ -84,7 +84,7 @@ impl Sender {
     /// chunk that stays in the cache is worth more than one that never fills.
     pub(super) fn reader_keeps_up(&mut self) -> bool {
         let Some(joined) = &self.connection.joined else { return false };
-        if self.writer.log2() < COMFORTABLE_LOG2 || self.ended.is_some() || joined.is_asleep() {
+        if self.writer.log2() < COMFORTABLE_LOG2 || joined.is_asleep() {
             return false;
         }
         let since = *self.full_since.get_or_insert_with(Instant::now);
@@ -97,24 +97,34 @@ impl Sender {
         let log2 = (self.writer.log2() + 1).max(needed).min(MOST_LOG2);
         let granted = match &mut self.connection.joined {
             // The next owner takes what it is brought, and most probably has the last one's cap.
-            last if self.ended.is_some() => {
-                let most = last.as_ref().and_then(Joined::most).unwrap_or(self.most_before);
+            _ if self.ended.is_some() => {
+                let most = self.connection.last().and_then(Joined::most);
+                let most = most.unwrap_or(self.most_before);
                 Some(self.writer.bytes().max(most))
             }
             Some(joined) => joined.granted(),
             // Nothing is granted yet but what it was brought.
             None => None,
         };
-        let (cap, _) = self.cap();
         if self.writer.chunks() == MOST_CHUNKS {
             return Ok(false);
         }
+        self.chunks.update();
         let fits = |log2: u32, cap: u64| self.writer.bytes() + (1 << log2) <= cap;
         // Doubling is a habit, not a need: what is left of the cap may hold a smaller one.
-        let left = cap.saturating_sub(self.writer.bytes()).max(1).ilog2();
-        let log2 = log2.min(left);
+        let left = self.bytes_left().max(1).ilog2();
+        let mut log2 = log2.min(left);
         if log2 < needed.max(LEAST_LOG2) {
             return Ok(false);
+        }
+        if self.leaves_no_space_for_largest(log2) {
+            if needed <= self.writer.log2() {
+                return Ok(false);
+            }
+            let largest = self.largest_log2(self.cap().0);
+            if largest <= left && granted.is_some_and(|granted| fits(largest, granted)) {
+                log2 = largest;
+            }
         }
         match granted {
             None => Ok(false),
@@ -122,6 +132,29 @@ impl Sender {
             // No more than that: what nobody uses, others cannot have.
             Some(_) => self.ask_for(self.writer.bytes() + (1 << log2)).map(|()| false),
         }
+    }
+
+    /// Returns how many bytes of chunks the caps still allow. Our own counts what the receiver holds
+    /// of released chunks, with a small chunk on top, which a lane needs to give a large one back.
+    fn bytes_left(&self) -> u64 {
+        let small = if self.chunks.held() > 0 { 1 << first_log2(&self.options) } else { 0 };
+        let own = (self.options.lane_cap + small).saturating_sub(self.chunks.bytes());
+        own.min(self.cap().0.saturating_sub(self.writer.bytes()))
+    }
+
+    /// Returns `true` if a chunk of this size would keep the lane from a larger one for as long as
+    /// the receiver holds released chunks, which may be until the connection ends.
+    fn leaves_no_space_for_largest(&self, log2: u32) -> bool {
+        let largest = self.largest_log2(self.cap().0);
+        self.chunks.held() > 0
+            && log2 < largest
+            && self.exceeds_cap_with((1 << log2) + (1 << largest))
+    }
+
+    /// Returns `true` if our own cap, and a small chunk on top, has no space for this much more.
+    fn exceeds_cap_with(&self, bytes: u64) -> bool {
+        let small = 1 << first_log2(&self.options);
+        self.chunks.bytes() + bytes > self.options.lane_cap + small
     }
 
     /// Asks to be granted more; not at every look for room, or the queue would be full of it.
@@ -145,10 +178,17 @@ impl Sender {
         }
         let small = first_log2(&self.options);
         let fits = self.writer.bytes() + (1 << small) <= granted;
+        // A receiver that holds what was given back before gets no more of it: the lane must still
+        // be able to grow to its largest chunk.
+        self.chunks.update();
+        let largest = self.largest_log2(self.cap().0);
+        let reaches = self.writer.log2() >= largest || !self.exceeds_cap_with(1 << largest);
+        let still_reaches = self.chunks.bytes() + (1 << largest) <= self.options.lane_cap;
+        let fits = fits && (still_reaches || !reaches);
         // Should there be no memory for the small one, the large one stays.
         if self.writer.log2() > small && fits && self.go_on_in(small) == Ok(true) {
             self.writer.forget_old();
-            self.kept.drain(..self.kept.len().saturating_sub(1));
+            self.chunks.release_until(self.writer.chunks());
         }
         self.connection.say_returned();
         // What was asked for before that counts no longer.
@@ -170,14 +210,15 @@ impl Sender {
                 Sent::Yes => {}
                 Sent::Full => return Ok(false),
                 Sent::Gone => {
-                    self.ended = Some(self.connection.end());
+                    self.end(self.connection.end());
                     return Ok(false);
                 }
             }
         }
         self.writer.go_on_in(region, log2);
-        if self.options.on_death.waits() {
-            self.kept.push(descriptor);
+        self.chunks.push(log2, descriptor);
+        if !self.options.on_death.waits() {
+            self.chunks.close_descriptors();
         }
         self.published();
         Ok(true)

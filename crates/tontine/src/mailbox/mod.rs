@@ -26,6 +26,7 @@
 //! what is left after each death in `docs/recovery.md`. Source: seed 002, which set out to build
 //! such a queue.
 
+mod account;
 mod address;
 #[cfg(feature = "tokio")]
 mod asynchronous;

@@ -28,6 +28,9 @@ pub(super) struct Joined {
 pub(super) struct Connection {
     pub(super) socket: Socket,
     pub(super) joined: Option<Joined>,
+    /// The receiver that was joined, once the lane has ended: a fast path that finds no `joined`
+    /// sends nothing.
+    left: Option<Joined>,
     /// The process that listens where we connected to, of which we know no more until its welcome.
     owner: Option<OwnedFd>,
     /// Who that is.
@@ -133,7 +136,7 @@ fn separate_fully() {
 impl Connection {
     /// To a listener.
     pub(super) fn new(socket: Socket, owner: Option<OwnedFd>, listener: Peer) -> Self {
-        Self { socket, joined: None, owner, listener }
+        Self { socket, joined: None, left: None, owner, listener }
     }
 
     /// Over a socket of which nobody knows who has the other end: whoever made a pair need not.
@@ -143,13 +146,26 @@ impl Connection {
 
     /// Who is at the other end, as far as it is known.
     pub(super) fn peer(&self) -> Peer {
-        self.joined.as_ref().map_or(self.listener, |joined| joined.peer)
+        self.last().map_or(self.listener, |joined| joined.peer)
+    }
+
+    /// Returns the receiver that is joined, or the one that was when the lane ended.
+    pub(super) fn last(&self) -> Option<&Joined> {
+        self.joined.as_ref().or(self.left.as_ref())
+    }
+
+    /// Keeps the receiver for what its page still shows, and nothing more: no message is sent to
+    /// it, and its doorbell is not rung.
+    pub(super) fn leave(&mut self) {
+        if let Some(joined) = self.joined.take() {
+            self.left = Some(joined);
+        }
     }
 
     /// What an end that was noticed was: one that had closed before it ended has closed.
     pub(super) fn end(&self) -> Error {
         let peer = self.peer();
-        if self.joined.as_ref().is_none_or(|joined| joined.state() & CLOSED == 0) {
+        if self.last().is_none_or(|joined| joined.state() & CLOSED == 0) {
             return Error::OwnerDied { peer };
         }
         // SYNC closed: pairs with `Control::close`; the position that we see now is its last.

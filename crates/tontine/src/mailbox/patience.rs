@@ -23,7 +23,8 @@ const LOOKS: u32 = 64;
 /// So many times that, before the kernel is asked and the reader's hot line is looked at.
 const THOROUGH_AFTER: u32 = 16;
 
-/// How often to look for what no descriptor tells of: a successor, or a free descriptor.
+/// How often to look for what no descriptor shows: a successor, a free descriptor, or a chunk that
+/// the receiver let go of.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// How long a sleep may be that nobody is sure to interrupt.
@@ -166,7 +167,8 @@ impl Sender {
 
     /// How long a wait may last until it is time to look again, whatever the descriptors say.
     pub(super) fn longest_wait(&self) -> Duration {
-        if self.ended.is_some() || self.unreadable { LOOK_AGAIN } else { LONGEST_SLEEP }
+        let unannounced = self.ended.is_some() || self.unreadable || self.chunks.held() > 0;
+        if unannounced { LOOK_AGAIN } else { LONGEST_SLEEP }
     }
 
     /// What tells of the receiver, and is not readable already for as long as nothing changes: a

@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use super::account::ChunkAccount;
 use super::address::{Address, FileId};
 use super::growth::first_log2;
 use super::options::{Fences, Options};
@@ -33,13 +34,13 @@ pub struct Sender {
     pub(super) writer: Writer<OwnRegion>,
     guard: Guard,
     pub(super) connection: Connection,
-    /// Why nothing can be sent any more.
+    /// Why nothing can be sent any more; set by [`Sender::end`] alone.
     pub(super) ended: Option<Error>,
     pub(super) options: Options,
     pub(super) address: Option<Address>,
     pub(super) life: &'static Life,
-    /// Descriptors of the chunks, in the chain's order, where a successor may want them.
-    pub(super) kept: Vec<OwnedFd>,
+    /// What the chunks take of the cap, and their descriptors where a successor may want them.
+    pub(super) chunks: ChunkAccount,
     /// When a successor was last looked for.
     pub(super) looked: Option<Instant>,
     /// When it was last looked whether somebody else owns the path that nobody answers.
@@ -126,7 +127,7 @@ impl Sender {
             options,
             address: None,
             life,
-            kept: vec![descriptor],
+            chunks: ChunkAccount::new(log2, descriptor),
             looked: None,
             looked_elsewhere: None,
             short_since: None,
@@ -139,7 +140,7 @@ impl Sender {
         };
         sender.say_hello()?;
         if !sender.options.on_death.waits() {
-            sender.kept.clear();
+            sender.chunks.close_descriptors();
         }
         Ok(sender)
     }
@@ -223,13 +224,17 @@ impl Sender {
     pub fn unread(&mut self) -> Result<Vec<Vec<u8>>> {
         self.check()?;
         self.listen();
-        if self.ended.is_none() && self.may_be_read() {
+        if self.ended.is_none() {
+            self.look_at_reader();
+        }
+        if self.ended.is_none() {
             return Err(Error::WouldBlock);
         }
         // A false position ends in `ended`; the last one believed stands.
         let _ = self.refresh();
-        self.kept.drain(..self.kept.len().saturating_sub(1));
-        Ok(self.writer.take_back())
+        let unread = self.writer.take_back();
+        self.chunks.release_until(self.writer.chunks());
+        Ok(unread)
     }
 
     /// Bytes in the lane that the reader has not acknowledged, 8 a message and padding included.
@@ -286,7 +291,7 @@ impl Sender {
 
     /// Who receives, once it has taken the connection.
     pub fn peer(&self) -> Option<Peer> {
-        self.connection.joined.as_ref().map(|joined| joined.peer)
+        self.connection.last().map(|joined| joined.peer)
     }
 
     /// The longest message that the lane's cap allows: a little less than a quarter of it. A record
@@ -360,7 +365,6 @@ impl Sender {
     /// lap.
     fn find_room_read_meanwhile(&mut self, length: usize) -> bool {
         !self.guard.is_forked()
-            && self.ended.is_none()
             && self.connection.joined.as_ref().is_some_and(Joined::is_open)
             && self.refresh_room().is_ok()
             && (self.writer.fits(length) || self.writer.make_room(length) == Room::Here)
@@ -393,7 +397,7 @@ impl Sender {
     pub(super) fn ready(&mut self) -> Result<()> {
         self.look_for_end()?;
         let joined = self.connection.joined.as_ref();
-        if self.ended.is_none() && joined.is_some_and(|joined| joined.state() & GIVE_BACK != 0) {
+        if joined.is_some_and(|joined| joined.state() & GIVE_BACK != 0) {
             self.give_back();
         }
         Ok(())
@@ -419,8 +423,16 @@ impl Sender {
     pub(super) fn look_at_reader(&mut self) {
         let Some(joined) = &self.connection.joined else { return self.look_at_process() };
         if !joined.is_alive() || joined.state() & CLOSED != 0 {
-            self.ended = Some(self.connection.end());
+            self.end(self.connection.end());
         }
+    }
+
+    /// Ends the lane. From here on the fast path sends nothing, whatever the life word says: its
+    /// receiver is no longer joined. A lane that waits for a successor takes messages by the slow
+    /// path, which looks for one.
+    pub(super) fn end(&mut self, error: Error) {
+        self.ended = Some(error);
+        self.connection.leave();
     }
 
     /// After a sleep: whether the reader's process has ended, whatever its life word says.
@@ -433,14 +445,8 @@ impl Sender {
         // that came with that, since we listened.
         self.listen();
         if self.ended.is_none() && !self.unreadable {
-            self.ended = Some(self.connection.end());
+            self.end(self.connection.end());
         }
-    }
-
-    /// Whether the reader may be reading, as far as we know.
-    fn may_be_read(&self) -> bool {
-        let joined = self.connection.joined.as_ref();
-        joined.is_none_or(|joined| joined.is_alive() && joined.state() & CLOSED == 0)
     }
 
     /// Takes what the receiver said on the socket.
@@ -459,21 +465,21 @@ impl Sender {
                     return;
                 }
                 Ok(Heard::Something) => {}
-                Ok(Heard::HungUp) => self.ended = Some(self.connection.end()),
-                Err(error) => self.ended = Some(error),
+                Ok(Heard::HungUp) => self.end(self.connection.end()),
+                Err(error) => self.end(error),
             }
         }
     }
 
     /// Believes how far the receiver has read, exactly, if it can be believed.
     pub(super) fn refresh(&mut self) -> Result<()> {
-        let position = self.connection.joined.as_ref().map(Joined::position);
+        let position = self.connection.last().map(Joined::position);
         position.map_or(Ok(()), |position| self.believe(position))
     }
 
     /// The same of what the receiver last told of room: cheaper for both, and a little behind.
     pub(super) fn refresh_room(&mut self) -> Result<()> {
-        match self.connection.joined.as_ref().map(Joined::room) {
+        match self.connection.last().map(Joined::room) {
             // Behind what is known already there is no news.
             Some(room) if room > self.writer.position() => self.believe(room),
             _ => Ok(()),
@@ -481,15 +487,13 @@ impl Sender {
     }
 
     fn believe(&mut self, position: u64) -> Result<()> {
-        let before = self.writer.chunks();
         if self.writer.believe(position).is_err() {
             let what = "it says it has read what was not sent, or has not read what it had";
             let error = Error::Protocol { peer: self.connection.peer(), what };
-            self.ended = Some(error.clone());
+            self.end(error.clone());
             return Err(error);
         }
-        let dropped = before - self.writer.chunks();
-        self.kept.drain(..dropped.min(self.kept.len()));
+        self.chunks.release_until(self.writer.chunks());
         Ok(())
     }
 

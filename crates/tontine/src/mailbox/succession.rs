@@ -3,7 +3,7 @@
 //! The sender owns its chunks and still sees how far the dead reader had acknowledged; a successor
 //! gets both with `HELLO`. The steps, and who may die between them: `docs/recovery.md`.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use super::address::{Address, Place};
@@ -87,7 +87,7 @@ impl Sender {
             chunks,
         };
         let mut passed: Vec<BorrowedFd<'_>> = vec![self.life.descriptor()];
-        passed.extend(self.kept.iter().map(AsFd::as_fd));
+        passed.extend(self.chunks.descriptors());
         let note = wire::write(Note::Hello(hello));
         match socket::send(&self.connection.socket, &note, &passed)? {
             Sent::Yes => Ok(()),
@@ -150,7 +150,7 @@ impl Sender {
                 if now - since < deadline { Ok(()) } else { Err(error) }
             }
             Err(error) => {
-                self.ended = Some(error.clone());
+                self.end(error.clone());
                 Err(error)
             }
         }
@@ -173,9 +173,10 @@ impl Sender {
             self.connection = before;
             return Err(error);
         }
-        if let Some(joined) = &before.joined {
+        if let Some(joined) = before.last() {
             self.most_before = joined.most().unwrap_or(self.options.lane_cap);
         }
+        self.chunks.forget_unknown();
         self.leads_to = leads_to;
         self.ended = None;
         self.looked = None;
@@ -198,7 +199,7 @@ impl Sender {
         self.looked_elsewhere = Some(now);
         let leads_to = self.address.as_ref().and_then(Address::leads_to);
         if leads_to.is_some() && leads_to != self.leads_to && self.withdraw() {
-            self.ended = Some(Error::OwnerDied { peer: self.connection.peer() });
+            self.end(Error::OwnerDied { peer: self.connection.peer() });
         }
     }
 

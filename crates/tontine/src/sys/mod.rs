@@ -1,5 +1,5 @@
 //! What is asked of the kernel, in one place: memory that one process writes and others read
-//! ([`region`]), who was forked ([`fork`]), datagrams with descriptors ([`socket`]), doorbells
+//! ([`region`]), when nothing refers to it any more ([`release`]), who was forked ([`fork`]), datagrams with descriptors ([`socket`]), doorbells
 //! ([`bell`]), the end of another process ([`pidfd`]), a fence for others ([`membarrier`]), a
 //! thread without signals ([`thread`]), and one with a descriptor table of its own
 //! ([`quarantine`]).
@@ -15,5 +15,6 @@ pub(crate) mod membarrier;
 pub(crate) mod pidfd;
 pub(crate) mod quarantine;
 pub(crate) mod region;
+pub(crate) mod release;
 pub(crate) mod socket;
 pub(crate) mod thread;

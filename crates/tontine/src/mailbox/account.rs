@@ -1,0 +1,115 @@
+//! What a lane's chunks take of the sender's cap: [`ChunkAccount`].
+//!
+//! A chunk that leaves the chain (read to its end, given back, or taken back) is *released*: the
+//! sender closes and unmaps it, but its memory stays charged to the sender until the receiver lets
+//! go of it too. So it counts until [`ReleaseWatch`] reports that; where a chunk could not be
+//! watched, until the connection ends. Neighbours: [`super::growth`] asks before it makes a chunk.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use crate::sys::release::ReleaseWatch;
+
+/// A lane's first chunk is not watched up to this size, 64 KiB, and does not count once it is
+/// released: a lane that never grows needs no inotify instance.
+const MAX_UNWATCHED_LOG2: u32 = 16;
+
+/// Chunks of one lane that are charged to the sender.
+#[derive(Debug)]
+pub(super) struct ChunkAccount {
+    /// Chunks of the chain, the oldest first.
+    chain: VecDeque<Chunk>,
+    /// Chunks that left the chain, and that the receiver may still hold.
+    released: Vec<Chunk>,
+}
+
+/// One chunk.
+#[derive(Debug)]
+struct Chunk {
+    bytes: u64,
+    holders: Holders,
+    /// The descriptor to pass to a successor, if the lane waits for one.
+    descriptor: Option<OwnedFd>,
+}
+
+/// What is known of the processes that hold a released chunk.
+#[derive(Debug)]
+enum Holders {
+    Watched(ReleaseWatch),
+    /// A watch was impossible.
+    Unknown,
+    /// Not asked for.
+    Unwatched,
+}
+
+impl Holders {
+    fn of(chunk: &OwnedFd) -> Self {
+        ReleaseWatch::new(chunk.as_fd()).map_or(Self::Unknown, Self::Watched)
+    }
+}
+
+impl ChunkAccount {
+    /// The account of a lane that begins with a chunk of two to the power `log2` bytes.
+    pub(super) fn new(log2: u32, descriptor: OwnedFd) -> Self {
+        let watched = log2 > MAX_UNWATCHED_LOG2;
+        let holders = if watched { Holders::of(&descriptor) } else { Holders::Unwatched };
+        let first = Chunk { bytes: 1 << log2, holders, descriptor: Some(descriptor) };
+        Self { chain: VecDeque::from([first]), released: Vec::new() }
+    }
+
+    /// Adds the chain's newest chunk, of two to the power `log2` bytes.
+    pub(super) fn push(&mut self, log2: u32, descriptor: OwnedFd) {
+        let holders = Holders::of(&descriptor);
+        self.chain.push_back(Chunk { bytes: 1 << log2, holders, descriptor: Some(descriptor) });
+    }
+
+    /// Returns the descriptors of the chain, the oldest first, as far as they are kept.
+    pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.chain.iter().filter_map(|chunk| Some(chunk.descriptor.as_ref()?.as_fd()))
+    }
+
+    /// Closes the descriptors, where no successor will want them.
+    pub(super) fn close_descriptors(&mut self) {
+        self.chain.iter_mut().for_each(|chunk| chunk.descriptor = None);
+    }
+
+    /// Releases the oldest chunks, so that those are left that the chain still has.
+    pub(super) fn release_until(&mut self, chunks: usize) {
+        let surplus = self.chain.len().saturating_sub(chunks);
+        if surplus == 0 {
+            return;
+        }
+        for mut chunk in self.chain.drain(..surplus) {
+            chunk.descriptor = None;
+            if !matches!(chunk.holders, Holders::Unwatched) {
+                self.released.push(chunk);
+            }
+        }
+        self.update();
+    }
+
+    /// Forgets released chunks that nothing refers to any more.
+    pub(super) fn update(&mut self) {
+        if !self.released.is_empty() {
+            ReleaseWatch::update();
+            self.released.retain(
+                |chunk| !matches!(&chunk.holders, Holders::Watched(watch) if watch.is_released()),
+            );
+        }
+    }
+
+    /// Forgets what an ended receiver held, as far as it is not known: the kernel closed it.
+    pub(super) fn forget_unknown(&mut self) {
+        self.released.retain(|chunk| matches!(chunk.holders, Holders::Watched(_)));
+    }
+
+    /// Returns the bytes of all chunks, as of the last update.
+    pub(super) fn bytes(&self) -> u64 {
+        self.chain.iter().map(|chunk| chunk.bytes).sum::<u64>() + self.held()
+    }
+
+    /// Returns the bytes of released chunks that the receiver may still hold.
+    pub(super) fn held(&self) -> u64 {
+        self.released.iter().map(|chunk| chunk.bytes).sum()
+    }
+}
