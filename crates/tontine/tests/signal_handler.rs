@@ -187,7 +187,7 @@ mod other {
         }
         let found = FOUND.load(Ordering::Relaxed);
         if found != libc::SIG_DFL && found != libc::SIG_IGN {
-            // SAFETY: a handler; the tests install none that reads less than three arguments wrongly.
+            // SAFETY: a handler; one of a single argument ignores the other two.
             let found = unsafe { std::mem::transmute::<usize, Handler>(found) };
             found(number, info, context);
         }

@@ -16,12 +16,14 @@
 //! [`PerProcess`]. A thread of the parent may be between any two steps at the fork, and the kernel
 //! copies the dispositions before it copies memory. So each step leaves the statics valid:
 //!
-//! | at the fork | in the child |
-//! | --- | --- |
-//! | before the handler is installed | the disposition beneath is saved already |
-//! | site in the list, handler not installed | the first installation finds that out and installs it |
-//! | handler installed, its site removed meanwhile | as for one that was restored; the first installation restores what was beneath |
-//! | installed by a thread that the child does not have | the site stays, and so does the handler |
+//! - Before the handler is installed, the disposition beneath it is saved already.
+//! - If a site is in the list and the handler is not installed, the child's first installation
+//!   finds that out and installs it.
+//! - If the handler is installed and its site was removed meanwhile, it behaves like one that was
+//!   restored; the child's first installation restores what was beneath.
+//! - The site of a thread that the child does not have stays, and so does the handler.
+
+#![allow(unsafe_code, reason = "the handler, and references to sites that are never freed")]
 
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
