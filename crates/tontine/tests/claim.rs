@@ -157,6 +157,60 @@ fn a_link_or_a_directory_is_no_lock_file() {
     assert_eq!(Claim::take(nowhere).expect_err("no folder").errno(), libc::ENOENT);
 }
 
+/// A user who may write the folder of an address linked the program's database there as the lock
+/// file. The claim opened it, and when it closed the descriptor the kernel dropped the record lock
+/// by which the program protected its database.
+#[test]
+fn hard_link_to_locked_database_keeps_its_record_lock() {
+    for is_moved in [false, true] {
+        let scratch = Scratch::new("claim-database");
+        let database = scratch.path().with_extension("database");
+        std::fs::write(&database, b"rows").expect("written");
+        let file = std::fs::File::options().read(true).write(true).open(&database).expect("open");
+        assert!(record_lock(&file), "locked");
+        if is_moved {
+            std::fs::rename(&database, scratch.lock()).expect("renamed");
+        } else {
+            std::fs::hard_link(&database, scratch.lock()).expect("linked");
+        }
+        let refused = Claim::take(scratch.path());
+        let is_refused = matches!(refused, Err(Error::BadAddress { .. }));
+        drop(refused);
+        let mut child = Child::fork(|_| assert!(!record_lock(&file), "unlocked"));
+        assert_eq!(child.wait(), 0, "the lock is held still");
+        assert!(is_refused);
+        let _ = std::fs::remove_file(database);
+    }
+}
+
+/// A FIFO in place of the lock file was locked like one: no later owner of the path could tell.
+#[test]
+fn fifo_or_folder_as_lock_file_is_refused() {
+    let scratch = Scratch::new("claim-fifo");
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mkfifoat(rustix::fs::CWD, scratch.lock(), mode).expect("made");
+    let refused = Claim::take(scratch.path()).expect_err("a FIFO");
+    assert!(matches!(refused, Error::BadAddress { .. }), "{refused}");
+    std::fs::remove_file(scratch.lock()).expect("removed");
+    std::fs::create_dir(scratch.lock()).expect("made");
+    let refused = Claim::take(scratch.path());
+    std::fs::remove_dir(scratch.lock()).expect("removed");
+    let refused = refused.expect_err("a folder");
+    assert!(matches!(refused, Error::BadAddress { .. }), "{refused}");
+}
+
+/// Locks the file's first byte; returns `true` unless another process holds it.
+fn record_lock(file: &std::fs::File) -> bool {
+    // SAFETY: integers only, for which zero is a value.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = libc::F_WRLCK as _;
+    lock.l_len = 1;
+    // SAFETY: the command reads one `flock`.
+    unsafe {
+        libc::fcntl(std::os::fd::AsRawFd::as_raw_fd(file), libc::F_SETLK, &raw const lock) == 0
+    }
+}
+
 fn parent() -> u32 {
     // SAFETY: asks for a number.
     unsafe { libc::getppid() }.cast_unsigned()

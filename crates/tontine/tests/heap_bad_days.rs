@@ -472,3 +472,54 @@ fn a_thread_uses_two_heaps() {
     drop(first);
     drop(second.alloc(500).expect("the other one is still there"));
 }
+
+/// A process passed a file of a file system that never answers, instead of a heap. `Heap::open`
+/// asked that file system for the file's size while it held the lock over all heaps of the
+/// process, and neither that call nor any other that opened or closed a heap returned.
+#[test]
+fn file_of_silent_file_system_is_refused_at_once() {
+    const NOT_PERMITTED: i32 = 77;
+    let place = std::env::temp_dir().join(format!("tontine-silent-{}", std::process::id()));
+    std::fs::write(&place, b"").expect("written");
+    let child = fork(|| {
+        // SAFETY: a timer that ends a child that hangs.
+        unsafe { libc::alarm(20) };
+        let Some(file) = file_of_silent_file_system(&place) else {
+            // SAFETY: ends the process.
+            unsafe { libc::_exit(NOT_PERMITTED) }
+        };
+        // SAFETY: the only descriptor.
+        let error = unsafe { Heap::open(file) }.expect_err("it is none");
+        assert!(matches!(error, Error::NotAHeap { .. }), "{error}");
+    });
+    let status = reap(child);
+    let _ = std::fs::remove_file(&place);
+    let is_skipped = libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == NOT_PERMITTED;
+    assert!(is_skipped || status == 0, "{status:#x}");
+}
+
+/// A descriptor of a file whose file system nobody serves; none where mounting is not permitted.
+fn file_of_silent_file_system(place: &std::path::Path) -> Option<OwnedFd> {
+    use std::os::unix::ffi::OsStrExt;
+    let server = File::options().read(true).write(true).open("/dev/fuse").ok()?;
+    let options = format!("fd={},rootmode=100000,user_id=0,group_id=0\0", server.as_raw_fd());
+    let target = std::ffi::CString::new(place.as_os_str().as_bytes()).expect("a path");
+    let (none, private) = (std::ptr::null(), libc::MS_REC | libc::MS_PRIVATE);
+    // SAFETY: terminated strings; a mount namespace of this process's own.
+    let mounted = unsafe {
+        libc::unshare(libc::CLONE_NEWNS) == 0
+            && libc::mount(none, c"/".as_ptr(), none, private, none.cast()) == 0
+            && libc::mount(
+                c"silent".as_ptr(),
+                target.as_ptr(),
+                c"fuse".as_ptr(),
+                libc::MS_NOSUID | libc::MS_NODEV,
+                options.as_ptr().cast(),
+            ) == 0
+    };
+    // Open as long as the process lives, and never read.
+    std::mem::forget(server);
+    // By a descriptor that opens nothing: its close does not wait either.
+    let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC;
+    mounted.then(|| rustix::fs::open(place, flags, rustix::fs::Mode::empty()).expect("open"))
+}

@@ -288,6 +288,21 @@ fn a_child_s_end_is_told_whatever_the_disposition_was() {
     }
 }
 
+/// A program ignored SIGCHLD, blocked it, and installed a handler of its own. When it unblocked the
+/// signal it got back the ignored one, not its handler: the drop did not look what it replaced.
+#[test]
+fn blocked_sigchld_dropped_leaves_newer_handler() {
+    extern "C" fn newer(_: libc::c_int) {}
+    in_a_process(|| {
+        dispose(Signal::CHLD, libc::SIG_IGN, 0);
+        let blocked = Blocked::new(Signal::CHLD).expect("blocked");
+        assert_eq!(disposition(Signal::CHLD).0, libc::SIG_DFL);
+        dispose(Signal::CHLD, newer as *const () as usize, 0);
+        drop(blocked);
+        assert_eq!(disposition(Signal::CHLD).0, newer as *const () as usize);
+    });
+}
+
 #[test]
 fn a_blocked_signal_is_taken_whatever_its_disposition_is() {
     in_a_process(|| {

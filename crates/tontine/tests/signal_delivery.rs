@@ -146,6 +146,37 @@ fn a_channel_keeps_one_of_each_standard_signal_and_counts_the_others() {
     });
 }
 
+/// A program shared one channel among several threads, as its documentation allows, and did not
+/// compile: the handle of the designated thread held a receiver that only one thread may use.
+#[test]
+fn channel_shared_by_threads_delivers_each_signal_once() {
+    in_a_process(|| {
+        const COUNT: i32 = 200;
+        let signal = realtime(0);
+        let blocked = Blocked::new(signal).expect("blocked");
+        let channel = blocked.channel(8).expect("a thread");
+        let mut values: Vec<i32> = std::thread::scope(|scope| {
+            let takers: [_; 4] = std::array::from_fn(|_| {
+                scope.spawn(|| {
+                    let mut values = Vec::new();
+                    loop {
+                        match next(&channel).value().expect("a value") {
+                            0 => break values,
+                            value => values.push(value),
+                        }
+                    }
+                })
+            });
+            (1..=COUNT).for_each(|value| queue(own_pid(), signal, value));
+            takers.iter().for_each(|_| queue(own_pid(), signal, 0));
+            takers.into_iter().flat_map(|taker| taker.join().expect("joined")).collect()
+        });
+        values.sort_unstable();
+        assert_eq!(values, (1..=COUNT).collect::<Vec<_>>());
+        assert_eq!(channel.try_recv(), Ok(None));
+    });
+}
+
 #[test]
 fn a_full_channel_leaves_the_rest_with_the_kernel_and_takes_standard_ones_still() {
     const SENT: i32 = 50;
@@ -344,6 +375,8 @@ fn the_first_interruption_is_noticed() {
         assert!(child::eventually(|| interrupted.received().is_some_and(|one| one.merged() == 1)));
         let mut child = Child::fork(|_| {
             assert_eq!(interrupted.wait(None), Err(Error::Forked));
+            // Without a look at the parent's, which a thread of the parent may have locked.
+            assert!(!interrupted.is_set() && interrupted.received().is_none());
         });
         assert_eq!(child.wait(), 0);
         assert_eq!(interrupted.blocked().set().to_string(), "SIGINT, SIGTERM");

@@ -8,7 +8,8 @@ mod child;
 mod signals;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tontine::signal::handler::{Counter, Flag, Wake};
@@ -163,4 +164,193 @@ fn a_blocked_signal_never_gets_to_its_handler() {
         raise(Signal::USR1);
         assert!(flag.is_set());
     });
+}
+
+/// Handlers of another library, which calls what it found when it was installed.
+mod other {
+    use std::mem::zeroed;
+    use std::ptr::null_mut;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tontine::signal::Signal;
+
+    pub(super) static CALLS: AtomicUsize = AtomicUsize::new(0);
+    static FOUND: AtomicUsize = AtomicUsize::new(0);
+    static DEPTH: AtomicUsize = AtomicUsize::new(0);
+
+    type Handler = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
+
+    extern "C" fn chain(number: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+        CALLS.fetch_add(1, Ordering::Relaxed);
+        if DEPTH.fetch_add(1, Ordering::Relaxed) > 0 {
+            std::process::abort();
+        }
+        let found = FOUND.load(Ordering::Relaxed);
+        if found != libc::SIG_DFL && found != libc::SIG_IGN {
+            // SAFETY: a handler; one of a single argument ignores the other two.
+            let found = unsafe { std::mem::transmute::<usize, Handler>(found) };
+            found(number, info, context);
+        }
+        DEPTH.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Installs the handler that calls the one before it.
+    pub(super) fn install(signal: Signal) {
+        // SAFETY: zero is a valid action; live locals; the handler touches atomics alone.
+        unsafe {
+            let mut action: libc::sigaction = zeroed();
+            let mut before: libc::sigaction = zeroed();
+            action.sa_sigaction = chain as *const () as usize;
+            action.sa_flags = libc::SA_SIGINFO;
+            assert_eq!(libc::sigaction(signal.as_raw(), null_mut(), &mut before), 0);
+            FOUND.store(before.sa_sigaction, Ordering::Relaxed);
+            assert_eq!(libc::sigaction(signal.as_raw(), &action, null_mut()), 0);
+        }
+    }
+
+    pub(super) fn calls() -> usize {
+        CALLS.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn address() -> usize {
+        chain as *const () as usize
+    }
+}
+
+static FIRST_CALLS: AtomicUsize = AtomicUsize::new(0);
+
+/// The handler of a program that installed it before any library did.
+extern "C" fn first(_: libc::c_int) {
+    FIRST_CALLS.fetch_add(1, Ordering::Relaxed);
+}
+
+fn first_calls() -> usize {
+    FIRST_CALLS.load(Ordering::Relaxed)
+}
+
+/// A program installed a flag, then a library that installed a handler of its own. The program
+/// dropped the flag, which restored the default disposition, and the next signal killed the
+/// process, because the drop did not look whose handler it replaced.
+#[test]
+fn flag_dropped_under_newer_handler_leaves_that_handler() {
+    in_a_process(|| {
+        let flag = Flag::install(Signal::USR1).expect("installed");
+        other::install(Signal::USR1);
+        raise(Signal::USR1);
+        assert!(flag.take(), "the newer handler calls the older one");
+        drop(flag);
+        assert_eq!(disposition(Signal::USR1).0, other::address());
+        raise(Signal::USR1);
+        assert_eq!(other::calls(), 2);
+    });
+}
+
+/// The program's own handler was replaced by a flag's, and that one by a library's, which calls
+/// the handler it replaced. After the flag was dropped the call reached a handler without work,
+/// and the program's handler was never called again.
+#[test]
+fn handler_beneath_dropped_flag_is_called_through_chain() {
+    in_a_process(|| {
+        dispose(Signal::USR1, first as *const () as usize, libc::SA_RESTART);
+        let flag = Flag::install(Signal::USR1).expect("installed");
+        other::install(Signal::USR1);
+        raise(Signal::USR1);
+        assert_eq!((flag.take(), other::calls(), first_calls()), (true, 1, 0));
+        drop(flag);
+        raise(Signal::USR1);
+        assert_eq!((other::calls(), first_calls()), (2, 1));
+        // A second flag replaces the chain, and must not close it to a circle when it is dropped.
+        let flag = Flag::install(Signal::USR1).expect("installed");
+        raise(Signal::USR1);
+        assert_eq!((flag.take(), other::calls(), first_calls()), (true, 2, 1));
+        drop(flag);
+        assert_eq!(disposition(Signal::USR1).0, other::address());
+        raise(Signal::USR1);
+        assert_eq!((other::calls(), first_calls()), (3, 2));
+    });
+}
+
+/// A thread ran a program by the C library's `system`, which ignores SIGINT meanwhile and then
+/// restores what it found: a flag's handler, although the flag had been dropped in between. That
+/// handler swallowed the signal, so the process could not be interrupted any more.
+#[test]
+fn handler_restored_after_drop_does_what_was_beneath() {
+    let restored = |beneath: usize| {
+        status_of(|| {
+            dispose(Signal::INT, beneath, 0);
+            let flag = Flag::install(Signal::INT).expect("installed");
+            let (ours, flags) = dispose(Signal::INT, libc::SIG_IGN, 0);
+            drop(flag);
+            assert_eq!(disposition(Signal::INT).0, libc::SIG_IGN, "the newer one stays");
+            dispose(Signal::INT, ours, flags);
+            raise(Signal::INT);
+            assert_eq!(first_calls(), usize::from(beneath == first as *const () as usize));
+            // Once more: the handler is found where the last one left it, and used again.
+            let flag = Flag::install(Signal::INT).expect("installed");
+            raise(Signal::INT);
+            assert!(flag.take());
+            drop(flag);
+            assert_eq!(disposition(Signal::INT).0, beneath);
+        })
+    };
+    assert_eq!(restored(libc::SIG_DFL), 128 + libc::SIGINT);
+    assert_eq!(restored(libc::SIG_IGN), 0);
+    assert_eq!(restored(first as *const () as usize), 0);
+}
+
+/// Threads installed and dropped handlers while the main thread forked. Where another thread held
+/// the lock over the lists or over the spare pipes at the fork, no thread of the child ever
+/// released it, and the child hung in `Flag::install`.
+#[test]
+fn child_forked_during_installs_does_not_hang() {
+    in_a_process(|| {
+        let flag = Flag::install(Signal::USR1).expect("installed");
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    while !stop.load(Ordering::Relaxed) {
+                        let flag = Flag::install(Signal::USR2).expect("installed");
+                        let wake = Wake::install(Signal::USR2).expect("installed");
+                        drop((Flag::install(Signal::USR1), flag, wake));
+                    }
+                });
+            }
+            let begin = Instant::now();
+            // On a machine that is busy with other programs a round takes long.
+            for round in (0..300).take_while(|_| begin.elapsed() < Duration::from_secs(5)) {
+                let status = status_of(|| in_child_of_busy_parent(&flag));
+                if status != 0 {
+                    stop.store(true, Ordering::Relaxed);
+                }
+                assert_eq!(status, 0, "child {round}");
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        drop(flag);
+        assert_eq!(disposition(Signal::USR1).0, libc::SIG_DFL);
+        assert_eq!(disposition(Signal::USR2).0, libc::SIG_DFL);
+    });
+}
+
+fn in_child_of_busy_parent(inherited: &Flag) {
+    // SAFETY: takes a number. The signal ends a child that hangs.
+    unsafe { libc::alarm(20) };
+    raise(Signal::USR1);
+    assert!(inherited.take(), "the forking thread's own flag works on");
+    for signal in [Signal::USR1, Signal::USR2] {
+        let flag = Flag::install(signal).expect("installed");
+        let wake = Wake::install(signal).expect("installed");
+        raise(signal);
+        assert!(flag.take() && wake.take());
+        drop(flag);
+        raise(signal);
+        assert!(wake.take());
+    }
+    // No thread of the parent uses this one.
+    let flag = Flag::install(Signal::HUP).expect("installed");
+    raise(Signal::HUP);
+    assert!(flag.take());
+    drop(flag);
+    assert_eq!(disposition(Signal::HUP).0, libc::SIG_DFL);
 }

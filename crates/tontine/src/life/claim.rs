@@ -13,6 +13,11 @@
 //! registry is another. The listener would not tell
 //! it either: after an `exec` a worker's copy of it still names this process.
 //!
+//! The trap has a second side: closing the lock file drops *every* record lock of the process on
+//! that file. A lock file is therefore an empty regular file with one name. Before any other file
+//! is opened, a claim refuses it: a user who may write the folder could have linked a database
+//! there.
+//!
 //! The file is never unlinked: two processes could then hold locks of two files with one name.
 //! Neighbours: the mailbox's address takes a claim before it touches the socket. A claim does not
 //! wait, and says nothing of what is at `PATH` itself.
@@ -23,11 +28,12 @@ use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::mem::ManuallyDrop;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 
 use crate::error::{Error, Result};
@@ -69,7 +75,7 @@ pub struct Claim {
 /// A file, whatever its names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FileId {
-    device: u64,
+    device: (u32, u32),
     inode: u64,
 }
 
@@ -79,7 +85,8 @@ impl Claim {
     ///
     /// # Errors
     /// [`Error::InUse`] with the holder's pid, where somebody lives who owns it (this process
-    /// included); [`Error::SystemAt`] where the file cannot be opened or locked.
+    /// included); [`Error::BadAddress`] if the lock file is not an empty regular file with one
+    /// name; [`Error::SystemAt`] where the file cannot be opened or locked.
     pub fn take(path: &Path) -> Result<Self> {
         Self::take_with_mode(path, MODE)
     }
@@ -87,25 +94,27 @@ impl Claim {
     /// As [`Claim::take`]; a lock file that is not there is made with this mode, less the umask.
     pub(crate) fn take_with_mode(path: &Path, mode: u32) -> Result<Self> {
         let guard = Guard::here()?;
-        let mut locked = locked()?;
         let lock_path = lock_path(path);
         let in_use = |holder| Error::InUse { address: path.display().to_string(), holder };
-        // Before it is opened: closing a second descriptor would drop our own lock.
-        if let Ok(metadata) = std::fs::metadata(&lock_path)
-            && locked.contains(&FileId::from(&metadata))
-        {
-            return Err(in_use(Some(std::process::id())));
-        }
         let at = |error: Error| error.at(lock_path.display());
-        let file = open(&lock_path, mode).map_err(at)?;
-        let metadata = file.metadata().map_err(|error| at(system("fstat", &error)))?;
-        let id = FileId::from(&metadata);
-        if locked.contains(&id) {
-            // The name was moved onto our own file between the two looks: the descriptor has to
-            // stay, or the lock goes.
-            std::mem::forget(file);
+        // Before the registry is locked: a file system that never answers holds this call alone.
+        let found = find(&lock_path)?;
+        let mut locked = locked()?;
+        // Before it is opened: closing a second descriptor would drop our own lock.
+        if found.is_some_and(|id| locked.contains(&id)) {
             return Err(in_use(Some(std::process::id())));
         }
+        let file = open(&lock_path, mode).map_err(at)?;
+        let id = match identify(&file, &lock_path) {
+            Ok(id) if !locked.contains(&id) => id,
+            refused => {
+                // The name was moved onto another file between the two looks: the descriptor has
+                // to stay, or a lock of this process goes.
+                std::mem::forget(file);
+                refused?;
+                return Err(in_use(Some(std::process::id())));
+            }
+        };
         for _ in 0..ATTEMPTS {
             if try_lock(&file).map_err(at)? {
                 locked.push(id);
@@ -135,12 +144,6 @@ impl Drop for Claim {
     }
 }
 
-impl From<&std::fs::Metadata> for FileId {
-    fn from(metadata: &std::fs::Metadata) -> Self {
-        Self { device: metadata.dev(), inode: metadata.ino() }
-    }
-}
-
 /// What `F_GETLK` said.
 enum Holder {
     /// Somebody, whose pid is known if it can be seen from here.
@@ -159,6 +162,54 @@ fn lock_path(path: &Path) -> PathBuf {
 fn locked() -> Result<MutexGuard<'static, Vec<FileId>>> {
     // A panic in there leaves a list that is still right.
     Ok(LOCKED.get()?.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Identifies the lock file, if there is one, by a descriptor that opens nothing: closing it drops
+/// no lock, no device starts, no FIFO waits.
+///
+/// # Errors
+/// As [`identify`].
+fn find(path: &Path) -> Result<Option<FileId>> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match rustix::fs::open(path, flags, Mode::empty()) {
+        Ok(named) => identify(named, path).map(Some),
+        Err(Errno::NOENT) => Ok(None),
+        Err(errno) => Err(Error::system("open of the lock file", errno).at(path.display())),
+    }
+}
+
+/// Identifies a lock file: an empty regular file with one name. Of any other file closing a
+/// descriptor could drop record locks of this process.
+///
+/// # Errors
+/// [`Error::BadAddress`] for a file of another kind, [`Error::SystemAt`].
+fn identify(file: impl AsFd, path: &Path) -> Result<FileId> {
+    // From what the kernel knows, without asking the file system.
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let found = rustix::fs::statx(file, c"", flags, StatxFlags::BASIC_STATS)
+        .map_err(|errno| Error::system("statx", errno).at(path.display()))?;
+    let why = match FileType::from_raw_mode(found.stx_mode.into()) {
+        FileType::Symlink => {
+            return Err(Error::system("open of the lock file", Errno::LOOP).at(path.display()));
+        }
+        FileType::RegularFile if found.stx_nlink > 1 => {
+            "expected a lock file with one name, found one with several; \
+             remove this name or choose another path"
+        }
+        FileType::RegularFile if found.stx_size > 0 => {
+            "expected an empty lock file, found one with content; \
+             move it away or choose another path"
+        }
+        FileType::RegularFile => {
+            let (major, minor) = (found.stx_dev_major, found.stx_dev_minor);
+            return Ok(FileId { device: (major, minor), inode: found.stx_ino });
+        }
+        _ => {
+            "expected a regular file as its lock file, found another kind; \
+             remove it or choose another path"
+        }
+    };
+    Err(Error::BadAddress { address: path.display().to_string(), why })
 }
 
 /// Close-on-exec, as all that the standard library opens. Never through a symbolic link, nor

@@ -208,8 +208,9 @@ impl Blocked {
         let raw = Raw::of(ours);
         let disposition = self.reaped.as_ref().and_then(Reaped::before);
         let restore = move || {
-            if let Some(disposition) = &disposition {
-                disposition.restore();
+            if let Some(disposition) = disposition {
+                // It fails for no signal that the kernel has returned it for.
+                let _ = disposition.install(Signal::CHLD);
             }
             raw.unblock().map_err(|error| std::io::Error::from_raw_os_error(error.errno()))
         };

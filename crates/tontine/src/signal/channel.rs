@@ -27,6 +27,12 @@ pub struct Channel<'a> {
     _blocked: PhantomData<&'a ()>,
 }
 
+/// Threads share it by reference, and it may move to another thread.
+const _: () = {
+    const fn shared_by_threads<T: Send + Sync>() {}
+    shared_by_threads::<Channel<'_>>();
+};
+
 struct Shared {
     queue: Mutex<Queue>,
     /// Somebody who takes from it has something to take, or nothing will come any more.

@@ -1,80 +1,251 @@
-//! SIGCHLD's disposition while it is blocked: [`Reaped`].
+//! Dispositions of signals: [`Action`], and SIGCHLD's while it is blocked: [`Reaped`].
 //!
-//! Where it is ignored, or has `SA_NOCLDWAIT`, the kernel sends none and leaves no child to wait
-//! for. All other dispositions are well as they are: a blocked signal is taken, whatever it has.
+//! If SIGCHLD is ignored, or has `SA_NOCLDWAIT`, the kernel sends none and leaves no child to wait
+//! for. All other dispositions stay as they are: a blocked signal is taken, whatever it has.
+//!
+//! The lock is a process's own, so that a forked child never waits for a thread that it does not
+//! have. What the lock protects is valid at each step; a child that is forked while another thread
+//! changes it may keep the default although no thread of it holds a [`Reaped`].
 
-#![allow(unsafe_code, reason = "sigaction")]
+#![allow(unsafe_code, reason = "sigaction, and handlers of the program")]
 
 use std::mem::zeroed;
 use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::Signal;
 use super::error::{Error, Result};
+use super::number::MOST;
+use crate::sys::fork::PerProcess;
 
-/// How many hold the default, and what there was before the first of them.
-static HELD: Mutex<(usize, Option<libc::sigaction>)> = Mutex::new((0, None));
+/// A disposition, as the kernel returns it. Its functions allocate nothing and lock nothing.
+#[derive(Clone, Copy)]
+pub(super) struct Action(libc::sigaction);
 
-/// As long as it lives, an ended child is told of and can be waited for.
+impl Action {
+    /// A handler (or `SIG_DFL`, `SIG_IGN`) that blocks its own signal alone while it runs.
+    pub(super) fn new(handler: libc::sighandler_t, flags: libc::c_int) -> Self {
+        // SAFETY: zero is a valid action; the call writes to a live local.
+        let mut action: libc::sigaction = unsafe { zeroed() };
+        action.sa_sigaction = handler;
+        action.sa_flags = flags;
+        // SAFETY: as above.
+        unsafe { libc::sigemptyset(&mut action.sa_mask) };
+        Self(action)
+    }
+
+    /// Returns the disposition of the signal.
+    pub(super) fn current(signal: Signal) -> Result<Self> {
+        // SAFETY: zero is a valid action; the call writes to a live local.
+        unsafe {
+            let mut current = zeroed();
+            match libc::sigaction(signal.as_raw(), null_mut(), &mut current) {
+                0 => Ok(Self(current)),
+                _ => Err(Error::last("sigaction")),
+            }
+        }
+    }
+
+    /// Makes it the disposition of the signal; returns the one that it replaces.
+    pub(super) fn install(&self, signal: Signal) -> Result<Self> {
+        // SAFETY: an action that the kernel has returned, or one of this module's handlers, which
+        // is as long-lived as the program; the call writes to a live local.
+        unsafe {
+            let mut replaced = zeroed();
+            match libc::sigaction(signal.as_raw(), &self.0, &mut replaced) {
+                0 => Ok(Self(replaced)),
+                _ => Err(Error::last("sigaction")),
+            }
+        }
+    }
+
+    pub(super) fn handler(&self) -> libc::sighandler_t {
+        self.0.sa_sigaction
+    }
+
+    /// Calls the handler as the kernel does, but with the mask that there is.
+    ///
+    /// # Safety
+    /// It is neither `SIG_DFL` nor `SIG_IGN`; `info` and `context` are what the kernel gave to a
+    /// handler.
+    pub(super) unsafe fn call(
+        &self,
+        signal: Signal,
+        info: *mut libc::siginfo_t,
+        context: *mut libc::c_void,
+    ) {
+        type Long = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
+        type Short = extern "C" fn(libc::c_int);
+        // SAFETY: the kernel would call it so; the flag says with how many arguments.
+        unsafe {
+            if self.0.sa_flags & libc::SA_SIGINFO != 0 {
+                std::mem::transmute::<usize, Long>(self.handler())(signal.as_raw(), info, context);
+            } else {
+                std::mem::transmute::<usize, Short>(self.handler())(signal.as_raw());
+            }
+        }
+    }
+
+    fn discards_children(&self) -> bool {
+        self.handler() == libc::SIG_IGN || self.0.sa_flags & libc::SA_NOCLDWAIT != 0
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        // SAFETY: both sets are initialised.
+        let has = |one: &Self, signal| unsafe { libc::sigismember(&one.0.sa_mask, signal) };
+        self.handler() == other.handler()
+            && self.0.sa_flags == other.0.sa_flags
+            && (1..=MOST).all(|signal| has(self, signal) == has(other, signal))
+    }
+}
+
+/// Replaces the disposition of the signal if it is `expected`; returns `true` if it was.
+///
+/// One that another thread installs between the two calls is put back.
+pub(super) fn exchange(signal: Signal, expected: fn(&Action) -> bool, by: &Action) -> bool {
+    if !Action::current(signal).is_ok_and(|current| expected(&current)) {
+        return false;
+    }
+    match by.install(signal) {
+        Ok(replaced) if !expected(&replaced) => {
+            let _ = replaced.install(signal);
+            false
+        }
+        replaced => replaced.is_ok(),
+    }
+}
+
+/// A disposition that a handler may read at any moment. What was saved is never freed.
+#[derive(Debug)]
+pub(super) struct Saved(AtomicPtr<Action>);
+
+impl Saved {
+    pub(super) const fn new() -> Self {
+        Self(AtomicPtr::new(null_mut()))
+    }
+
+    /// Saves it; one that is the same takes no more memory.
+    pub(super) fn set(&self, action: Action) {
+        if self.get().is_none_or(|saved| !saved.is_same(&action)) {
+            // SYNC disposition-saved: pairs with the load in `get`.
+            self.0.store(Box::into_raw(Box::new(action)), Ordering::Release);
+        }
+    }
+
+    pub(super) fn get(&self) -> Option<&'static Action> {
+        // SYNC disposition-saved: pairs with the store in `set`.
+        let saved = self.0.load(Ordering::Acquire);
+        // SAFETY: null, or made by `Box::into_raw` and never freed.
+        unsafe { saved.as_ref() }
+    }
+}
+
+/// How many hold the default.
+static HELD: AtomicUsize = AtomicUsize::new(0);
+
+/// The disposition before the first of them; valid while [`IS_CHANGED`].
+static BEFORE: Saved = Saved::new();
+
+/// The default was installed in place of [`BEFORE`].
+static IS_CHANGED: AtomicBool = AtomicBool::new(false);
+
+/// The lock over the three. A forked child has one of its own.
+static LOCK: PerProcess<Mutex<()>> = PerProcess::new(Mutex::default);
+
+/// As long as it lives, the kernel reports an ended child, which can be waited for.
 #[derive(Debug)]
 pub(super) struct Reaped(());
 
 impl Reaped {
     /// Sets the default, if it must be.
     pub(super) fn new() -> Result<Self> {
-        let mut held = held();
-        // SAFETY: zero is a valid action; the calls read and write live locals.
-        unsafe {
-            let mut before: libc::sigaction = zeroed();
-            if libc::sigaction(libc::SIGCHLD, null_mut(), &mut before) != 0 {
-                return Err(Error::last("sigaction"));
+        let _changes = lock()?;
+        let current = Action::current(Signal::CHLD)?;
+        if current.discards_children() {
+            if !IS_CHANGED.load(Ordering::Relaxed) {
+                BEFORE.set(current);
+                // SYNC disposition-changed: pairs with the load in `before`. Before the change, so
+                // that a child that is forked in between can restore it.
+                IS_CHANGED.store(true, Ordering::Release);
             }
-            let throws_away =
-                before.sa_sigaction == libc::SIG_IGN || before.sa_flags & libc::SA_NOCLDWAIT != 0;
-            if throws_away {
-                let mut default: libc::sigaction = zeroed();
-                default.sa_sigaction = libc::SIG_DFL;
-                default.sa_flags = before.sa_flags & libc::SA_NOCLDSTOP;
-                if libc::sigaction(libc::SIGCHLD, &default, null_mut()) != 0 {
-                    return Err(Error::last("sigaction"));
-                }
-                held.1.get_or_insert(before);
-            }
+            let flags = current.0.sa_flags & libc::SA_NOCLDSTOP;
+            Action::new(libc::SIG_DFL, flags).install(Signal::CHLD)?;
         }
-        held.0 += 1;
+        HELD.fetch_add(1, Ordering::Relaxed);
         Ok(Self(()))
     }
 
-    /// What there was before, if it was changed: to be given to a child that executes another
-    /// program.
-    pub(super) fn before(&self) -> Option<Before> {
-        held().1.map(Before)
+    /// Returns the disposition before, if it was changed: to be given to a child that executes
+    /// another program.
+    pub(super) fn before(&self) -> Option<&'static Action> {
+        // SYNC disposition-changed: pairs with the store in `new`.
+        IS_CHANGED.load(Ordering::Acquire).then(|| BEFORE.get()).flatten()
     }
 }
 
 impl Drop for Reaped {
     fn drop(&mut self) {
-        let mut held = held();
-        held.0 -= 1;
-        if held.0 == 0
-            && let Some(before) = held.1.take()
+        // A forked child without memory for a lock keeps the default.
+        let Ok(_changes) = lock() else { return };
+        if HELD.fetch_sub(1, Ordering::Relaxed) == 1
+            && let Some(before) = self.before()
         {
-            Before(before).restore();
+            // Another library's handler stays.
+            let is_ours =
+                |action: &Action| action.handler() == libc::SIG_DFL && !action.discards_children();
+            exchange(Signal::CHLD, is_ours, before);
+            IS_CHANGED.store(false, Ordering::Relaxed);
         }
     }
 }
 
-fn held() -> MutexGuard<'static, (usize, Option<libc::sigaction>)> {
-    HELD.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock() -> Result<MutexGuard<'static, ()>> {
+    let lock = LOCK.get().map_err(|error| {
+        Error::system("mmap", rustix::io::Errno::from_raw_os_error(error.errno()))
+    })?;
+    Ok(lock.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// What SIGCHLD's disposition was.
-#[derive(Clone, Copy)]
-pub(super) struct Before(libc::sigaction);
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::child::in_child;
 
-impl Before {
-    /// Puts it back. Allocates nothing and locks nothing.
-    pub(super) fn restore(&self) {
-        // SAFETY: what the kernel said it was; it fails for no signal that it was asked of.
-        unsafe { libc::sigaction(libc::SIGCHLD, &self.0, null_mut()) };
+    /// Threads blocked and unblocked SIGCHLD while another one forked. Where one of them held the
+    /// lock over the saved disposition at the fork, the child hung when it dropped its own guard.
+    #[test]
+    fn child_forked_during_sigchld_changes_does_not_hang() {
+        assert!(in_child(|| {
+            let ignore = Action::new(libc::SIG_IGN, 0);
+            ignore.install(Signal::CHLD).expect("installed");
+            let _held = Reaped::new().expect("held");
+            let stop = AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                for _ in 0..3 {
+                    scope.spawn(|| {
+                        while !stop.load(Ordering::Relaxed) {
+                            drop(Reaped::new());
+                        }
+                    });
+                }
+                let all = (0..300).all(|_| in_child(|| Reaped::new().is_ok()));
+                stop.store(true, Ordering::Relaxed);
+                all
+            })
+        }));
+    }
+
+    #[test]
+    fn exchange_leaves_unexpected_disposition() {
+        assert!(in_child(|| {
+            let by = Action::new(libc::SIG_IGN, 0);
+            let is_ignored = |action: &Action| action.handler() == libc::SIG_IGN;
+            let now = || Action::current(Signal::USR1).map(|current| current.handler());
+            !exchange(Signal::USR1, is_ignored, &by)
+                && now() == Ok(libc::SIG_DFL)
+                && exchange(Signal::USR1, |action| action.handler() == libc::SIG_DFL, &by)
+                && now() == Ok(libc::SIG_IGN)
+        }));
     }
 }

@@ -8,8 +8,13 @@
 //!
 //! The three do only what is allowed. Their handlers have `SA_RESTART` and `SA_ONSTACK`. Several
 //! may watch one signal; the disposition that was there comes back when the last of them is
-//! dropped. What they refer to lives for ever (some tens of bytes each), for a handler may still be
-//! running when it is taken away.
+//! dropped, unless another library has installed its handler meanwhile: that one stays. If it calls
+//! the handler that it replaced, that one calls what was there before (`docs/signal.md` has the
+//! details). What they refer to is never freed (some tens of bytes each), for a handler may still
+//! be running when it is removed.
+//!
+//! A forked child has what the forking thread had, and may install more. What other threads of the
+//! parent had installed stays installed in it. A [`Wake`] of the parent's is not written to.
 //!
 //! A signal that every thread blocks never gets to its handler: one program, one way for each
 //! signal, this or [`Blocked`](super::Blocked).
@@ -18,17 +23,16 @@
 
 #![allow(unsafe_code, reason = "installs signal handlers")]
 
-use std::mem::zeroed;
+mod installed;
+
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::Ordering;
 
 use rustix::pipe::{PipeFlags, pipe_with};
 
+use self::installed::{Changes, Installed};
 use super::Signal;
 use super::error::{Error, Result};
-use super::number::MOST;
 use crate::sys::fork::Guard;
 
 /// Stores `true` when its signal comes.
@@ -172,17 +176,11 @@ struct Pipe {
     guard: Guard,
 }
 
-/// Pipes that nobody uses.
-static SPARE: Mutex<Vec<&'static Pipe>> = Mutex::new(Vec::new());
-
 impl Pipe {
     fn get() -> Result<&'static Self> {
-        let spare = || SPARE.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        while let Some(pipe) = spare() {
-            if !pipe.guard.is_forked() {
-                pipe.drain();
-                return Ok(pipe);
-            }
+        if let Some(pipe) = Changes::lock()?.spare.pop() {
+            pipe.drain();
+            return Ok(pipe);
         }
         let flags = PipeFlags::CLOEXEC | PipeFlags::NONBLOCK;
         let (reader, writer) = pipe_with(flags).map_err(|errno| Error::system("pipe2", errno))?;
@@ -192,8 +190,22 @@ impl Pipe {
         Ok(Box::leak(Box::new(Self { reader, writer, guard })))
     }
 
+    /// Keeps it for the next user; one of the parent's is left to the parent.
     fn give_back(&'static self) {
-        SPARE.lock().unwrap_or_else(PoisonError::into_inner).push(self);
+        if !self.guard.is_forked()
+            && let Ok(mut changes) = Changes::lock()
+        {
+            changes.spare.push(self);
+        }
+    }
+
+    /// Makes it readable, from a handler.
+    fn fill(&self) {
+        if !self.guard.is_forked() {
+            // SAFETY: an open descriptor, never closed, that does not wait; a byte of ours. A full
+            // pipe is readable already.
+            unsafe { libc::write(self.writer.as_raw_fd(), b"!".as_ptr().cast(), 1) };
+        }
     }
 
     /// Takes what is in it: at most as much as fits, so that one that is being filled has an end.
@@ -206,139 +218,4 @@ impl Pipe {
             }
         }
     }
-}
-
-/// What a handler writes to. Never freed; unlinked, it still leads on to the rest of its list.
-#[derive(Debug)]
-struct Site {
-    came: AtomicBool,
-    count: AtomicU64,
-    pipe: Option<&'static Pipe>,
-    next: AtomicPtr<Site>,
-}
-
-/// The sites of each signal, newest first.
-static SITES: [AtomicPtr<Site>; MOST as usize + 1] =
-    [const { AtomicPtr::new(null_mut()) }; MOST as usize + 1];
-
-/// Who changes the lists; and the disposition that was there before the first site of each signal.
-static BEFORE: Mutex<[Option<libc::sigaction>; MOST as usize + 1]> =
-    Mutex::new([const { None }; MOST as usize + 1]);
-
-/// A site in its list.
-#[derive(Debug)]
-struct Installed {
-    signal: Signal,
-    site: &'static Site,
-    removed: bool,
-}
-
-impl Installed {
-    fn new(signal: Signal, pipe: Option<&'static Pipe>) -> Result<Self> {
-        if let Some(why) = signal.refusal() {
-            return Err(Error::CannotTake { signal, why });
-        }
-        let mut before = BEFORE.lock().unwrap_or_else(PoisonError::into_inner);
-        let head = &SITES[signal.as_raw() as usize];
-        let first = head.load(Ordering::Relaxed);
-        let site: &'static Site = Box::leak(Box::new(Site {
-            came: AtomicBool::new(false),
-            count: AtomicU64::new(0),
-            pipe,
-            next: AtomicPtr::new(first),
-        }));
-        // SYNC handler-sites: pairs with the handler's walk along the list.
-        head.store(std::ptr::from_ref(site).cast_mut(), Ordering::Release);
-        let was = &mut before[signal.as_raw() as usize];
-        if was.is_none() {
-            match install(signal) {
-                Ok(action) => *was = Some(action),
-                Err(error) => {
-                    head.store(first, Ordering::Relaxed);
-                    return Err(error);
-                }
-            }
-        }
-        Ok(Self { signal, site, removed: false })
-    }
-
-    fn remove(&mut self) {
-        if std::mem::replace(&mut self.removed, true) {
-            return;
-        }
-        let mut before = BEFORE.lock().unwrap_or_else(PoisonError::into_inner);
-        let number = self.signal.as_raw() as usize;
-        let next = self.site.next.load(Ordering::Relaxed);
-        let mut link = &SITES[number];
-        loop {
-            let to = link.load(Ordering::Relaxed);
-            if std::ptr::eq(to, self.site) {
-                // SYNC handler-sites: pairs with the handler's walk along the list.
-                link.store(next, Ordering::Release);
-                break;
-            }
-            // SAFETY: null, or a site of the list, which is never freed.
-            match unsafe { to.as_ref() } {
-                Some(site) => link = &site.next,
-                None => break,
-            }
-        }
-        if SITES[number].load(Ordering::Relaxed).is_null()
-            && let Some(action) = before[number].take()
-        {
-            // SAFETY: what the kernel said the disposition was.
-            unsafe { libc::sigaction(self.signal.as_raw(), &action, null_mut()) };
-        }
-    }
-}
-
-impl Drop for Installed {
-    fn drop(&mut self) {
-        self.remove();
-    }
-}
-
-/// Installs the handler; what there was before.
-fn install(signal: Signal) -> Result<libc::sigaction> {
-    // SAFETY: zero is a valid action, which is filled in; the handler lives as long as the program
-    // and does only what is allowed in one.
-    unsafe {
-        let mut action: libc::sigaction = zeroed();
-        action.sa_sigaction = on_signal as *const () as libc::sighandler_t;
-        action.sa_flags = libc::SA_RESTART | libc::SA_ONSTACK;
-        libc::sigemptyset(&mut action.sa_mask);
-        let mut before: libc::sigaction = zeroed();
-        if libc::sigaction(signal.as_raw(), &action, &mut before) != 0 {
-            return Err(Error::last("sigaction"));
-        }
-        Ok(before)
-    }
-}
-
-/// The handler: loads and stores of atomics, and `write`.
-extern "C" fn on_signal(number: libc::c_int) {
-    // SAFETY: the location is this thread's, always.
-    let errno = unsafe { *libc::__errno_location() };
-    // SYNC handler-sites: pairs with who adds a site or takes one away.
-    let mut next = match SITES.get(number as usize) {
-        Some(first) => first.load(Ordering::Acquire),
-        None => null_mut(),
-    };
-    // SAFETY: null, or a site of the list, which is never freed.
-    while let Some(site) = unsafe { next.as_ref() } {
-        // SYNC handler-flag: pairs with who looks.
-        site.came.store(true, Ordering::Release);
-        site.count.fetch_add(1, Ordering::Relaxed);
-        if let Some(pipe) = site.pipe
-            && !pipe.guard.is_forked()
-        {
-            // SAFETY: an open descriptor, never closed, that does not wait; a byte of ours. Where
-            // the pipe is full it is readable, and nothing is owed.
-            unsafe { libc::write(pipe.writer.as_raw_fd(), b"!".as_ptr().cast(), 1) };
-        }
-        // SYNC handler-sites: pairs with who takes a site away.
-        next = site.next.load(Ordering::Acquire);
-    }
-    // SAFETY: as above.
-    unsafe { *libc::__errno_location() = errno };
 }

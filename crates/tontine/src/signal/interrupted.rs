@@ -63,6 +63,10 @@ impl Interrupted {
 
     /// The one that has come: who sent it, and to [`Received::die`] of it once all is tidy.
     pub fn received(&self) -> Option<Received> {
+        // A thread that the child does not have may have locked it at the fork.
+        if self.worker.is_forked() {
+            return None;
+        }
         self.shared.lock().map(|(received, _)| received)
     }
 

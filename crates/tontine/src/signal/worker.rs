@@ -7,9 +7,9 @@
 
 use std::marker::PhantomData;
 use std::panic::resume_unwind;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -60,8 +60,8 @@ pub(super) struct Worker {
 struct Running {
     stop: Arc<AtomicBool>,
     waker: Option<Arc<Waker>>,
-    /// Nothing is ever sent: it is hung up when the thread ends.
-    ended: mpsc::Receiver<()>,
+    /// Disconnects when the thread ends; carries no value. Never locked: the mutex makes it `Sync`.
+    ended: Mutex<mpsc::Receiver<()>>,
     thread: JoinHandle<()>,
 }
 
@@ -90,6 +90,7 @@ impl Worker {
         let thread = thread.map_err(|error| Error::io("pthread_create", &error))?;
         // It panics nowhere before it says so.
         let waker = ready.recv().unwrap_or_default();
+        let ended = Mutex::new(ended);
         Ok(Self { running: Some(Running { stop, waker, ended, thread }), guard })
     }
 
@@ -133,6 +134,7 @@ impl Worker {
         if thread.thread().id() == std::thread::current().id() {
             return None;
         }
+        let ended = ended.into_inner().unwrap_or_else(PoisonError::into_inner);
         loop {
             if let Some(waker) = &waker {
                 waker.wake();

@@ -155,6 +155,8 @@ pub(crate) enum Unfit {
     WrongSize,
     /// Holes: reading them would allocate memory at the reader's expense, or fail.
     Sparse,
+    /// More memory than its size: the process that unmaps it last waits for the kernel to free it.
+    Oversized,
     /// Opened for writing only.
     Unreadable,
     /// Not the peer's fault: this process could not map it.
@@ -173,6 +175,9 @@ impl Unfit {
             }
             Self::WrongSize => "expected a memfd of the announced size, found another size",
             Self::Sparse => "expected a memfd with all its blocks allocated, found holes",
+            Self::Oversized => {
+                "expected a memfd with memory for its size, found more behind its end"
+            }
             Self::Unreadable => "expected a readable memfd, found it opened for writing only",
             Self::System(..) => "the memfd could not be mapped",
         }
@@ -213,6 +218,11 @@ fn check(fd: BorrowedFd<'_>, size: usize) -> Result<(), Unfit> {
     let inside = pages_inside(fd, 0, size);
     if allocated < size as u64 || inside.is_some_and(|bytes| bytes < size) {
         return Err(Unfit::Sparse);
+    }
+    // One huge page may reach beyond the end. Sealed against growing, it gets no more behind it.
+    let huge_page = page_bytes() * (page_bytes() / 8);
+    if allocated > (size as u64).saturating_add(huge_page) {
+        return Err(Unfit::Oversized);
     }
     Ok(())
 }
@@ -393,6 +403,20 @@ mod tests {
         // SAFETY: inside our own mapping, which nobody else knows.
         unsafe { own.base().add(5 << 12).write_volatile(1) };
         PeerRegion::map(whole.as_fd(), size).expect("fit, and after");
+    }
+
+    /// A peer reserved memory behind the end of a memfd and exited. The process that unmapped the
+    /// file last waited until the kernel had freed all of it, 0.1 s or more per GiB.
+    #[test]
+    fn memory_behind_the_end_is_refused() {
+        let fd = memfd(MemfdFlags::ALLOW_SEALING);
+        rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, SIZE as u64).expect("fallocate");
+        let hidden = page_bytes() * (page_bytes() / 8) + (1 << 20);
+        let behind = |at: u64| rustix::fs::fallocate(&fd, FallocateFlags::KEEP_SIZE, at, hidden);
+        behind(SIZE as u64).expect("fallocate");
+        rustix::fs::fcntl_add_seals(&fd, SEALS).expect("seal");
+        assert_eq!(refusal(&fd), Unfit::Oversized);
+        assert_eq!(behind(SIZE as u64 + hidden), Err(Errno::PERM), "none once it is sealed");
     }
 
     #[test]

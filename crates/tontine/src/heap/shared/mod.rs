@@ -131,6 +131,9 @@ impl Heap {
     /// the file does so by this library. The process has no other descriptor of the file, and
     /// closes none while it is a member: that would say that it has ended.
     ///
+    /// A file that is refused is closed, which drops all record locks of this process on it: take
+    /// descriptors of heaps from members alone.
+    ///
     /// # Errors
     /// [`Error::NotAHeap`], [`Error::Version`]: what the file lacks. [`Error::AlreadyOpen`]: this
     /// process is a member. [`Error::Crowded`]: 512 processes are.

@@ -86,26 +86,28 @@ impl Space {
 
     /// The heap in this file. The descriptor is kept, and must be the process's only one.
     pub(super) fn open(file: OwnedFd) -> Result<Self> {
+        // First, and without the registry's lock: a file of another kind may belong to a file
+        // system that never answers, which then holds this call alone.
+        let seals = rustix::fs::fcntl_get_seals(&file).map_err(|_| Error::NotAHeap {
+            what: "expected a memfd, found a descriptor of another kind",
+        })?;
         // To the end: a file that is found to be none is closed before anybody else can have it
         // open, whose locks that would drop.
         let mut open = registry()?;
-        let space = Self::examine(file, &mut open)?;
+        let space = Self::examine(file, seals, &mut open)?;
         drop(open);
         space.may_be_made()?;
         space.begin()
     }
 
     /// Whatever is wrong with a file, it is closed when this returns, or kept for good.
-    fn examine(file: OwnedFd, open: &mut Vec<FileId>) -> Result<Self> {
-        let expected = |what| move |_| Error::NotAHeap { what };
+    fn examine(file: OwnedFd, seals: SealFlags, open: &mut Vec<FileId>) -> Result<Self> {
         let stat = rustix::fs::fstat(&file).map_err(system("fstat"))?;
         if open.contains(&FileId::of(&stat)) {
             // Closing it would drop the locks of the one that is open.
             std::mem::forget(file);
             return Err(Error::AlreadyOpen);
         }
-        let seals = rustix::fs::fcntl_get_seals(&file)
-            .map_err(expected("expected a memfd, found a descriptor of another kind"))?;
         if !seals.contains(SEALS) {
             let what = "expected a memfd sealed against shrinking, growing and further seals, \
                         found a seal missing";

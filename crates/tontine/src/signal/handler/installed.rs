@@ -1,0 +1,306 @@
+//! Sites that a signal's handler writes to, and the disposition beneath it: [`Installed`].
+//!
+//! The first site of a signal installs [`on_signal`], and the removal of the last one restores the
+//! disposition beneath it, unless another library's handler has replaced it. No system call
+//! exchanges a disposition only if it is a certain one, so the removal asks first, and puts back
+//! what it replaced by mistake: if another thread installs a handler between the two calls, a
+//! signal that comes before the third meets the disposition beneath.
+//!
+//! If `on_signal` was replaced, the newer handler may call it, and what saved it may restore it
+//! (the C library's `system` does). Then it has no site and does what was beneath. If it is the
+//! disposition, it restores the one beneath. It calls the handler beneath. If the default is
+//! beneath, it raises the signal again for the kernel; called by a newer handler, it returns, as a
+//! handler does that finds the default beneath it.
+//!
+//! **Forks.** A child inherits lists and dispositions, and no lock: the lock is a
+//! [`PerProcess`]. A thread of the parent may be between any two steps at the fork, and the kernel
+//! copies the dispositions before it copies memory. So each step leaves the statics valid:
+//!
+//! - Before the handler is installed, the disposition beneath it is saved already.
+//! - If a site is in the list and the handler is not installed, the child's first installation
+//!   finds that out and installs it.
+//! - If the handler is installed and its site was removed meanwhile, it behaves like one that was
+//!   restored; the child's first installation restores what was beneath.
+//! - The site of a thread that the child does not have stays, and so does the handler.
+
+#![allow(unsafe_code, reason = "the handler, and references to sites that are never freed")]
+
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::Pipe;
+use crate::signal::disposition::{Action, Saved};
+use crate::signal::error::{Error, Result};
+use crate::signal::number::MOST;
+use crate::signal::{Signal, disposition};
+use crate::sys::fork::PerProcess;
+
+/// Entries of a table with one for each signal, by its number.
+const ENTRIES: usize = MOST as usize + 1;
+
+/// The target of a handler's stores. Never freed; unlinked, it still leads to the rest of its list.
+#[derive(Debug)]
+pub(super) struct Site {
+    pub(super) came: AtomicBool,
+    pub(super) count: AtomicU64,
+    pipe: Option<&'static Pipe>,
+    next: AtomicPtr<Site>,
+}
+
+/// The sites of each signal, newest first.
+static SITES: [AtomicPtr<Site>; ENTRIES] = [const { AtomicPtr::new(null_mut()) }; ENTRIES];
+
+/// The disposition beneath the handler, saved before the handler is installed and never removed.
+static BENEATH: [Saved; ENTRIES] = [const { Saved::new() }; ENTRIES];
+
+/// The disposition beneath the handler when that was first found replaced. Another one would not
+/// do: the newest may be a handler that calls this one.
+static BENEATH_REPLACED: [Saved; ENTRIES] = [const { Saved::new() }; ENTRIES];
+
+/// The lock over the statics above, and knowledge of this process alone.
+static OWN: PerProcess<Own> = PerProcess::new(Own::default);
+
+#[derive(Debug, Default)]
+struct Own {
+    changes: Mutex<Changes>,
+    /// Cleared in a forked child until its first change, which compares lists and dispositions.
+    compared: AtomicBool,
+}
+
+#[derive(Debug)]
+pub(super) struct Changes {
+    /// Signals for which this process has the handler installed.
+    installed: [bool; ENTRIES],
+    /// Pipes of this process without a user.
+    pub(super) spare: Vec<&'static Pipe>,
+}
+
+impl Default for Changes {
+    fn default() -> Self {
+        Self { installed: [false; ENTRIES], spare: Vec::new() }
+    }
+}
+
+impl Changes {
+    /// Locks them, in this process.
+    pub(super) fn lock() -> Result<MutexGuard<'static, Self>> {
+        let own = OWN.get().map_err(|error| {
+            Error::system("mmap", rustix::io::Errno::from_raw_os_error(error.errno()))
+        })?;
+        let mut changes = own.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        if !own.compared.load(Ordering::Relaxed) {
+            for signal in (1..=MOST).filter_map(Signal::from_raw) {
+                changes.compare(signal);
+            }
+            // SYNC handler-compared: pairs with the load of a handler without a site.
+            own.compared.store(true, Ordering::Release);
+        }
+        Ok(changes)
+    }
+
+    /// Makes disposition and list of a signal agree, as a fork may have separated them.
+    fn compare(&mut self, signal: Signal) {
+        let Some(beneath) = BENEATH[index(signal)].get() else { return };
+        if !Action::current(signal).is_ok_and(|current| is_handler(&current)) {
+            return;
+        }
+        let is_needed = !head(signal).load(Ordering::Relaxed).is_null();
+        self.installed[index(signal)] = is_needed;
+        if !is_needed {
+            let _ = beneath.install(signal);
+        }
+    }
+}
+
+/// A site in its list.
+#[derive(Debug)]
+pub(super) struct Installed {
+    signal: Signal,
+    pub(super) site: &'static Site,
+    removed: bool,
+}
+
+impl Installed {
+    pub(super) fn new(signal: Signal, pipe: Option<&'static Pipe>) -> Result<Self> {
+        if let Some(why) = signal.refusal() {
+            return Err(Error::CannotTake { signal, why });
+        }
+        let mut changes = Changes::lock()?;
+        let installs = !changes.installed[index(signal)];
+        let head = head(signal);
+        let first = head.load(Ordering::Relaxed);
+        if installs {
+            if !first.is_null() {
+                // A forked child, whose parent's handler was replaced.
+                note_replaced(signal);
+            }
+            save(signal, Action::current(signal)?);
+        }
+        let site: &'static Site = Box::leak(Box::new(Site {
+            came: AtomicBool::new(false),
+            count: AtomicU64::new(0),
+            pipe,
+            next: AtomicPtr::new(first),
+        }));
+        // SYNC handler-sites: pairs with the handler's walk along the list.
+        head.store(std::ptr::from_ref(site).cast_mut(), Ordering::Release);
+        if installs {
+            match handler().install(signal) {
+                Ok(replaced) => save(signal, replaced),
+                Err(error) => {
+                    head.store(first, Ordering::Relaxed);
+                    return Err(error);
+                }
+            }
+            changes.installed[index(signal)] = true;
+        }
+        Ok(Self { signal, site, removed: false })
+    }
+
+    /// Removes the site. Where a forked child has no memory for a lock it stays, and does no harm.
+    pub(super) fn remove(&mut self) {
+        if std::mem::replace(&mut self.removed, true) {
+            return;
+        }
+        let Ok(mut changes) = Changes::lock() else { return };
+        let next = self.site.next.load(Ordering::Relaxed);
+        let mut link = head(self.signal);
+        if next.is_null() && std::ptr::eq(link.load(Ordering::Relaxed), self.site) {
+            // Before the list is empty, so that the handler is not without a site meanwhile.
+            restore(self.signal);
+            changes.installed[index(self.signal)] = false;
+        }
+        loop {
+            let to = link.load(Ordering::Relaxed);
+            if std::ptr::eq(to, self.site) {
+                // SYNC handler-sites: pairs with the handler's walk along the list.
+                link.store(next, Ordering::Release);
+                break;
+            }
+            // SAFETY: null, or a site of the list, which is never freed.
+            match unsafe { to.as_ref() } {
+                Some(site) => link = &site.next,
+                None => break,
+            }
+        }
+    }
+}
+
+impl Drop for Installed {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}
+
+fn index(signal: Signal) -> usize {
+    signal.as_raw() as usize
+}
+
+fn head(signal: Signal) -> &'static AtomicPtr<Site> {
+    &SITES[index(signal)]
+}
+
+fn handler() -> Action {
+    let address = on_signal as *const () as libc::sighandler_t;
+    Action::new(address, libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK)
+}
+
+fn is_handler(action: &Action) -> bool {
+    action.handler() == handler().handler()
+}
+
+/// Saves a disposition as the one beneath the handler, unless it is the handler itself.
+fn save(signal: Signal, found: Action) {
+    if !is_handler(&found) {
+        BENEATH[index(signal)].set(found);
+    }
+}
+
+/// Restores what was beneath the handler, unless the handler was replaced.
+fn restore(signal: Signal) {
+    let Some(beneath) = BENEATH[index(signal)].get() else { return };
+    if !disposition::exchange(signal, is_handler, beneath) {
+        note_replaced(signal);
+    }
+}
+
+/// Notes that a newer handler may call this one.
+fn note_replaced(signal: Signal) {
+    let (beneath, first) = (&BENEATH[index(signal)], &BENEATH_REPLACED[index(signal)]);
+    if first.get().is_none()
+        && let Some(beneath) = beneath.get()
+    {
+        first.set(*beneath);
+    }
+}
+
+/// The handler: loads and stores of atomics, `write`, and what was beneath.
+extern "C" fn on_signal(
+    number: libc::c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
+    // SAFETY: the location is this thread's, always.
+    let errno = unsafe { *libc::__errno_location() };
+    if let Some(signal) = Signal::from_raw(number)
+        && !reach_sites(signal)
+    {
+        // SAFETY: this handler's arguments.
+        unsafe { do_beneath(signal, info, context) };
+    }
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = errno };
+}
+
+/// Writes to each site of the signal; returns `true` if there is one.
+fn reach_sites(signal: Signal) -> bool {
+    // SYNC handler-sites: pairs with the store that adds a site or removes one.
+    let mut next = head(signal).load(Ordering::Acquire);
+    let is_any = !next.is_null();
+    // SAFETY: null, or a site of the list, which is never freed.
+    while let Some(site) = unsafe { next.as_ref() } {
+        // SYNC handler-flag: pairs with the load of the flag's owner.
+        site.came.store(true, Ordering::Release);
+        site.count.fetch_add(1, Ordering::Relaxed);
+        if let Some(pipe) = site.pipe {
+            pipe.fill();
+        }
+        // SYNC handler-sites: pairs with the store that removes a site.
+        next = site.next.load(Ordering::Acquire);
+    }
+    is_any
+}
+
+/// Does what was beneath the handler, which has no site.
+///
+/// # Safety
+/// `info` and `context` are a handler's arguments.
+unsafe fn do_beneath(signal: Signal, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    let is_current = Action::current(signal).is_ok_and(|current| is_handler(&current));
+    // SYNC handler-compared: pairs with the store after the comparison.
+    let has_compared = OWN.peek().is_some_and(|own| own.compared.load(Ordering::Acquire));
+    let mut beneath = BENEATH_REPLACED[index(signal)].get();
+    if is_current && !has_compared {
+        beneath = beneath.or_else(|| BENEATH[index(signal)].get());
+    }
+    // None if a thread has just removed the last site, which restored what was beneath.
+    let Some(beneath) = beneath else { return };
+    if is_current {
+        let _ = beneath.install(signal);
+        if reach_sites(signal) {
+            // Another thread has added one meanwhile.
+            let _ = handler().install(signal);
+            return;
+        }
+    }
+    match beneath.handler() {
+        libc::SIG_IGN => {}
+        // Blocked until this handler returns; then the default takes it.
+        // SAFETY: takes a number.
+        libc::SIG_DFL if is_current => drop(unsafe { libc::raise(signal.as_raw()) }),
+        libc::SIG_DFL => {}
+        // SAFETY: a handler of the program's, with the arguments that its flags ask for.
+        _ => unsafe { beneath.call(signal, info, context) },
+    }
+}
