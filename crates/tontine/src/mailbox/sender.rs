@@ -425,7 +425,8 @@ impl Sender {
     /// After a sleep: whether the reader's process has ended, whatever its life word says.
     pub(super) fn look_at_process(&mut self) {
         let (_, process) = self.connection.waits();
-        if self.ended.is_some() || !process.is_some_and(pidfd::has_ended) {
+        // A forked child that listened would take what was sent to its parent.
+        if self.check().is_err() || self.ended.is_some() || !process.is_some_and(pidfd::has_ended) {
             return;
         }
         // What it said before its end counts: it may have welcomed us, and acknowledged on the page
