@@ -32,7 +32,8 @@
  *   it does nothing, anything else fails with EINVAL.
  * - A forked child cannot use its parent's handles; it may close them. exec ends all.
  * - A descriptor that a function returns stays the library's: wait on it, do not close or read it.
- * - An address is a path, or @ and a name in the abstract namespace.
+ * - An address is a path, or @ and a name in the abstract namespace. A relative path is made absolute
+ *   when it is bound or connected to. One of more than 103 bytes needs /proc.
  * - Times are in milliseconds; negative: without end.
  * - Where size_t length follows a pointer, the pointer leads to so many bytes; it may be NULL where
  *   there are none.

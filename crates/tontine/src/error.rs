@@ -223,6 +223,11 @@ impl Error {
         Self::System { call, errno }
     }
 
+    /// The standard library's error as that of the system call `call`.
+    pub(crate) fn io(call: &'static str, error: &std::io::Error) -> Self {
+        Self::System { call, errno: Errno::from_io_error(error).unwrap_or(Errno::IO) }
+    }
+
     /// The calling thread's `errno` as the error of the C library's function `call`.
     pub(crate) fn last(call: &'static str) -> Self {
         let code = std::io::Error::last_os_error().raw_os_error().unwrap_or(0);

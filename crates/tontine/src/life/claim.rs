@@ -98,7 +98,7 @@ impl Claim {
         }
         let at = |error: Error| error.at(lock_path.display());
         let file = open(&lock_path, mode).map_err(at)?;
-        let metadata = file.metadata().map_err(|error| at(system("fstat", &error)))?;
+        let metadata = file.metadata().map_err(|error| at(Error::io("fstat", &error)))?;
         let id = FileId::from(&metadata);
         if locked.contains(&id) {
             // The name was moved onto our own file between the two looks: the descriptor has to
@@ -172,7 +172,7 @@ fn open(path: &Path, mode: u32) -> Result<File> {
         .mode(mode)
         .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY)
         .open(path)
-        .map_err(|error| system("open of the lock file", &error))
+        .map_err(|error| Error::io("open of the lock file", &error))
 }
 
 /// Whether we hold the lock now.
@@ -212,8 +212,4 @@ fn record_lock(file: &File, command: i32, lock: &mut libc::flock) -> Result<(), 
         -1 => Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)),
         _ => Ok(()),
     }
-}
-
-fn system(call: &'static str, error: &io::Error) -> Error {
-    Error::system(call, Errno::from_io_error(error).unwrap_or(Errno::IO))
 }

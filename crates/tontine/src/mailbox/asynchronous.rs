@@ -19,7 +19,6 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
 };
@@ -85,8 +84,10 @@ impl AsyncMailbox {
     /// # Panics
     /// Outside of a tokio runtime, and in one without its I/O driver.
     pub fn new(mailbox: Mailbox) -> Result<Self> {
-        let copy =
-            mailbox.descriptor().try_clone_to_owned().map_err(|error| failed("fcntl", &error))?;
+        let copy = mailbox
+            .descriptor()
+            .try_clone_to_owned()
+            .map_err(|error| Error::io("fcntl", &error))?;
         Ok(Self { readable: Watched::new(copy)?, mailbox })
     }
 
@@ -218,7 +219,7 @@ impl Armed<'_> {
             // Everything that it tells of is looked at after this.
             self.0.readable.poll(context)
         });
-        happened.await.map_err(|error| failed("epoll_wait", &error))
+        happened.await.map_err(|error| Error::io("epoll_wait", &error))
     }
 }
 
@@ -265,7 +266,7 @@ impl<'a> Waits<'a> {
             }
             Poll::Pending
         });
-        happened.await.map_err(|error| failed("epoll_wait", &error))
+        happened.await.map_err(|error| Error::io("epoll_wait", &error))
     }
 }
 
@@ -308,7 +309,7 @@ impl<T: AsFd> Watched<T> {
         let raw = descriptor.as_fd().as_raw_fd();
         // SAFETY: `_descriptor` keeps it open, and is dropped after the registration.
         let registration = unsafe { AsyncFd::register_with_interest(raw, Interest::READABLE) }
-            .map_err(|error| failed("epoll_ctl", &error.into()))?;
+            .map_err(|error| Error::io("epoll_ctl", &error.into()))?;
         let registration = ManuallyDrop::new(registration);
         Ok(Self { registration, guard, _descriptor: descriptor })
     }
@@ -342,8 +343,4 @@ fn is_readable(descriptor: BorrowedFd<'_>) -> Result<bool> {
         Ok(ready) => Ok(ready > 0),
         Err(errno) => Err(Error::system("poll", errno)),
     }
-}
-
-fn failed(call: &'static str, error: &io::Error) -> Error {
-    Error::system(call, Errno::from_io_error(error).unwrap_or(Errno::IO))
 }

@@ -70,6 +70,9 @@ impl Mailbox {
     pub(super) fn open(address: Option<Address>, options: Options) -> Result<Self> {
         options.check()?;
         let life = Life::current().map_or_else(Life::join, Ok)?;
+        // Before the door: a name is made last.
+        let desk = life.desk()?;
+        let address = address.map(Address::into_absolute).transpose()?;
         let door = Door::open(address.as_ref(), options.mode)?;
         let can_interrupt = options.fences == Fences::Asymmetric && membarrier::register();
         Ok(Self {
@@ -81,7 +84,7 @@ impl Mailbox {
             since_service: 0,
             armed: false,
             door,
-            desk: life.desk()?,
+            desk,
             life,
             options,
             can_interrupt,
@@ -390,7 +393,6 @@ impl Mailbox {
 impl Drop for Mailbox {
     fn drop(&mut self) {
         if self.guard.is_forked() {
-            self.door.disown();
             return;
         }
         // What a panic kept the program from doing is not done.

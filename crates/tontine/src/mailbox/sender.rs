@@ -99,6 +99,7 @@ impl Sender {
     }
 
     pub(super) fn open(address: Address, options: Options) -> Result<Self> {
+        let address = address.into_absolute()?;
         let leads_to = address.leads_to();
         let connection = succession::connect(&address, &options, options.handshake_deadline)?;
         let mut sender = Self::begin(connection, options)?;
