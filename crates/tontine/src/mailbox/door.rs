@@ -307,6 +307,7 @@ impl Door {
     /// # Errors
     /// It is no socket, or cannot be watched.
     pub(super) fn adopt(&mut self, socket: OwnedFd) -> Result<()> {
+        socket::check_connected(&socket)?;
         let socket = Socket::new(socket)?;
         socket::pass_credentials(&socket)?;
         let number = self.let_knock(socket, true);

@@ -161,7 +161,7 @@ impl Connection {
     ///
     /// # Errors
     /// It refuses us, speaks another version, or breaks the protocol.
-    pub(super) fn hear(&mut self, admits: &dyn Fn(u32) -> bool) -> Result<Heard> {
+    pub(super) fn hear(&mut self, admit: &dyn Fn(Peer) -> Result<()>) -> Result<Heard> {
         let mut bytes = [0; wire::LONGEST];
         let Some(received) = socket::receive(&self.socket, &mut bytes)? else {
             return Ok(Heard::Nothing);
@@ -172,11 +172,11 @@ impl Connection {
         if received.truncated {
             // Its descriptors find no room in our table, and it stays where it is.
             let again = limits::raise_descriptors();
-            return if again { self.hear(admits) } else { Ok(Heard::Unreadable) };
+            return if again { self.hear(admit) } else { Ok(Heard::Unreadable) };
         }
         match wire::read_received(&received, &bytes) {
             Ok(Note::Welcome(welcome)) if self.joined.is_none() => {
-                self.joined = Some(join(welcome, received, admits)?);
+                self.joined = Some(join(welcome, received, admit)?);
                 self.owner = None;
                 Ok(Heard::Something)
             }
@@ -192,10 +192,11 @@ impl Connection {
 
     fn refused(&self, errno: i32, received: &Received) -> Error {
         match (errno, &received.from) {
-            (libc::EACCES, Some(receiver)) => {
+            // It does not say which users it allows: not always its own.
+            (libc::EACCES, Some(_)) => {
                 let uid = rustix::process::geteuid().as_raw();
                 let ours = Peer { pid: Some(std::process::id()), uid };
-                Error::Denied { peer: ours, allowed: receiver.uid }
+                Error::Denied { peer: ours, allowed: Vec::new() }
             }
             _ => Error::Refused { errno },
         }
@@ -216,14 +217,16 @@ impl Connection {
     }
 }
 
-fn join(welcome: Welcome, received: Received, admits: &dyn Fn(u32) -> bool) -> Result<Joined> {
+fn join(
+    welcome: Welcome,
+    received: Received,
+    admit: &dyn Fn(Peer) -> Result<()>,
+) -> Result<Joined> {
     let from = received
         .from
         .ok_or(Error::Protocol { peer: Peer::UNKNOWN, what: "a WELCOME without credentials" })?;
     let peer = Peer { pid: Some(from.pid).filter(|&pid| pid != 0), uid: from.uid };
-    if !admits(from.uid) {
-        return Err(Error::Denied { peer, allowed: rustix::process::geteuid().as_raw() });
-    }
+    admit(peer)?;
     let wrong = |what| Error::Protocol { peer, what };
     let mut passed = received.fds;
     let [page, control, doorbell] = &passed[..] else {

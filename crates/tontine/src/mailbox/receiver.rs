@@ -96,13 +96,18 @@ impl Mailbox {
     /// passed. Its other end may be silent for as long as it likes.
     ///
     /// # Errors
-    /// It is no socket, or cannot be watched; it is closed then.
+    /// [`Error::BadSocket`] if it is of another kind, or not connected; [`Error::System`] if it is
+    /// not a socket, or cannot be watched. It is closed then.
     pub fn adopt(&mut self, socket: OwnedFd) -> Result<()> {
         self.check()?;
         self.door.adopt(socket)
     }
 
     /// Waits for the next message and returns it; acknowledges the one before.
+    ///
+    /// A signal does not end the wait: the handler runs, and the wait continues. To end it on a
+    /// signal, wait on a signalfd or the reading end of a pipe next to [`Mailbox::descriptor`], and
+    /// call [`Mailbox::try_recv`].
     ///
     /// # Errors
     /// [`Error::Forked`], or what the system says when it cannot wait. A sender's death or
@@ -128,7 +133,7 @@ impl Mailbox {
         Ok(self.hand_out(taken))
     }
 
-    /// As [`Mailbox::recv`], for at most `timeout`.
+    /// As [`Mailbox::recv`], for at most `timeout`. A signal does not end this wait either.
     ///
     /// # Errors
     /// [`Error::TimedOut`]; else as [`Mailbox::recv`].

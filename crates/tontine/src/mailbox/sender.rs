@@ -93,7 +93,8 @@ impl Sender {
     /// [adopts](super::Mailbox::adopt).
     ///
     /// # Errors
-    /// As [`Sender::connect`].
+    /// [`Error::BadSocket`] if it is of another kind, or not connected; else as
+    /// [`Sender::connect`].
     pub fn over(socket: OwnedFd) -> Result<Self> {
         Options::new().over(socket)
     }
@@ -109,6 +110,7 @@ impl Sender {
     }
 
     pub(super) fn open_over(socket: OwnedFd, options: Options) -> Result<Self> {
+        socket::check_connected(&socket)?;
         Self::begin(Connection::over(Socket::new(socket)?), options)
     }
 
@@ -158,6 +160,11 @@ impl Sender {
     /// Sends a message; waits for room where there is none.
     ///
     /// To a living receiver that is awake this makes no system call.
+    ///
+    /// A signal does not end the wait: the handler runs, and the wait continues. To end it on a
+    /// signal, call [`Sender::try_send`] and [`Sender::arm`], and wait on a signalfd or the reading
+    /// end of a pipe next to [`Sender::descriptor`]. The same holds for [`Sender::send_timeout`]
+    /// and [`Sender::wait_read`].
     ///
     /// It may return `Ok` before the receiver has admitted the sender: the message waits in the
     /// lane then, and that the receiver refuses us shows at a later call.
@@ -242,7 +249,8 @@ impl Sender {
     }
 
     /// Waits until everything is read and acknowledged, for at most `timeout` where there is one.
-    /// What became of the reader afterwards does not matter.
+    /// What became of the reader afterwards does not matter. A signal does not end the wait, see
+    /// [`Sender::send`].
     ///
     /// # Errors
     /// [`Error::TimedOut`]; [`Error::OwnerDied`] or [`Error::Closed`] where the reader will not
@@ -453,7 +461,7 @@ impl Sender {
                 return;
             }
             let options = &self.options;
-            match self.connection.hear(&|uid| options.admits(uid)) {
+            match self.connection.hear(&|peer| options.admit(peer)) {
                 Ok(Heard::Nothing) => return,
                 Ok(Heard::Unreadable) => {
                     self.unreadable = true;

@@ -59,10 +59,7 @@ pub(super) fn connect(address: &Address, options: &Options, wait: Duration) -> R
 fn check_owner(socket: &Socket, options: &Options) -> Result<Peer> {
     let owner = socket::owner(socket)?;
     let peer = Peer { pid: Some(owner.pid).filter(|&pid| pid != 0), uid: owner.uid };
-    if options.admits(peer.uid) {
-        return Ok(peer);
-    }
-    Err(Error::Denied { peer, allowed: rustix::process::geteuid().as_raw() })
+    options.admit(peer).map(|()| peer)
 }
 
 impl Sender {

@@ -119,10 +119,7 @@ impl Mailbox {
         };
         // 0 is what a process of another PID namespace looks like.
         let peer = Peer { pid: Some(from.pid).filter(|&pid| pid != 0), uid: from.uid };
-        if !self.options.admits(from.uid) {
-            let allowed = rustix::process::geteuid().as_raw();
-            return Err(Error::Denied { peer, allowed });
-        }
+        self.options.admit(peer)?;
         let wrong = |what| Error::Protocol { peer, what };
         let hello = match note {
             Ok(Note::Hello(hello)) => hello,
@@ -228,6 +225,9 @@ impl Mailbox {
         fence(Ordering::SeqCst);
         if half_of_peer(reader.region(), HANDOVER_AT).load(Ordering::Relaxed) != hello.handover {
             unwatch();
+            // Its sender may have read WELCOME. This ends its fast path, so that it sees the
+            // hang-up. CLOSED would say that we close, and end a lane that another owner may have.
+            control.give_back(true);
             return Ok(None);
         }
         Ok(Some(Beginning {

@@ -32,7 +32,9 @@ mod tests;
 
 use close::close_hostile;
 pub(crate) use close::{Socket, close_listener};
-pub(crate) use option::{owner, owner_pidfd, pass_credentials, refuse_descriptors};
+pub(crate) use option::{
+    check_connected, owner, owner_pidfd, pass_credentials, refuse_descriptors,
+};
 pub(crate) use path::SocketPath;
 pub(crate) use receive::{Credentials, Passed, Received, receive};
 
