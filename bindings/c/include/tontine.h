@@ -21,6 +21,8 @@
  *     EOPNOTSUPP       this thread was made behind the C library's back and can hold no life
  *     ESTALE           the handle belongs to the process that forked this one
  *     ENOBUFS          a fixed number of something is used up in this process
+ *     EFBIG            shared memory beyond the process's limit on files (RLIMIT_FSIZE)
+ *     EPROTOTYPE       a socket of another kind than SOCK_SEQPACKET of AF_UNIX, or not connected
  *     EBUSY            room is reserved: commit it or cancel it first
  *     ENODATA          there is nothing that could be asked for
  *     EINVAL, E2BIG    NULL where it must not be, an unknown option, a bad address
@@ -32,8 +34,9 @@
  *   it does nothing, anything else fails with EINVAL.
  * - A forked child cannot use its parent's handles; it may close them. exec ends all.
  * - A descriptor that a function returns stays the library's: wait on it, do not close or read it.
- * - An address is a path, or @ and a name in the abstract namespace.
- * - Times are in milliseconds; negative: without end.
+ * - An address is a path, or @ and a name in the abstract namespace. A relative path is made absolute
+ *   when it is bound or connected to. One of more than 103 bytes needs /proc.
+ * - Times are in milliseconds; negative: without end. A signal handler does not end a wait.
  * - Where size_t length follows a pointer, the pointer leads to so many bytes; it may be NULL where
  *   there are none.
  *

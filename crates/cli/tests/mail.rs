@@ -402,3 +402,32 @@ fn the_session_of_the_readme_is_true() {
     assert_eq!(text(&output.stdout), format!("{}\nall read\n", printed.join("\n")), "{words}");
     assert!(words.contains("Killed") || words.is_empty(), "{words}");
 }
+
+/// `tontine recv` with a closed standard output (`>&-`) acknowledged each message, printed it to the
+/// `/dev/null` that Rust's runtime had opened there, and ended with status 0.
+#[test]
+fn recv_with_closed_stdout_fails_before_it_binds() {
+    let Place(_folder, path) = place();
+    let program = env!("CARGO_BIN_EXE_tontine");
+    let script = format!("exec '{program}' recv '{path}' --count 1 >&-");
+    let words = Run::of(Command::new("sh").args(["-c", &script])).fail();
+    assert!(words.contains("standard output is closed"), "{words}");
+    assert!(!Path::new(&path).exists(), "expected no socket");
+}
+
+/// What a full disk did not take is not acknowledged: its sender has it still. `/dev/null` takes
+/// everything, opened for writing or for both.
+#[test]
+fn recv_acknowledges_only_what_was_written() {
+    let program = env!("CARGO_BIN_EXE_tontine");
+    for (to, status) in [("> /dev/full", 1), ("> /dev/null", 0), ("1<> /dev/null", 0)] {
+        let Place(_folder, path) = place();
+        let script = format!("exec '{program}' recv '{path}' --count 1 {to}");
+        let reader = Run::of(Command::new("sh").args(["-c", &script]));
+        until("it listens", || Path::new(&path).exists());
+        let sent = send(&path, "one\n", &[]).end();
+        let ended = reader.end();
+        assert_eq!(ended.status.code(), Some(status), "{to}: {}", text(&ended.stderr));
+        assert_eq!(sent.status.code(), Some(status), "{to}: {}", text(&sent.stderr));
+    }
+}

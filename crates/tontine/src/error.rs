@@ -103,13 +103,13 @@ pub enum Error {
         address: String,
     },
 
-    /// The other end runs as a user that is not allowed.
-    #[error("{peer} was refused: uid {allowed} was expected; allow its uid where that is meant")]
+    /// The other end runs as a user that is not allowed, or does not allow this process's.
+    #[error("{peer} was refused{}", Allowed(.allowed))]
     Denied {
-        /// Who was refused.
+        /// The process that was refused.
         peer: Peer,
-        /// Whose processes are allowed.
-        allowed: u32,
+        /// The users whose processes are allowed; empty if the other end refused and named none.
+        allowed: Vec<u32>,
     },
 
     /// The receiver did not take the lane: for good, or because its process lacks something for now
@@ -169,6 +169,13 @@ pub enum Error {
         why: &'static str,
     },
 
+    /// A socket that cannot carry a lane.
+    #[error("this socket cannot carry a lane: {why}")]
+    BadSocket {
+        /// What was expected, what was found, and what to do.
+        why: &'static str,
+    },
+
     /// A setting that means nothing; the program's mistake.
     #[error("{option} cannot be {value} ({value:#o}): {why}")]
     BadOption {
@@ -187,6 +194,18 @@ pub enum Error {
         what: &'static str,
         /// How many.
         most: u64,
+    },
+
+    /// Shared memory would exceed the process's limit on the size of files. A memory file counts.
+    #[error(
+        "a memory file of {asked} bytes exceeds this process's limit of {limit} bytes for a file; \
+         raise the limit (RLIMIT_FSIZE, `ulimit -f`), or send smaller messages"
+    )]
+    FileTooLarge {
+        /// Bytes that the file would have.
+        asked: u64,
+        /// Bytes that it may have.
+        limit: u64,
     },
 
     /// A system call failed for a reason of its own.
@@ -221,6 +240,11 @@ impl Error {
     /// A system call's error.
     pub fn system(call: &'static str, errno: Errno) -> Self {
         Self::System { call, errno }
+    }
+
+    /// The standard library's error as that of the system call `call`.
+    pub(crate) fn io(call: &'static str, error: &std::io::Error) -> Self {
+        Self::System { call, errno: Errno::from_io_error(error).unwrap_or(Errno::IO) }
     }
 
     /// The calling thread's `errno` as the error of the C library's function `call`.
@@ -268,8 +292,10 @@ impl Error {
             Self::NotMainThread => libc::EPERM,
             Self::NoLife { .. } => libc::EOPNOTSUPP,
             Self::BadAddress { .. } => libc::EINVAL,
+            Self::BadSocket { .. } => libc::EPROTOTYPE,
             Self::BadOption { .. } => libc::EDOM,
             Self::Full { .. } => libc::ENOBUFS,
+            Self::FileTooLarge { .. } => libc::EFBIG,
             Self::System { errno, .. } | Self::SystemAt { errno, .. } => errno.raw_os_error(),
         }
     }
@@ -299,6 +325,24 @@ impl fmt::Display for SetBy {
     }
 }
 
+/// ": uid 0 or 1000 was expected", or that the other end named none.
+struct Allowed<'a>(&'a [u32]);
+
+impl fmt::Display for Allowed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return f.write_str(
+                " by the other end, which allows other users; have it allow this uid, or connect \
+                 as a user that it allows",
+            );
+        }
+        for (place, uid) in self.0.iter().enumerate() {
+            write!(f, "{}{uid}", if place == 0 { ": uid " } else { " or " })?;
+        }
+        f.write_str(" was expected; allow its uid where that is meant")
+    }
+}
+
 // Errors travel through every hot function's return value.
 const _: () = assert!(size_of::<Error>() <= 48);
 
@@ -318,15 +362,17 @@ mod tests {
             Error::Forked,
             Error::InUse { address: "/run/a".into(), holder: Some(4711) },
             Error::NoMailbox { address: "@a".into() },
-            Error::Denied { peer: PEER, allowed: 0 },
+            Error::Denied { peer: PEER, allowed: vec![0] },
             Error::Refused { errno: libc::ENOSPC },
             Error::Version { ours: 1, theirs: 2 },
             Error::Protocol { peer: PEER, what: "expected a, found b" },
             Error::NotMainThread,
             Error::NoLife { why: "made by a bare clone" },
             Error::BadAddress { address: "/x".into(), why: "too long" },
+            Error::BadSocket { why: "expected a, found b" },
             Error::BadOption { option: "max_lanes", value: 0, why: "nobody comes in" },
             Error::Full { what: "desks", most: 62 },
+            Error::FileTooLarge { asked: 8192, limit: 4096 },
         ]
     }
 

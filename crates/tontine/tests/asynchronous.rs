@@ -4,11 +4,14 @@
 
 mod common;
 
+use std::future::Future;
 use std::path::Path;
+use std::pin::Pin;
+use std::task::{Context, Waker};
 use std::thread;
 use std::time::Duration;
 
-use common::{AMPLE, connect, fork, kill, place, reap};
+use common::{AMPLE, bare_fork, connect, fork, kill, place, reap};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
@@ -288,4 +291,91 @@ fn a_silent_newcomer_is_dropped_while_recv_is_awaited() {
         let mut byte = [0; 1];
         assert_eq!(rustix::io::read(&silent, &mut byte), Ok(0), "it is still connected");
     });
+}
+
+/// Polls a future that is expected to wait.
+fn poll_pending<T>(future: Pin<&mut impl Future<Output = T>>) {
+    let polled = future.poll(&mut Context::from_waker(Waker::noop()));
+    assert!(polled.is_pending(), "expected a pending future, found a ready one");
+}
+
+/// Polls a future of a forked child, which is expected to fail at once.
+fn poll_forked<T>(future: Pin<&mut impl Future<Output = tontine::Result<T>>>) {
+    let polled = future.poll(&mut Context::from_waker(Waker::noop()));
+    let std::task::Poll::Ready(Err(error)) = polled else { panic!("expected an error") };
+    assert_eq!(error, Error::Forked);
+}
+
+/// A program forked while a `recv` was pending, and the child dropped or polled its copy of the
+/// future. It was killed by SIGSEGV, since it cleared a word on a page that a child does not
+/// inherit. Its drop also removed the parent's descriptor from the runtime's epoll set, which both
+/// share: no message woke the parent any more.
+#[test]
+fn pending_recv_in_forked_child_fails_and_parent_is_woken() {
+    for polls in [false, true] {
+        for runtime in both() {
+            let place = place();
+            runtime.block_on(async {
+                let mut mailbox = mailbox(&Options::new(), &place.path);
+                let mut recv = Some(Box::pin(mailbox.recv()));
+                poll_pending(recv.as_mut().expect("the future").as_mut());
+                let child = bare_fork(|| {
+                    let mut recv = recv.take().expect("the child's copy");
+                    if polls {
+                        poll_forked(recv.as_mut());
+                    }
+                });
+                assert_eq!(reap(child), 0, "polls: {polls}");
+                let path = place.path.clone();
+                let sending = thread::spawn(move || {
+                    thread::sleep(Duration::from_millis(20));
+                    Sender::connect(&path).expect("connects").send(b"one").expect("sent");
+                });
+                let received = timeout(AMPLE, recv.expect("the parent's")).await;
+                assert_eq!(&*received.expect("in time").expect("a message"), b"one");
+                sending.join().expect("the sender's thread");
+                let child = bare_fork(|| drop(mailbox));
+                assert_eq!(reap(child), 0, "the mailbox dropped in a child");
+            });
+        }
+    }
+}
+
+/// A program forked while a `send` waited for room, and the child dropped or polled its copy of
+/// the future. It was killed by SIGSEGV, since it wrote to the lane's chunks, which a child does
+/// not inherit.
+#[test]
+fn pending_send_in_forked_child_fails_and_parent_is_woken() {
+    for polls in [false, true] {
+        for runtime in both() {
+            let place = place();
+            let options = Options::new().lane_cap(NARROW);
+            runtime.block_on(async {
+                let mut mailbox = options.bind(&place.path).expect("binds");
+                let mut sender = sender(&options, &place.path);
+                sender.send(&[0; 1000]).await.expect("sent");
+                assert_eq!(mailbox.recv_timeout(AMPLE).expect("a message").len(), 1000);
+                while sender.get_mut().try_send(&[1; 1000]).is_ok() {}
+                let mut send = Some(Box::pin(sender.send(&[2; 1000])));
+                poll_pending(send.as_mut().expect("the future").as_mut());
+                let child = bare_fork(|| {
+                    let mut send = send.take().expect("the child's copy");
+                    if polls {
+                        poll_forked(send.as_mut());
+                    }
+                });
+                assert_eq!(reap(child), 0, "polls: {polls}");
+                let receiving = thread::spawn(move || {
+                    thread::sleep(Duration::from_millis(20));
+                    let mut last = 0;
+                    while last != 2 {
+                        last = mailbox.recv_timeout(AMPLE).expect("a message")[0];
+                    }
+                });
+                let sent = timeout(AMPLE, send.expect("the parent's")).await;
+                sent.expect("in time").expect("sent");
+                receiving.join().expect("the receiver's thread");
+            });
+        }
+    }
 }

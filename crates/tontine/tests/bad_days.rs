@@ -9,7 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 use common::{
-    AMPLE, SHORT, Signal, connect, fork, kill, place, reap, signal, sleep_for_ever, until,
+    AMPLE, SHORT, Signal, bare_fork, connect, fork, kill, place, reap, signal, sleep_for_ever,
+    until,
 };
 use tontine::Error;
 use tontine::mailbox::{Mailbox, OnDeath, Options, Sender, Waiting};
@@ -307,4 +308,134 @@ fn settings_that_mean_nothing_are_refused() {
         }
         assert!(!place.path.exists(), "nothing was made");
     }
+}
+
+fn limit_files(bytes: u64) {
+    let limit = Some(bytes);
+    let limit = rustix::process::Rlimit { current: limit, maximum: limit };
+    rustix::process::setrlimit(rustix::process::Resource::Fsize, limit).expect("lowered");
+}
+
+/// A process under `ulimit -f` bound a mailbox, connected to one, sent a message for which its lane
+/// had to grow, or made a shared heap. Each time SIGXFSZ killed it, since a memory file counts.
+#[test]
+fn file_size_limit_is_an_error_and_no_signal() {
+    use tontine::heap;
+    let place = place();
+    let child = bare_fork(|| {
+        limit_files(0);
+        let error = Mailbox::bind(&place.path).expect_err("no page for its life");
+        assert_eq!(error, Error::FileTooLarge { asked: 4096, limit: 0 });
+        let error = heap::shared::Heap::create(&heap::shared::Options::new(1 << 20));
+        assert!(matches!(error, Err(heap::Error::FileTooLarge { limit: 0, .. })));
+    });
+    assert_eq!(reap(child), 0);
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let sent = Signal::new();
+    let child = fork(|| {
+        let mut sender = Sender::connect(&place.path).expect("connects");
+        sender.send(b"one").expect("sent");
+        sender.wait_read(Some(AMPLE)).expect("read");
+        limit_files(4096);
+        // Too long for the chunk that there is.
+        let error = sender.send(&[1; 10_000]).expect_err("no larger chunk");
+        assert!(matches!(error, Error::FileTooLarge { limit: 4096, .. }), "{error}");
+        // Not too long: waits as where the cap is reached.
+        let error = loop {
+            if let Err(error) = sender.try_send(&[2; 1000]) {
+                break error;
+            }
+        };
+        assert_eq!(error, Error::WouldBlock);
+        sent.give(0);
+        sender.send(&[3; 1000]).expect("the reader makes room");
+        limit_files(0);
+        let error = Sender::connect(&place.path).expect_err("no chunk");
+        assert_eq!(error, Error::FileTooLarge { asked: 4096, limit: 0 });
+    });
+    assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"one");
+    mailbox.acknowledge();
+    sent.take();
+    while mailbox.recv_timeout(AMPLE).expect("a message")[0] != 3 {}
+    assert_eq!(reap(child), 0);
+}
+
+/// A process gave up its user after it had made its options, and refused peers of its new user:
+/// the error said that "uid 65534 was expected" of a process of uid 65534.
+#[test]
+fn refusal_after_setuid_names_the_allowed_users() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let place = place();
+    let folder = place.path.parent().expect("a folder");
+    std::fs::set_permissions(folder, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .expect("chmod");
+    let bound = Signal::new();
+    let path = place.path.clone();
+    let receiver = fork(|| {
+        let mut mailbox = Options::new().mode(0o666).allow_uid(7).bind(&path).expect("binds");
+        // SAFETY: the child is single-threaded, and gives up what it is.
+        assert_eq!(unsafe { libc::setuid(65534) }, 0);
+        bound.give(0);
+        until("it is refused", || {
+            let _ = mailbox.recv_timeout(SHORT);
+            mailbox.faults().first().is_some_and(|error| {
+                let text = error.to_string();
+                assert!(text.contains("(uid 65534) was refused: uid 0 or 7 was"), "{text}");
+                true
+            })
+        });
+    });
+    bound.take();
+    let sender = fork(|| {
+        let options = Options::new().allow_uid(65534);
+        // SAFETY: as above.
+        assert_eq!(unsafe { libc::setuid(65534) }, 0);
+        let mut sender = options.connect(&path).expect("connects");
+        let mut error = None;
+        until("it is refused", || {
+            error = sender.service().err();
+            error.is_some()
+        });
+        let text = error.expect("refused").to_string();
+        assert!(text.contains("(uid 65534) was refused by the other end"), "{text}");
+        // It allows uid 0 only, and the listener belongs to 0: only of a new connection.
+        let error = Options::new().connect(&path).err();
+        assert!(error.is_none_or(|error| error.to_string().contains("uid 65534 was expected")));
+    });
+    assert_eq!((reap(sender), reap(receiver)), (0, 0));
+}
+
+/// `adopt` and `over` took any socket. A stream joins messages and a datagram socket has no end, so
+/// the lane broke later, with an error that named the peer.
+#[test]
+fn sockets_of_another_kind_are_refused() {
+    use std::os::fd::OwnedFd;
+
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, socketpair};
+    let _place = place();
+    let mut mailbox = Mailbox::unbound().expect("made");
+    let (unix, flags) = (AddressFamily::UNIX, SocketFlags::CLOEXEC);
+    let mut refused = |socket: OwnedFd, errno: i32, word: &str| {
+        let copy = socket.try_clone().expect("a copy");
+        for error in [mailbox.adopt(socket).err(), Sender::over(copy).err()] {
+            let error = error.expect("an error");
+            assert_eq!(error.errno(), errno, "{error}");
+            assert!(error.to_string().contains(word), "{error}");
+        }
+    };
+    for (kind, word) in [(SocketType::STREAM, "SOCK_STREAM"), (SocketType::DGRAM, "SOCK_DGRAM")] {
+        let (one, _other) = socketpair(unix, kind, flags, None).expect("a pair");
+        refused(one, libc::EPROTOTYPE, word);
+    }
+    let lone = socket_with(unix, SocketType::SEQPACKET, flags, None).expect("a socket");
+    refused(lone, libc::EPROTOTYPE, "not connected");
+    let inet = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None).expect("a socket");
+    refused(inet, libc::EPROTOTYPE, "Unix");
+    let file = std::fs::File::open("/dev/null").expect("it is there");
+    refused(file.into(), libc::ENOTSOCK, "SO_DOMAIN");
+    let (one, other) = socketpair(unix, SocketType::SEQPACKET, flags, None).expect("a pair");
+    drop(other);
+    mailbox.adopt(one).expect("a socket whose other end was closed");
 }

@@ -9,28 +9,18 @@ use std::thread;
 use std::time::Instant;
 
 use common::{
-    AMPLE, SHORT, Signal, connect, fork, kill, place, reap, signal, sleep_for_ever, until,
+    AMPLE, SHORT, Signal, bare_fork, connect, fork, kill, place, reap, signal, sleep_for_ever,
+    until,
 };
 use tontine::Error;
+use tontine::heap;
+use tontine::heap::shared::Heap;
 use tontine::mailbox::{Mailbox, Options, Sender};
 
 fn exec_sleep() {
     let arguments = [c"sleep".as_ptr(), c"20".as_ptr(), std::ptr::null()];
     // SAFETY: terminated strings in a terminated list.
     unsafe { libc::execvp(arguments[0], arguments.as_ptr()) };
-}
-
-/// As `fork`, without a life: a child that joins has its own page where its parent's would be.
-fn bare_fork(child: impl FnOnce()) -> i32 {
-    // SAFETY: the child leaves by `_exit` or a signal, never into the harness.
-    match unsafe { libc::fork() } {
-        0 => {
-            let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child));
-            // SAFETY: ends this process.
-            unsafe { libc::_exit(if done.is_ok() { 0 } else { 101 }) }
-        }
-        pid => pid,
-    }
 }
 
 /// The child of a fork in the middle of a batch acknowledged on a page that it does not inherit,
@@ -107,6 +97,109 @@ fn forked_handles_in_the_middle_of_everything_are_stale_and_harmless() {
     mailbox.acknowledge();
     sender.wait_read(Some(AMPLE)).expect("read");
     assert_eq!(mailbox.faults(), []);
+}
+
+/// Each handle of the mailbox, armed and with a message received, reserved or unread, is asked for
+/// everything in a forked child and dropped there. A method without a check would write to a page
+/// that the child does not inherit, and the child would be killed by SIGSEGV.
+#[test]
+fn mailbox_handles_in_forked_child_change_nothing() {
+    let place = place();
+    let mut mailbox = Some(Mailbox::bind(&place.path).expect("binds"));
+    let mut sender = Some(Options::new().lane_cap(8192).connect(&place.path).expect("connects"));
+    let (ours, theirs) = (mailbox.as_mut().expect("it"), sender.as_mut().expect("it"));
+    theirs.send(b"one").expect("sent");
+    let id = ours.recv_timeout(AMPLE).expect("a message").sender();
+    while theirs.try_send(&[1; 1000]).is_ok() {}
+    assert!(theirs.arm(1000).expect("arms"), "expected a full lane");
+    let child = bare_fork(|| {
+        let (mut mailbox, mut sender) = (mailbox.take().expect("it"), sender.take().expect("it"));
+        let _ = format!("{mailbox:?} {sender:?}");
+        let _ = (mailbox.lanes(), mailbox.faults(), mailbox.is_alive(id), sender.peer());
+        let _ = (sender.longest_message(), sender.unread_bytes());
+        mailbox.acknowledge();
+        assert_eq!(mailbox.recv().expect_err("forked"), Error::Forked);
+        // SAFETY: the sender is this process's parent, which changes nothing.
+        unsafe {
+            assert_eq!(mailbox.recv_in_place().err(), Some(Error::Forked));
+            assert_eq!(mailbox.try_recv_in_place().err(), Some(Error::Forked));
+        }
+        let (one, _other) = std::os::unix::net::UnixStream::pair().expect("a pair");
+        assert_eq!(mailbox.adopt(one.into()).expect_err("forked"), Error::Forked);
+        assert_eq!(mailbox.arm().expect_err("forked"), Error::Forked);
+        mailbox.put_back();
+        assert_eq!(sender.send(b"x").expect_err("forked"), Error::Forked);
+        assert_eq!(sender.try_send(b"x").expect_err("forked"), Error::Forked);
+        assert_eq!(sender.send_timeout(b"x", SHORT).expect_err("forked"), Error::Forked);
+        assert_eq!(sender.reserve(1).err(), Some(Error::Forked));
+        assert_eq!(sender.try_reserve(1).err(), Some(Error::Forked));
+        assert_eq!(sender.arm(1).expect_err("forked"), Error::Forked);
+        mailbox.close();
+    });
+    assert_eq!(reap(child), 0);
+    let (mut mailbox, mut sender) = (mailbox.expect("it"), sender.expect("it"));
+    let unread = sender.unread_bytes();
+    assert!(unread > 1000, "{unread}");
+    assert_eq!(mailbox.recv_timeout(AMPLE).expect("a message").len(), 1000);
+    while mailbox.recv_timeout(SHORT).is_ok() {}
+    sender.send(b"last").expect("sent");
+    assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"last");
+    assert_eq!(mailbox.faults(), []);
+}
+
+/// Each handle of a shared heap is asked for everything in a forked child and dropped there. A
+/// method without a check would write to the heap's pages, which the child does not inherit.
+#[test]
+fn heap_handles_in_forked_child_change_nothing() {
+    let place = place();
+    let options = heap::shared::Options::new(1 << 20);
+    let heap = Heap::create(&options).expect("there is memory");
+    let mut inbox = Some(heap.inbox(Mailbox::bind(&place.path).expect("binds")).expect("ours"));
+    let lane = Sender::connect(&place.path).expect("connects");
+    let mut outbox = Some(heap.outbox(lane, heap.member()).expect("ours"));
+    assert!(inbox.as_mut().expect("it").try_recv().is_err(), "nothing was sent");
+    for _ in 0..2 {
+        let sent = outbox.as_mut().expect("it").send(heap.alloc(100).expect("room"));
+        assert!(sent.is_ok());
+    }
+    let (received, _) = inbox.as_mut().expect("it").recv().expect("a block");
+    let mut blocks = Some((received, heap.alloc(100_000).expect("room")));
+    let mut published = Some(heap.alloc(64).expect("room").publish().expect("sound"));
+    let child = bare_fork(|| {
+        std::panic::set_hook(Box::new(|_| ()));
+        let forked = |error: heap::Error| {
+            let lanes = heap::Error::Mailbox(Error::Forked);
+            assert!(error == heap::Error::Forked || error == lanes, "{error}");
+        };
+        let (mut inbox, mut outbox) = (inbox.take().expect("it"), outbox.take().expect("it"));
+        let (small, large) = blocks.take().expect("they");
+        let published = published.take().expect("it");
+        let _ = format!("{heap:?} {inbox:?} {outbox:?} {small:?} {large:?} {published:?}");
+        let _ = (inbox.lanes(), inbox.faults(), inbox.skipped(), outbox.peer());
+        let _ = (published.handle(), published.words(), large.offset());
+        forked(inbox.try_recv().expect_err("forked"));
+        forked(inbox.recv().expect_err("forked"));
+        forked(inbox.arm().expect_err("forked"));
+        forked(outbox.arm().expect_err("forked"));
+        forked(outbox.service().expect_err("forked"));
+        forked(outbox.wait_read(None).expect_err("forked"));
+        forked(outbox.unread().expect_err("forked"));
+        let (error, small) = outbox.try_send(small).expect_err("forked");
+        forked(error);
+        let (error, small) = outbox.send(small).expect_err("forked");
+        forked(error);
+        forked(heap.read(published.handle(), &mut [0; 8]).expect_err("forked"));
+        let load = std::panic::AssertUnwindSafe(|| published.load(0));
+        assert!(std::panic::catch_unwind(load).is_err(), "expected a panic");
+        drop((small, published, inbox, outbox));
+        let _ = large.into_handle();
+    });
+    assert_eq!(reap(child), 0);
+    let (other, _) = inbox.as_mut().expect("it").recv().expect("the other block");
+    drop((other, blocks, published));
+    drop((outbox, inbox));
+    let report = heap.check().expect("not forked");
+    assert_eq!((report.in_use(), report.faults.len()), (0, 0), "{report}");
 }
 
 /// A reader with a forked child that keeps its connections, its listener or both.

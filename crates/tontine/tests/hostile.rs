@@ -414,3 +414,43 @@ fn who_broke_the_protocol_is_told_at_the_next_message() {
     assert!(matches!(error, Error::Closed { .. }), "{error:?}");
     assert_eq!(error.errno(), libc::EPIPE);
 }
+
+/// A sender withdrew its `HELLO` while the receiver answered, and the receiver hung up. It left its
+/// control page as that of an open lane, so the sender's `send` went on without a look at the
+/// socket until the chunk was full.
+#[test]
+fn answered_hello_that_was_withdrawn_leaves_no_open_lane() {
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let (socket, chunk) = (raw::dial(&place.path), raw::chunk(12));
+    const HANDOVER_AT: usize = 68;
+    chunk.half(HANDOVER_AT).store(1, Ordering::Relaxed);
+    raw::send(&socket, &hello(1 << 20, &[12]), &[raw::life(), chunk.fd.as_fd()]);
+    assert!(mailbox.recv_timeout(Duration::from_millis(50)).is_err(), "expected no message");
+    assert_eq!((mailbox.lanes(), mailbox.faults()), (0, vec![]));
+    let (kind, _, descriptors) = raw::receive(&socket);
+    assert_eq!((kind, descriptors.len()), (raw::WELCOME, 3));
+    const STATE_AT: usize = 64;
+    let mut state = [0; 4];
+    rustix::io::pread(&descriptors[1], &mut state, STATE_AT as u64).expect("read");
+    assert_ne!(u32::from_le_bytes(state), 0, "the state that lets a sender go on");
+}
+
+/// A sender asked for more memory of a mailbox with a huge `max_lanes`. The receiver panicked where
+/// overflow is checked: the places of all senders that may still come overflowed a number.
+#[test]
+fn request_for_memory_with_huge_max_lanes_is_harmless() {
+    let place = place();
+    let options = Options::new().max_lanes(usize::MAX).lane_cap(u64::MAX);
+    let mut mailbox = options.bind(&place.path).expect("binds");
+    let (socket, chunk) = (raw::dial(&place.path), raw::chunk(12));
+    raw::send(&socket, &hello(1 << 20, &[12]), &[raw::life(), chunk.fd.as_fd()]);
+    for bytes in [1 << 30, u64::MAX] {
+        let halves = [bytes as u32, (bytes >> 32) as u32];
+        raw::send(&socket, &raw::note(raw::WANT, &halves), &[]);
+        let nothing = mailbox.recv_timeout(Duration::from_millis(20)).expect_err("no message");
+        assert_eq!((nothing, mailbox.lanes(), mailbox.faults()), (Error::TimedOut, 1, vec![]));
+    }
+    let mut sender = Sender::connect(&place.path).expect("connects");
+    still_serves(&mut mailbox, &mut sender);
+}

@@ -13,6 +13,7 @@ use tontine::mailbox::{Address, Mailbox};
 use tontine_measure::engine::stop::Stop;
 
 use super::output::{Output, Written};
+use super::stdout::was_closed;
 use super::{BETWEEN_LOOKS, address, refuse, separator};
 use crate::args::Recv;
 use crate::{FAILED, Refusal, stopped_by};
@@ -37,6 +38,13 @@ enum End {
 /// Receives until there is a reason to end.
 pub(crate) fn recv(asked: &Recv) -> Result<ExitCode, Refusal> {
     let at = address(&asked.address)?;
+    if was_closed() {
+        // Before anything is received: it would be acknowledged and lost.
+        return Err(Refusal::failed(
+            "standard output is closed, and messages could not be printed; open it, or name a file \
+             (`> FILE`, `> /dev/null`)",
+        ));
+    }
     let stop = Stop::on_signals()?;
     let Some(mut mailbox) = bind(&at, asked.wait, &stop)? else {
         return Ok(ended_by(&stop));

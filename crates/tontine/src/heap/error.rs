@@ -187,6 +187,18 @@ pub enum Error {
     #[error(transparent)]
     Mailbox(#[from] crate::Error),
 
+    /// The heap would exceed the process's limit on the size of files. A memory file counts.
+    #[error(
+        "a heap of {asked} bytes exceeds this process's limit of {limit} bytes for a file; raise \
+         the limit (RLIMIT_FSIZE, `ulimit -f`), or make the heap smaller"
+    )]
+    FileTooLarge {
+        /// Bytes that the file would have: the capacity, and the heap's tables.
+        asked: u64,
+        /// Bytes that it may have.
+        limit: u64,
+    },
+
     /// A system call failed for a reason of its own.
     #[error("{call} failed: {}", std::io::Error::from(*.errno))]
     System {
@@ -219,6 +231,7 @@ impl Error {
             Self::OtherMember { .. } => libc::EXDEV,
             Self::InRole { .. } => libc::EBUSY,
             Self::Mailbox(error) => error.errno(),
+            Self::FileTooLarge { .. } => libc::EFBIG,
             Self::System { errno, .. } => errno.raw_os_error(),
         }
     }

@@ -223,7 +223,7 @@ fn open(path: &Path, mode: u32) -> Result<File> {
         .mode(mode)
         .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY)
         .open(path)
-        .map_err(|error| system("open of the lock file", &error))
+        .map_err(|error| Error::io("open of the lock file", &error))
 }
 
 /// Whether we hold the lock now.
@@ -263,8 +263,4 @@ fn record_lock(file: &File, command: i32, lock: &mut libc::flock) -> Result<(), 
         -1 => Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)),
         _ => Ok(()),
     }
-}
-
-fn system(call: &'static str, error: &io::Error) -> Error {
-    Error::system(call, Errno::from_io_error(error).unwrap_or(Errno::IO))
 }

@@ -12,12 +12,13 @@
 #![allow(unsafe_code, reason = "tokio wants a promise that descriptors stay open")]
 
 use std::future::poll_fn;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
-use std::task::Poll;
+use std::io;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
 };
@@ -28,6 +29,7 @@ use tokio::task::{coop, yield_now};
 use super::lanes::Taken;
 use super::{Mailbox, Message, Sender};
 use crate::error::{Error, Result};
+use crate::sys::fork::Guard;
 
 /// Looks at connections between two awaits, where there are always more of them: as many as a full
 /// backlog takes.
@@ -60,7 +62,7 @@ const MOST_LOOKS: u32 = 256;
 /// ```
 pub struct AsyncMailbox {
     /// A copy of the mailbox's descriptor.
-    readable: AsyncFd<OwnedFd>,
+    readable: Watched<OwnedFd>,
     mailbox: Mailbox,
 }
 
@@ -82,9 +84,11 @@ impl AsyncMailbox {
     /// # Panics
     /// Outside of a tokio runtime, and in one without its I/O driver.
     pub fn new(mailbox: Mailbox) -> Result<Self> {
-        let copy =
-            mailbox.descriptor().try_clone_to_owned().map_err(|error| io("fcntl", &error))?;
-        Ok(Self { readable: watched(copy)?, mailbox })
+        let copy = mailbox
+            .descriptor()
+            .try_clone_to_owned()
+            .map_err(|error| Error::io("fcntl", &error))?;
+        Ok(Self { readable: Watched::new(copy)?, mailbox })
     }
 
     /// Waits for the next message and returns it; acknowledges the one before.
@@ -208,14 +212,14 @@ impl Armed<'_> {
         let timer = nudge.map(Timer::after).transpose()?;
         let happened = poll_fn(|context| {
             if let Some(timer) = &timer
-                && let Poll::Ready(fired) = timer.0.poll_read_ready(context)
+                && let Poll::Ready(fired) = timer.0.poll(context)
             {
-                return Poll::Ready(fired.map(drop));
+                return Poll::Ready(fired);
             }
             // Everything that it tells of is looked at after this.
-            self.0.readable.poll_read_ready(context).map_ok(|mut ready| ready.clear_ready())
+            self.0.readable.poll(context)
         });
-        happened.await.map_err(|error| io("epoll_wait", &error))
+        happened.await.map_err(|error| Error::io("epoll_wait", &error))
     }
 }
 
@@ -238,35 +242,36 @@ impl Drop for Asking<'_> {
 /// again. Made anew for each wait, since a successor brings other descriptors: what has happened
 /// already is told at once.
 struct Waits<'a> {
-    descriptors: Vec<AsyncFd<BorrowedFd<'a>>>,
+    descriptors: Vec<Watched<BorrowedFd<'a>>>,
     timer: Timer,
 }
 
 impl<'a> Waits<'a> {
     fn of(sender: &'a Sender) -> Result<Self> {
         let (socket, process) = sender.watched();
-        let descriptors = socket.into_iter().chain(process).map(watched).collect::<Result<_>>()?;
+        let descriptors = socket.into_iter().chain(process).map(Watched::new);
+        let descriptors = descriptors.collect::<Result<_>>()?;
         Ok(Self { descriptors, timer: Timer::after(sender.longest_wait())? })
     }
 
     async fn happen(&self) -> Result<()> {
         let happened = poll_fn(|context| {
-            if let Poll::Ready(fired) = self.timer.0.poll_read_ready(context) {
-                return Poll::Ready(fired.map(drop));
+            if let Poll::Ready(fired) = self.timer.0.poll(context) {
+                return Poll::Ready(fired);
             }
             for descriptor in &self.descriptors {
-                if let Poll::Ready(ready) = descriptor.poll_read_ready(context) {
-                    return Poll::Ready(ready.map(drop));
+                if let Poll::Ready(readable) = descriptor.poll(context) {
+                    return Poll::Ready(readable);
                 }
             }
             Poll::Pending
         });
-        happened.await.map_err(|error| io("epoll_wait", &error))
+        happened.await.map_err(|error| Error::io("epoll_wait", &error))
     }
 }
 
 /// A timer that becomes readable once.
-struct Timer(AsyncFd<OwnedFd>);
+struct Timer(Watched<OwnedFd>);
 
 impl Timer {
     fn after(time: Duration) -> Result<Self> {
@@ -283,21 +288,52 @@ impl Timer {
         let once = Itimerspec { it_interval: zero, it_value: value };
         timerfd_settime(&timer, TimerfdTimerFlags::empty(), &once)
             .map_err(|errno| Error::system("timerfd_settime", errno))?;
-        Ok(Self(watched(timer)?))
+        Ok(Self(Watched::new(timer)?))
     }
 }
 
-/// Puts a descriptor in the care of the current runtime.
-fn watched<T: Held>(descriptor: T) -> Result<AsyncFd<T>> {
-    // SAFETY: whoever holds one of these types holds one descriptor, open, for as long.
-    unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) }
-        .map_err(|error| io("epoll_ctl", &error.into()))
+/// A descriptor that the current runtime watches.
+///
+/// A forked child shares the runtime's epoll set with its parent, and the locks of its own copy of
+/// the runtime may be held by threads that it does not have. So the child leaves the registration
+/// alone, and closes its copy of the descriptor only.
+struct Watched<T> {
+    registration: ManuallyDrop<AsyncFd<RawFd>>,
+    guard: Guard,
+    _descriptor: T,
 }
 
-/// Types that stand for one open descriptor.
-trait Held: AsRawFd {}
-impl Held for OwnedFd {}
-impl Held for BorrowedFd<'_> {}
+impl<T: AsFd> Watched<T> {
+    fn new(descriptor: T) -> Result<Self> {
+        let guard = Guard::here()?;
+        let raw = descriptor.as_fd().as_raw_fd();
+        // SAFETY: `_descriptor` keeps it open, and is dropped after the registration.
+        let registration = unsafe { AsyncFd::register_with_interest(raw, Interest::READABLE) }
+            .map_err(|error| Error::io("epoll_ctl", &error.into()))?;
+        let registration = ManuallyDrop::new(registration);
+        Ok(Self { registration, guard, _descriptor: descriptor })
+    }
+}
+
+impl<T> Watched<T> {
+    /// Waits until the descriptor is readable. Ready at once in a forked child, where the next call
+    /// of the handle returns [`Error::Forked`].
+    fn poll(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.guard.is_forked() {
+            ready!(self.registration.poll_read_ready(context))?.clear_ready();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<T> Drop for Watched<T> {
+    fn drop(&mut self) {
+        if !self.guard.is_forked() {
+            // SAFETY: dropped once, and not used afterwards.
+            unsafe { ManuallyDrop::drop(&mut self.registration) }
+        }
+    }
+}
 
 /// Whether a descriptor is readable at this moment.
 fn is_readable(descriptor: BorrowedFd<'_>) -> Result<bool> {
@@ -307,8 +343,4 @@ fn is_readable(descriptor: BorrowedFd<'_>) -> Result<bool> {
         Ok(ready) => Ok(ready > 0),
         Err(errno) => Err(Error::system("poll", errno)),
     }
-}
-
-fn io(call: &'static str, error: &std::io::Error) -> Error {
-    Error::system(call, Errno::from_io_error(error).unwrap_or(Errno::IO))
 }

@@ -5,24 +5,24 @@
 //! once and not again and again, and a timer in the set tells when to try again. So whoever waits
 //! for the descriptor sleeps meanwhile, and is woken in time.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::io::ErrorKind;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::event::{Timespec, epoll};
-use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
 };
 
-use super::address::{Address, Place};
+use super::address::{Address, FileId, Place, file_id};
 use super::wire::{Note, Unreadable};
-use crate::error::{Error, Result};
+use crate::error::{Error, Peer, Result};
 use crate::life::Claim;
+use crate::sys::fork::Guard;
 use crate::sys::quarantine;
-use crate::sys::socket::{self, Credentials, Passed, Socket};
+use crate::sys::socket::{self, Passed, Socket, SocketPath};
 
 /// Connections that were accepted and have not said `HELLO`: beyond this the oldest is dropped.
 const MOST_KNOCKERS: usize = 64;
@@ -129,7 +129,7 @@ pub(super) enum Accepted {
     /// It is pending, by this number.
     Pending(u32),
     /// The process that connected belongs to a user that is not allowed: nothing was received.
-    Stranger(Socket, Credentials),
+    Stranger(Socket, Error),
 }
 
 /// Maximum number of refused connections that wait to be closed, before no more are accepted.
@@ -151,11 +151,12 @@ pub(super) struct Door {
     /// Made before there is anything to put off: then there may be no descriptor for it.
     timer: OwnedFd,
     timer_runs: bool,
-    /// Removed when the mailbox is dropped; the claim is given back after that.
-    path: Option<PathBuf>,
+    /// The listener's path and socket file. Removed on drop; the claim is released after that.
+    bound: Option<(PathBuf, FileId)>,
     _claim: Option<Claim>,
     knockers: Vec<Knocker>,
     next_number: u32,
+    guard: Guard,
 }
 
 impl Door {
@@ -175,10 +176,11 @@ impl Door {
             is_shut: false,
             timer,
             timer_runs: false,
-            path: None,
+            bound: None,
             _claim: None,
             knockers: Vec::new(),
             next_number: 0,
+            guard: Guard::here()?,
         };
         door.watch(door.timer.as_fd(), About::Timer)?;
         match address.map(|address| &address.0) {
@@ -189,16 +191,18 @@ impl Door {
                 door.listener = Some(listener);
             }
             Some(Place::Path(path)) => {
-                socket::check_path(path)?;
+                // What no socket can have gets no lock file.
+                SocketPath::new(path)?;
                 door._claim = Some(Claim::take(path)?);
-                let listener = take_over(path, mode).map_err(|error| error.at(path.display()))?;
+                let (listener, file) =
+                    take_over(path, mode).map_err(|error| error.at(path.display()))?;
                 door.listener = Some(listener);
-                door.path = Some(path.clone());
+                door.bound = Some((path.clone(), file));
             }
         }
         if let Some(listener) = &door.listener {
             socket::pass_credentials(listener)?;
-            if door.path.is_none() {
+            if door.bound.is_none() {
                 socket::listen(listener, BACKLOG)?;
             }
             door.watch(listener.as_fd(), About::Listener)?;
@@ -290,20 +294,20 @@ impl Door {
         }
     }
 
-    /// Accepts the next connection whose user `admits` allows. Receives nothing.
+    /// Accepts the next connection, and has `admit` look at the process that connected. Receives
+    /// nothing.
     ///
     /// # Errors
     /// There is no descriptor for it; or too many of those that were refused are still open.
-    pub(super) fn accept(&mut self, admits: impl Fn(u32) -> bool) -> Result<Accepted> {
+    pub(super) fn accept(&mut self, admit: impl Fn(Peer) -> Result<()>) -> Result<Accepted> {
         let Some(listener) = &self.listener else { return Ok(Accepted::Nothing) };
         if quarantine::close_waiting() > MAX_UNCLOSED {
             return Err(Error::system("closing refused connections", Errno::AGAIN));
         }
         let Some(socket) = socket::accept(listener)? else { return Ok(Accepted::Nothing) };
         let socket = Socket::new(socket)?;
-        let from = socket::owner(&socket)?;
-        if !admits(from.uid) {
-            return Ok(Accepted::Stranger(socket, from));
+        if let Err(error) = admit(socket::owner(&socket)?.peer()) {
+            return Ok(Accepted::Stranger(socket, error));
         }
         let strangers = self.knockers.iter().filter(|knocker| !knocker.adopted).count();
         if strangers >= MOST_KNOCKERS
@@ -323,6 +327,7 @@ impl Door {
     /// # Errors
     /// It is no socket, or cannot be watched.
     pub(super) fn adopt(&mut self, socket: OwnedFd) -> Result<()> {
+        socket::check_connected(&socket)?;
         let socket = Socket::new(socket)?;
         socket::pass_credentials(&socket)?;
         let number = self.let_knock(socket, true);
@@ -446,9 +451,12 @@ impl Door {
         Some(deadline.saturating_sub(longest).saturating_add(Duration::from_millis(1)))
     }
 
-    /// Ends the name: nobody can connect any more.
+    /// Ends the name: no process can connect any more.
     pub(super) fn close(&mut self) {
-        if let Some(path) = self.path.take() {
+        if let Some((path, file)) = self.bound.take()
+            // As long as the listener is open, no other file has its inode.
+            && std::fs::symlink_metadata(&path).is_ok_and(|found| file_id(&found) == file)
+        {
             let _ = std::fs::remove_file(path);
         }
         if let Some(listener) = self.listener.take() {
@@ -456,25 +464,22 @@ impl Door {
         }
         self.knockers.clear();
     }
-
-    /// In a forked child: the name is the parent's, and stays.
-    pub(super) fn disown(&mut self) {
-        self.path = None;
-    }
 }
 
-/// `path` with something behind its name.
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
+impl Drop for Door {
+    fn drop(&mut self) {
+        // In a forked child name and listener are the parent's.
+        if !self.guard.is_forked() {
+            self.close();
+        }
+    }
 }
 
 /// Listens at `path` in place of a dead owner. The claim is ours already.
 ///
 /// The socket is bound and listening under a name of its own first and renamed over the old one
 /// then, so that the path always leads to somebody's socket.
-fn take_over(path: &Path, mode: u32) -> Result<OwnedFd> {
+fn take_over(path: &Path, mode: u32) -> Result<(OwnedFd, FileId)> {
     use std::os::unix::fs::{FileTypeExt, PermissionsExt};
     let address = || path.display().to_string();
     match std::fs::symlink_metadata(path) {
@@ -484,41 +489,30 @@ fn take_over(path: &Path, mode: u32) -> Result<OwnedFd> {
         }
         _ => {}
     }
-    let (new, _folder) = name_of_its_own(path)?;
-    // The claim proves that whoever made one of this name is gone.
-    let _ = std::fs::remove_file(&new);
+    let temporary = SocketPath::temporary(path)?;
+    let new = temporary.as_path();
+    // The claim proves that a process that made one of this name has ended.
+    match std::fs::remove_file(new) {
+        Err(error) if error.kind() == ErrorKind::IsADirectory => {
+            let why = "a folder is there, and `bind` makes its socket under that name first; \
+                       remove it or choose another path";
+            return Err(Error::BadAddress { address: temporary.display().to_string(), why });
+        }
+        // Where it cannot be removed, `bind` says why.
+        _ => {}
+    }
     let listener = socket::seqpacket()?;
-    socket::bind_path(&listener, &new)?;
+    socket::bind_path(&listener, &temporary)?;
     let named = (|| {
+        let file = std::fs::symlink_metadata(new).map_err(|error| Error::io("lstat", &error))?;
         let permissions = std::fs::Permissions::from_mode(mode);
-        std::fs::set_permissions(&new, permissions).map_err(|error| io("chmod", &error))?;
+        std::fs::set_permissions(new, permissions).map_err(|error| Error::io("chmod", &error))?;
         socket::listen(&listener, BACKLOG)?;
-        std::fs::rename(&new, path).map_err(|error| io("rename", &error))
+        std::fs::rename(new, path).map_err(|error| Error::io("rename", &error))?;
+        Ok(file_id(&file))
     })();
     if named.is_err() {
-        let _ = std::fs::remove_file(&new);
+        let _ = std::fs::remove_file(new);
     }
-    named.map(|()| listener)
-}
-
-/// `PATH.tmp`; where that is too long for a socket's address, a short name in the same folder, by
-/// way of its descriptor, which must stay open as long as the name is used. The same each time: the
-/// next owner finds and removes what a killed one left.
-fn name_of_its_own(path: &Path) -> Result<(PathBuf, Option<OwnedFd>)> {
-    let new = with_suffix(path, ".tmp");
-    if socket::check_path(&new).is_ok() {
-        return Ok((new, None));
-    }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let folder = rustix::fs::open(folder.unwrap_or(Path::new(".")), flags, Mode::empty())
-        .map_err(|errno| Error::system("open of the folder", errno))?;
-    let mut hasher = DefaultHasher::new();
-    path.file_name().hash(&mut hasher);
-    let new = format!("/proc/self/fd/{}/.{:016x}.tmp", folder.as_raw_fd(), hasher.finish());
-    Ok((new.into(), Some(folder)))
-}
-
-fn io(call: &'static str, error: &std::io::Error) -> Error {
-    Error::system(call, Errno::from_io_error(error).unwrap_or(Errno::IO))
+    named.map(|file| (listener, file))
 }

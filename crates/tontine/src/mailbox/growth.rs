@@ -45,7 +45,11 @@ impl Sender {
             Room::Here => Ok(true),
             Room::Never => Ok(self.grow(length)? && self.writer.make_room(length) == Room::Here),
             Room::Later if !at_once && self.reader_keeps_up() => Ok(false),
-            Room::Later => Ok(self.grow(length)? && self.writer.make_room(length) == Room::Here),
+            Room::Later => match self.grow(length) {
+                // The message fits into this chunk once the reader has made room.
+                Err(Error::FileTooLarge { .. }) => Ok(false),
+                grown => Ok(grown? && self.writer.make_room(length) == Room::Here),
+            },
         }
     }
 

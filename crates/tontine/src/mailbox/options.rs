@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::address::Address;
 use super::{Mailbox, Sender};
-use crate::error::{Error, Result};
+use crate::error::{Error, Peer, Result};
 
 /// Settings of either end; each end has its own. What an end does not use it ignores.
 ///
@@ -179,7 +179,8 @@ impl Options {
         self
     }
 
-    /// Takes peers of this user too. Without this, only those of one's own effective user.
+    /// Takes peers of this user too. Without this, only those of the process's effective user when
+    /// the options were made: `setuid` afterwards does not change them.
     #[must_use]
     pub fn allow_uid(mut self, uid: u32) -> Self {
         if let Allowed::Users(users) = &mut self.allowed {
@@ -258,11 +259,16 @@ impl Options {
         Ok(())
     }
 
-    /// Whether a process of this user may be a peer.
-    pub(crate) fn admits(&self, uid: u32) -> bool {
+    /// Refuses a peer whose user is not allowed.
+    ///
+    /// # Errors
+    /// [`Error::Denied`], with the users that are allowed.
+    pub(super) fn admit(&self, peer: Peer) -> Result<()> {
         match &self.allowed {
-            Allowed::Users(users) => users.contains(&uid),
-            Allowed::Anyone => true,
+            Allowed::Users(users) if !users.contains(&peer.uid) => {
+                Err(Error::Denied { peer, allowed: users.clone() })
+            }
+            _ => Ok(()),
         }
     }
 }

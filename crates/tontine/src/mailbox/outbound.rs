@@ -177,7 +177,7 @@ impl Connection {
     ///
     /// # Errors
     /// It refuses us, speaks another version, or breaks the protocol.
-    pub(super) fn hear(&mut self, admits: &dyn Fn(u32) -> bool) -> Result<Heard> {
+    pub(super) fn hear(&mut self, admit: &dyn Fn(Peer) -> Result<()>) -> Result<Heard> {
         let mut bytes = [0; wire::LONGEST];
         let Some(received) = socket::receive(&self.socket, &mut bytes)? else {
             return Ok(Heard::Nothing);
@@ -187,7 +187,7 @@ impl Connection {
         }
         let from = received.from;
         if received.has_descriptors && self.joined.is_none() {
-            return self.hear_welcome(admits);
+            return self.hear_welcome(admit);
         }
         let passed = usize::from(received.has_descriptors);
         match (wire::read_received(&bytes[..received.len], received.oversize), passed) {
@@ -199,7 +199,7 @@ impl Connection {
     }
 
     /// Receives a message that carries descriptors: honest ones are a `WELCOME`.
-    fn hear_welcome(&mut self, admits: &dyn Fn(u32) -> bool) -> Result<Heard> {
+    fn hear_welcome(&mut self, admit: &dyn Fn(Peer) -> Result<()>) -> Result<Heard> {
         if quarantine::is_full() {
             return Ok(Heard::Unreadable);
         }
@@ -213,7 +213,7 @@ impl Connection {
         };
         match wire::read_received(&passed.bytes, passed.oversize) {
             Ok(Note::Welcome(welcome)) => {
-                self.joined = Some(join(welcome, passed, admits)?);
+                self.joined = Some(join(welcome, passed, admit)?);
                 self.owner = None;
                 Ok(Heard::Something)
             }
@@ -229,10 +229,11 @@ impl Connection {
 
     fn refused(&self, errno: i32, from: Option<Credentials>) -> Error {
         match (errno, from) {
-            (libc::EACCES, Some(receiver)) => {
+            // It does not say which users it allows: not always its own.
+            (libc::EACCES, Some(_)) => {
                 let uid = rustix::process::geteuid().as_raw();
                 let ours = Peer { pid: Some(std::process::id()), uid };
-                Error::Denied { peer: ours, allowed: receiver.uid }
+                Error::Denied { peer: ours, allowed: Vec::new() }
             }
             _ => Error::Refused { errno },
         }
@@ -253,14 +254,12 @@ impl Connection {
     }
 }
 
-fn join(welcome: Welcome, passed: Passed, admits: &dyn Fn(u32) -> bool) -> Result<Joined> {
+fn join(welcome: Welcome, passed: Passed, admit: &dyn Fn(Peer) -> Result<()>) -> Result<Joined> {
     let from = passed
         .from
         .ok_or(Error::Protocol { peer: Peer::UNKNOWN, what: "a WELCOME without credentials" })?;
-    let peer = Peer { pid: Some(from.pid).filter(|&pid| pid != 0), uid: from.uid };
-    if !admits(from.uid) {
-        return Err(Error::Denied { peer, allowed: rustix::process::geteuid().as_raw() });
-    }
+    let peer = from.peer();
+    admit(peer)?;
     let wrong = |what| Error::Protocol { peer, what };
     if passed.count != 3 {
         return Err(wrong("WELCOME with another number of descriptors than three"));

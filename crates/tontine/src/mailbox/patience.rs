@@ -157,9 +157,10 @@ impl Sender {
         }
     }
 
-    /// Takes back what [`Sender::arm`] said.
+    /// Reverts [`Sender::arm`]. A forked child that drops its parent's pending future calls this
+    /// too, and has no chunk to write to.
     pub(super) fn disarm(&mut self) {
-        if self.armed {
+        if self.armed && self.check().is_ok() {
             self.say_waiting(0);
             self.armed = false;
         }

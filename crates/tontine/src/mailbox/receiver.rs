@@ -70,6 +70,9 @@ impl Mailbox {
     pub(super) fn open(address: Option<Address>, options: Options) -> Result<Self> {
         options.check()?;
         let life = Life::current().map_or_else(Life::join, Ok)?;
+        // Before the door: a name is made last.
+        let desk = life.desk()?;
+        let address = address.map(Address::into_absolute).transpose()?;
         let door = Door::open(address.as_ref(), options.mode)?;
         let can_interrupt = options.fences == Fences::Asymmetric && membarrier::register();
         Ok(Self {
@@ -81,7 +84,7 @@ impl Mailbox {
             since_service: 0,
             armed: false,
             door,
-            desk: life.desk()?,
+            desk,
             life,
             options,
             can_interrupt,
@@ -93,13 +96,18 @@ impl Mailbox {
     /// passed. Its other end may be silent for as long as it likes.
     ///
     /// # Errors
-    /// It is no socket, or cannot be watched; it is closed then.
+    /// [`Error::BadSocket`] if it is of another kind, or not connected; [`Error::System`] if it is
+    /// not a socket, or cannot be watched. It is closed then.
     pub fn adopt(&mut self, socket: OwnedFd) -> Result<()> {
         self.check()?;
         self.door.adopt(socket)
     }
 
     /// Waits for the next message and returns it; acknowledges the one before.
+    ///
+    /// A signal does not end the wait: the handler runs, and the wait continues. To end it on a
+    /// signal, wait on a signalfd or the reading end of a pipe next to [`Mailbox::descriptor`], and
+    /// call [`Mailbox::try_recv`].
     ///
     /// # Errors
     /// [`Error::Forked`], or what the system says when it cannot wait. A sender's death or
@@ -125,7 +133,7 @@ impl Mailbox {
         Ok(self.hand_out(taken))
     }
 
-    /// As [`Mailbox::recv`], for at most `timeout`.
+    /// As [`Mailbox::recv`], for at most `timeout`. A signal does not end this wait either.
     ///
     /// # Errors
     /// [`Error::TimedOut`]; else as [`Mailbox::recv`].
@@ -390,7 +398,6 @@ impl Mailbox {
 impl Drop for Mailbox {
     fn drop(&mut self) {
         if self.guard.is_forked() {
-            self.door.disown();
             return;
         }
         // What a panic kept the program from doing is not done.

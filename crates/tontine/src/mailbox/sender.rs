@@ -94,12 +94,14 @@ impl Sender {
     /// [adopts](super::Mailbox::adopt).
     ///
     /// # Errors
-    /// As [`Sender::connect`].
+    /// [`Error::BadSocket`] if it is of another kind, or not connected; else as
+    /// [`Sender::connect`].
     pub fn over(socket: OwnedFd) -> Result<Self> {
         Options::new().over(socket)
     }
 
     pub(super) fn open(address: Address, options: Options) -> Result<Self> {
+        let address = address.into_absolute()?;
         let leads_to = address.leads_to();
         let connection = succession::connect(&address, &options, options.handshake_deadline)?;
         let mut sender = Self::begin(connection, options)?;
@@ -109,6 +111,7 @@ impl Sender {
     }
 
     pub(super) fn open_over(socket: OwnedFd, options: Options) -> Result<Self> {
+        socket::check_connected(&socket)?;
         let socket = Socket::new(socket)?;
         socket::pass_credentials(&socket)?;
         Self::begin(Connection::over(socket), options)
@@ -159,6 +162,11 @@ impl Sender {
     /// Sends a message; waits for room where there is none.
     ///
     /// To a living receiver that is awake this makes no system call.
+    ///
+    /// A signal does not end the wait: the handler runs, and the wait continues. To end it on a
+    /// signal, call [`Sender::try_send`] and [`Sender::arm`], and wait on a signalfd or the reading
+    /// end of a pipe next to [`Sender::descriptor`]. The same holds for [`Sender::send_timeout`]
+    /// and [`Sender::wait_read`].
     ///
     /// It may return `Ok` before the receiver has admitted the sender: the message waits in the
     /// lane then, and that the receiver refuses us shows at a later call.
@@ -247,7 +255,8 @@ impl Sender {
     }
 
     /// Waits until everything is read and acknowledged, for at most `timeout` where there is one.
-    /// What became of the reader afterwards does not matter.
+    /// What became of the reader afterwards does not matter. A signal does not end the wait, see
+    /// [`Sender::send`].
     ///
     /// # Errors
     /// [`Error::TimedOut`]; [`Error::OwnerDied`] or [`Error::Closed`] where the reader will not
@@ -438,7 +447,8 @@ impl Sender {
     /// After a sleep: whether the reader's process has ended, whatever its life word says.
     pub(super) fn look_at_process(&mut self) {
         let (_, process) = self.connection.waits();
-        if self.ended.is_some() || !process.is_some_and(pidfd::has_ended) {
+        // A forked child that listened would take what was sent to its parent.
+        if self.check().is_err() || self.ended.is_some() || !process.is_some_and(pidfd::has_ended) {
             return;
         }
         // What it said before its end counts: it may have welcomed us, and acknowledged on the page
@@ -458,7 +468,7 @@ impl Sender {
                 return;
             }
             let options = &self.options;
-            match self.connection.hear(&|uid| options.admits(uid)) {
+            match self.connection.hear(&|peer| options.admit(peer)) {
                 Ok(Heard::Nothing) => return,
                 Ok(Heard::Unreadable) => {
                     self.unreadable = true;

@@ -178,9 +178,10 @@ impl Mailbox {
     /// Lets a lane have what it asked for, if that is there: all of it, since a part would be of no
     /// use to it, and missing elsewhere. If not, it waits until others have given back.
     fn lend(&mut self, slot: u32) {
-        // Whoever else may come finds a place.
-        let places = (self.options.max_lanes.saturating_sub(self.lanes.len()) as u64) << LEAST_LOG2;
-        let left = self.options.mailbox_cap.saturating_sub(self.lanes.granted() + places);
+        // Every sender that may still connect finds a place. There may be usize::MAX of them.
+        let places = self.options.max_lanes.saturating_sub(self.lanes.len()) as u64;
+        let taken = self.lanes.granted().saturating_add(places.saturating_mul(1 << LEAST_LOG2));
+        let left = self.options.mailbox_cap.saturating_sub(taken);
         let lane_cap = self.options.lane_cap;
         let Some(lane) = self.lanes.at(slot) else { return };
         let more = lane.wants.min(lane_cap).saturating_sub(lane.granted);

@@ -59,12 +59,8 @@ pub(super) fn connect(address: &Address, options: &Options, wait: Duration) -> R
 /// Whether the listener's owner is somebody whom we want to send anything: messages go into the
 /// first chunk before any word of the owner's.
 fn check_owner(socket: &Socket, options: &Options) -> Result<Peer> {
-    let owner = socket::owner(socket)?;
-    let peer = Peer { pid: Some(owner.pid).filter(|&pid| pid != 0), uid: owner.uid };
-    if options.admits(peer.uid) {
-        return Ok(peer);
-    }
-    Err(Error::Denied { peer, allowed: rustix::process::geteuid().as_raw() })
+    let peer = socket::owner(socket)?.peer();
+    options.admit(peer).map(|()| peer)
 }
 
 impl Sender {
@@ -100,7 +96,7 @@ impl Sender {
     /// it refuses our user.
     fn refusal_or_nobody(&mut self) -> Error {
         let options = &self.options;
-        match self.connection.hear(&|uid| options.admits(uid)) {
+        match self.connection.hear(&|peer| options.admit(peer)) {
             Err(refusal) => refusal,
             Ok(_) => {
                 let address = self.address.as_ref();

@@ -203,8 +203,10 @@ impl Mailbox {
         !self.lanes.any_asymmetric() || membarrier::heavy()
     }
 
+    /// Reverts [`Mailbox::arm`]. A forked child that drops its parent's pending future calls this
+    /// too, and has no page to write to.
     pub(super) fn disarm(&mut self) {
-        if self.armed {
+        if self.armed && self.check().is_ok() {
             self.desk.sleeping().store(0, Ordering::Relaxed);
             self.armed = false;
         }

@@ -27,7 +27,7 @@ use crate::lane::page::{HANDOVER_AT, LEAST_LOG2, MOST_LOG2, VERSION};
 use crate::life::Watch;
 use crate::sync::{Ordering, fence};
 use crate::sys::region::PeerRegion;
-use crate::sys::socket::{self, Credentials, Passed, Sent, Socket};
+use crate::sys::socket::{self, Passed, Sent, Socket};
 use crate::sys::{bell, limits, pidfd, quarantine};
 
 /// Connections taken in one go.
@@ -43,13 +43,16 @@ impl Mailbox {
                 return Ok(());
             }
             let options = &self.options;
-            match self.door.accept(|uid| options.admits(uid)) {
+            match self.door.accept(|peer| options.admit(peer)) {
                 Ok(accepted) => {
                     self.door.unshut();
                     match accepted {
                         Accepted::Nothing => return Ok(()),
                         Accepted::Pending(number) => self.answer(number),
-                        Accepted::Stranger(socket, from) => self.refuse_stranger(&socket, from),
+                        Accepted::Stranger(socket, error) => {
+                            refuse(&socket, &error);
+                            self.lanes.fault(error);
+                        }
                     }
                 }
                 Err(error) if error.errno() == libc::EMFILE && limits::raise_descriptors() => {}
@@ -91,17 +94,6 @@ impl Mailbox {
         refuse(&knocker.socket, error);
     }
 
-    /// Refuses a connection before anything is received from it.
-    fn refuse_stranger(&mut self, socket: &Socket, from: Credentials) {
-        let error = self.denied(from);
-        refuse(socket, &error);
-        self.lanes.fault(error);
-    }
-
-    fn denied(&self, from: Credentials) -> Error {
-        Error::Denied { peer: peer(from), allowed: rustix::process::geteuid().as_raw() }
-    }
-
     fn greet(&mut self, knocker: &mut Knocker) -> Result<Greeting> {
         let (note, mut passed) = match knocker.said.take() {
             Some(said) => said,
@@ -132,10 +124,8 @@ impl Mailbox {
             });
         };
         // The process that connected was admitted; another one may have sent the message.
-        if !self.options.admits(from.uid) {
-            return Err(self.denied(from));
-        }
-        let peer = peer(from);
+        let peer = from.peer();
+        self.options.admit(peer)?;
         let wrong = |what| Error::Protocol { peer, what };
         let hello = match note {
             Ok(Note::Hello(hello)) => hello,
@@ -243,6 +233,9 @@ impl Mailbox {
         fence(Ordering::SeqCst);
         if half_of_peer(reader.region(), HANDOVER_AT).load(Ordering::Relaxed) != hello.handover {
             unwatch();
+            // Its sender may have read WELCOME. This ends its fast path, so that it sees the
+            // hang-up. CLOSED would say that we close, and end a lane that another owner may have.
+            control.give_back(true);
             return Ok(None);
         }
         Ok(Some(Beginning {
@@ -341,9 +334,4 @@ impl Mailbox {
 /// Tells a connection the error number for which it is not taken.
 fn refuse(socket: &Socket, error: &Error) {
     let _ = socket::send(socket, &wire::write(Note::Refused(error.errno())), &[]);
-}
-
-/// The process of these credentials. 0 is what one of another PID namespace looks like.
-fn peer(from: Credentials) -> Peer {
-    Peer { pid: Some(from.pid).filter(|&pid| pid != 0), uid: from.uid }
 }

@@ -19,6 +19,7 @@ use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use super::fork::Guard;
+use super::limits;
 use crate::error::{Error, Peer, Result};
 
 /// What makes a region readable without fear: nobody writes it but its maker, and its size is for
@@ -55,7 +56,8 @@ impl OwnRegion {
     /// of it.
     ///
     /// # Errors
-    /// [`Error::System`]: ENOSPC and ENOMEM where the memory is not to be had.
+    /// [`Error::System`]: ENOSPC and ENOMEM where the memory is not to be had;
+    /// [`Error::FileTooLarge`].
     pub(crate) fn new(name: &str, size: usize) -> Result<(Self, OwnedFd)> {
         let guard = Guard::here()?;
         let fd = create(name)?;
@@ -209,12 +211,6 @@ fn check(fd: BorrowedFd<'_>, size: usize) -> Result<(), Unfit> {
     }
     let allocated = u64::try_from(file.st_blocks).unwrap_or(0).saturating_mul(STAT_BLOCK);
     // The blocks may lie behind the end (`FALLOC_FL_KEEP_SIZE`), where they hide holes inside.
-    // As many more may lie there, which the last holder's `munmap` frees in its own time. A large
-    // page may reach beyond the end.
-    let granule = u64::try_from(file.st_blksize).unwrap_or(0).max(page_bytes());
-    if allocated > (size as u64).next_multiple_of(granule) {
-        return Err(Unfit::WrongSize);
-    }
     let inside = pages_inside(fd, 0, size);
     if allocated < size as u64 || inside.is_some_and(|bytes| bytes < size) {
         return Err(Unfit::Sparse);
@@ -275,6 +271,9 @@ fn create(name: &str) -> Result<OwnedFd> {
 }
 
 fn allocate(fd: BorrowedFd<'_>, size: usize) -> Result<()> {
+    if let Some(limit) = limits::exceeded_file_limit(size as u64) {
+        return Err(Error::FileTooLarge { asked: size as u64, limit });
+    }
     let mut answer = Err(Errno::INTR);
     for _ in 0..INTERRUPTIONS {
         answer = rustix::fs::fallocate(fd, FallocateFlags::empty(), 0, size as u64);

@@ -61,6 +61,24 @@ pub fn fork(child: impl FnOnce()) -> i32 {
     }
 }
 
+/// Like [`fork`], but gives the child no life: a life's page could lie where its parent's was.
+pub fn bare_fork(child: impl FnOnce()) -> i32 {
+    // SAFETY: as in `fork`.
+    match unsafe { libc::fork() } {
+        0 => {
+            // SAFETY: a timer.
+            unsafe { libc::alarm(LIMIT_S) };
+            let done = catch_unwind(AssertUnwindSafe(child));
+            // SAFETY: ends this process.
+            unsafe { libc::_exit(if done.is_ok() { 0 } else { 101 }) }
+        }
+        pid => {
+            assert!(pid > 0, "fork failed");
+            pid
+        }
+    }
+}
+
 /// What a forked process does that is only there to be killed, or to keep something open.
 pub fn sleep_for_ever() {
     loop {

@@ -26,6 +26,7 @@ use super::layout::{
 use crate::heap::{Error, Result};
 use crate::sync::{AtomicU64, Ordering};
 use crate::sys::fork::{Guard, PerProcess};
+use crate::sys::limits;
 use crate::sys::region::pages_inside;
 
 /// What every heap's file has.
@@ -466,7 +467,11 @@ fn new_file(geometry: &Geometry, canaries: bool) -> Result<OwnedFd> {
         made => made,
     };
     let file = made.map_err(system("memfd_create"))?;
-    rustix::fs::ftruncate(&file, geometry.size() as u64).map_err(system("ftruncate"))?;
+    let asked = geometry.size() as u64;
+    if let Some(limit) = limits::exceeded_file_limit(asked) {
+        return Err(Error::FileTooLarge { asked, limit });
+    }
+    rustix::fs::ftruncate(&file, asked).map_err(system("ftruncate"))?;
     if canaries {
         let at = std::mem::offset_of!(Header, canaries) as u64;
         rustix::io::pwrite(&file, &1_u64.to_le_bytes(), at).map_err(system("pwrite"))?;

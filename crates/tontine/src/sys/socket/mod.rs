@@ -12,7 +12,6 @@
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -28,13 +27,17 @@ use crate::error::{Error, Result};
 mod close;
 mod option;
 mod passed;
+mod path;
 mod receive;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use close::{Socket, close_listener};
-pub(crate) use option::{owner, owner_pidfd, pass_credentials, refuse_descriptors};
+pub(crate) use option::{
+    check_connected, owner, owner_pidfd, pass_credentials, refuse_descriptors,
+};
 pub(crate) use passed::{Expected, Passed, receive_passed};
+pub(crate) use path::SocketPath;
 pub(crate) use receive::{Credentials, receive};
 
 /// The most descriptors that the kernel passes with one message (`SCM_MAX_FD`).
@@ -80,16 +83,8 @@ pub(crate) fn pair() -> Result<(OwnedFd, OwnedFd)> {
 ///
 /// # Errors
 /// [`Error::InUse`], [`Error::BadAddress`], [`Error::System`].
-pub(crate) fn bind_path(fd: impl AsFd, path: impl AsRef<Path>) -> Result<()> {
-    bind(fd, &Name::path(path.as_ref())?)
-}
-
-/// Whether a path fits into a socket's address.
-///
-/// # Errors
-/// [`Error::BadAddress`].
-pub(crate) fn check_path(path: impl AsRef<Path>) -> Result<()> {
-    Name::path(path.as_ref()).map(drop)
+pub(crate) fn bind_path(fd: impl AsFd, path: &SocketPath) -> Result<()> {
+    bind(fd, &Name::path(path)?)
 }
 
 /// Gives the socket a name that vanishes with it, in its network namespace.
@@ -110,7 +105,7 @@ pub(crate) fn connect_path(
     path: impl AsRef<Path>,
     deadline: impl Into<Option<Instant>>,
 ) -> Result<()> {
-    connect(fd.as_fd(), &Name::path(path.as_ref())?, deadline.into())
+    connect(fd.as_fd(), &Name::path(&SocketPath::new(path.as_ref())?)?, deadline.into())
 }
 
 /// As [`connect_path`], to an abstract name.
@@ -186,20 +181,12 @@ struct Name {
 }
 
 impl Name {
-    fn path(path: &Path) -> Result<Self> {
+    fn path(path: &SocketPath) -> Result<Self> {
         let text = path.display().to_string();
-        let bytes = path.as_os_str().as_bytes();
-        let why = if bytes.is_empty() {
-            "it is empty; give a path, or a name that begins with @"
-        } else if bytes.len() >= NAME_ROOM {
-            "a socket's path has 107 bytes at most; choose a shorter directory, or a relative path"
-        } else {
-            match SocketAddrUnix::new(path) {
-                Ok(address) => return Ok(Self { address, text }),
-                Err(_) => "a path has no zero bytes",
-            }
-        };
-        Err(Error::BadAddress { address: text, why })
+        match SocketAddrUnix::new(path.as_path()) {
+            Ok(address) => Ok(Self { address, text }),
+            Err(errno) => Err(Error::system("sockaddr_un", errno).at(text)),
+        }
     }
 
     fn abstracted(name: &[u8]) -> Result<Self> {

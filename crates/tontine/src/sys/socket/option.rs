@@ -1,5 +1,5 @@
 //! Having the kernel say who sent a message, and who is at the other end: [`pass_credentials`],
-//! [`owner`], [`owner_pidfd`].
+//! [`owner`], [`owner_pidfd`]; and what a socket of the program's is: [`check_connected`].
 
 #![allow(unsafe_code, reason = "a socket option that no crate knows yet")]
 
@@ -18,6 +18,31 @@ const SO_PEERPIDFD: i32 = 77;
 
 /// Since Linux 6.16; the same on all architectures but PA-RISC and SPARC.
 const SO_PASSRIGHTS: i32 = 83;
+
+/// Checks that a socket of the program's is a connected `SOCK_SEQPACKET` socket of Unix.
+///
+/// # Errors
+/// [`Error::BadSocket`]; [`Error::System`] if it is not a socket.
+pub(crate) fn check_connected(fd: impl AsFd) -> Result<()> {
+    let domain = sockopt::socket_domain(&fd)
+        .map_err(|errno| Error::system("getsockopt(SO_DOMAIN)", errno))?;
+    let kind =
+        sockopt::socket_type(&fd).map_err(|errno| Error::system("getsockopt(SO_TYPE)", errno))?;
+    let why = if domain != AddressFamily::UNIX {
+        "expected a Unix socket, found one of another domain; make a pair by socketpair(AF_UNIX)"
+    } else if kind == SocketType::STREAM {
+        "expected SOCK_SEQPACKET, found SOCK_STREAM, which joins messages; name the other type"
+    } else if kind == SocketType::DGRAM {
+        "expected SOCK_SEQPACKET, found SOCK_DGRAM, which tells no end; name the other type"
+    } else if kind != SocketType::SEQPACKET {
+        "expected SOCK_SEQPACKET, found another type; name that type"
+    } else if rustix::net::getpeername(&fd).is_err() {
+        "expected a connected socket, found one that is not connected; connect it first"
+    } else {
+        return Ok(());
+    };
+    Err(Error::BadSocket { why })
+}
 
 /// Has the kernel refuse descriptors that are sent to this socket, where it knows how. `false`
 /// where it does not: an older one answers ENOPROTOOPT.

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 
 use super::INTERRUPTIONS;
 use super::passed::MAX_PASSED;
-use crate::error::{Error, Result};
+use crate::error::{Error, Peer, Result};
 
 /// `SCM_PIDFD`, since Linux 6.5.
 const SCM_PIDFD: i32 = 4;
@@ -26,6 +26,13 @@ pub(crate) struct Credentials {
     pub(crate) pid: u32,
     pub(crate) uid: u32,
     pub(crate) gid: u32,
+}
+
+impl Credentials {
+    /// The process that these are of.
+    pub(crate) fn peer(self) -> Peer {
+        Peer { pid: Some(self.pid).filter(|&pid| pid != 0), uid: self.uid }
+    }
 }
 
 /// A message from the queue.

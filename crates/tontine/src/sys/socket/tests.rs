@@ -259,7 +259,7 @@ fn a_path_is_bound_found_and_may_be_too_long() {
     let listener = seqpacket().expect("socket");
     let absent = connect_path(&listener, &path, None).expect_err("no file");
     assert_eq!(absent.errno(), libc::ECONNREFUSED);
-    bind_path(&listener, &path).expect("bind");
+    bind_path(&listener, &SocketPath::new(&path).expect("short")).expect("bind");
     listen(&listener, 1).expect("listen");
     connect_path(seqpacket().expect("socket"), &path, None).expect("connect");
     drop(listener);
@@ -267,13 +267,18 @@ fn a_path_is_bound_found_and_may_be_too_long() {
     assert_eq!(dead, Error::NoMailbox { address: path.display().to_string() });
     std::fs::remove_file(&path).expect("remove");
 
+    let unfit = |path: &str| SocketPath::new(path.as_ref()).expect_err("unfit");
     let fits = "/tmp/".to_owned() + &"x".repeat(102);
-    assert!(Name::path(fits.as_ref()).is_ok());
-    let error = Name::path(format!("{fits}x").as_ref()).err().expect("108 bytes");
+    assert!(SocketPath::new(fits.as_ref()).is_ok());
+    let error = unfit(&format!("{fits}x"));
     assert!(error.errno() == libc::EINVAL && error.to_string().contains("107 bytes"), "{error}");
-    for unfit in ["", "a\0b"] {
-        assert_eq!(Name::path(unfit.as_ref()).err().map(|error| error.errno()), Some(libc::EINVAL));
+    for text in ["", "a\0b"] {
+        assert_eq!(unfit(text).errno(), libc::EINVAL);
     }
+    // Behind a folder whose own path is too long for a socket.
+    let (long, name) = ("/.".repeat(60) + "/tmp/", "x".repeat(82));
+    assert!(SocketPath::new(format!("{long}{name}").as_ref()).is_ok());
+    assert_eq!(unfit(&format!("{long}{name}x")).errno(), libc::EINVAL);
     assert!(Name::abstracted(&[b'x'; 107]).is_ok());
     assert!(Name::abstracted(&[b'x'; 108]).is_err() && Name::abstracted(b"").is_err());
 }

@@ -1,0 +1,31 @@
+//! Standard output that was closed before the program began: [`was_closed`].
+//!
+//! Rust's runtime opens `/dev/null` for descriptors 0 to 2 that are closed, before `main`. From then
+//! on a closed standard output looks like a `/dev/null` that the user chose, and takes everything.
+//! A function in `.init_array` runs before the runtime and looks.
+
+#![allow(unsafe_code, reason = "runs before main, and looks at a descriptor that may be closed")]
+
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+static CLOSED: AtomicBool = AtomicBool::new(false);
+
+// SAFETY: the loader calls each function in this section once, before `main`, with arguments that a
+// function without parameters ignores. Only a system call and a store are made: nothing that the
+// runtime must have prepared.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static LOOK: extern "C" fn() = look;
+
+extern "C" fn look() {
+    // SAFETY: used for one call, which fails for a descriptor that is not open.
+    let stdout = unsafe { BorrowedFd::borrow_raw(1) };
+    let closed = rustix::io::fcntl_getfd(stdout).is_err();
+    CLOSED.store(closed, Ordering::Relaxed);
+}
+
+/// Whether standard output was closed when the program began.
+pub(super) fn was_closed() -> bool {
+    CLOSED.load(Ordering::Relaxed)
+}

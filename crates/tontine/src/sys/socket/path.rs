@@ -1,0 +1,115 @@
+//! Paths as addresses of sockets: [`SocketPath`].
+//!
+//! A socket's address holds 107 bytes of a path. A longer one is reached by a descriptor of its
+//! folder, as `/proc/self/fd/N/NAME`, which needs `/proc`.
+
+use std::ffi::OsStr;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Display, Path, PathBuf};
+
+use rustix::fs::{Access, Mode, OFlags};
+
+use super::NAME_ROOM;
+use crate::error::{Error, Result};
+
+/// Bytes of `/proc/self/fd/2147483647/`, with the zero at the end of the name.
+const FOLDER_ROOM: usize = 26;
+
+/// Maximum bytes of the last part of a path that has more than 107.
+const MAX_NAME: usize = NAME_ROOM - FOLDER_ROOM;
+
+/// A path that fits into a socket's address and leads to the same file as the caller's path.
+#[derive(Debug)]
+pub(crate) struct SocketPath {
+    path: PathBuf,
+    /// The same without `/proc`, for errors.
+    plain: PathBuf,
+    /// Must stay open as long as `path` is used.
+    _folder: Option<OwnedFd>,
+}
+
+impl SocketPath {
+    /// The address of `path`.
+    ///
+    /// # Errors
+    /// [`Error::BadAddress`] if it is empty, contains a zero byte, has more than 107 bytes and a
+    /// last part of more than 82, or has more than 107 bytes and there is no `/proc`;
+    /// [`Error::SystemAt`] if its folder cannot be opened.
+    pub(crate) fn new(path: &Path) -> Result<Self> {
+        if let Some(why) = refusal(path) {
+            return Err(Error::BadAddress { address: path.display().to_string(), why });
+        }
+        match path.file_name() {
+            Some(name) if !fits(path) => Self::in_folder(path, name),
+            _ => Ok(Self::plain(path.into())),
+        }
+    }
+
+    /// The address of a temporary name in the folder of `path`: `PATH.tmp` if that has 107 bytes at
+    /// most, otherwise a hash. The same for each caller, so an owner finds and removes what a
+    /// killed one left.
+    ///
+    /// # Errors
+    /// As for [`SocketPath::new`].
+    pub(crate) fn temporary(path: &Path) -> Result<Self> {
+        let mut appended = path.as_os_str().to_owned();
+        appended.push(".tmp");
+        if fits(Path::new(&appended)) {
+            return Ok(Self::plain(appended.into()));
+        }
+        let mut hasher = DefaultHasher::new();
+        path.file_name().hash(&mut hasher);
+        Self::in_folder(path, OsStr::new(&format!(".{:016x}.tmp", hasher.finish())))
+    }
+
+    fn plain(path: PathBuf) -> Self {
+        Self { plain: path.clone(), path, _folder: None }
+    }
+
+    fn in_folder(path: &Path, name: &OsStr) -> Result<Self> {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = rustix::fs::open(folder.unwrap_or(Path::new(".")), flags, Mode::empty())
+            .map_err(|errno| Error::system("open of the folder", errno).at(path.display()))?;
+        let link = format!("/proc/self/fd/{}", folder.as_raw_fd());
+        if rustix::fs::access(&link, Access::EXISTS).is_err() {
+            let why = "a path of more than 103 bytes is reached by /proc/self/fd, which is not \
+                       there; mount /proc, or choose a shorter folder";
+            return Err(Error::BadAddress { address: path.display().to_string(), why });
+        }
+        let (path, plain) = (Path::new(&link).join(name), path.with_file_name(name));
+        Ok(Self { path, plain, _folder: Some(folder) })
+    }
+
+    /// The path to give to `bind`, `connect` and other calls.
+    pub(crate) fn as_path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The path as errors show it.
+    pub(crate) fn display(&self) -> Display<'_> {
+        self.plain.display()
+    }
+}
+
+fn fits(path: &Path) -> bool {
+    path.as_os_str().len() < NAME_ROOM
+}
+
+/// Returns why no socket can have this path.
+fn refusal(path: &Path) -> Option<&'static str> {
+    let bytes = path.as_os_str().as_bytes();
+    if bytes.is_empty() {
+        Some("it is empty; give a path, or a name that begins with @")
+    } else if bytes.contains(&0) {
+        Some("a path has no zero bytes")
+    } else if fits(path) {
+        None
+    } else if path.file_name().is_none_or(|name| name.len() > MAX_NAME) {
+        Some("it has more than 107 bytes, and then its last part has 82 at most; shorten that part")
+    } else {
+        None
+    }
+}
