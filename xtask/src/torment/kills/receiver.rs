@@ -206,6 +206,10 @@ impl Receiver<'_> {
         match message {
             Ok(Message { sender: FLUSHER, .. }) => {}
             Ok(message) => {
+                // Work: a kill here must leave the message unacknowledged.
+                if self.random.below(30) == 0 {
+                    std::thread::sleep(Duration::from_micros(self.random.below(3_000)));
+                }
                 let taken = self.round.board.take(self.index, message.sender, message.number);
                 taken.unwrap_or_else(|text| self.round.violate(&text));
                 self.pending = Some((message.sender, message.number));
