@@ -171,7 +171,7 @@ fn replace_ended(round: &Round<'_>, processes: &mut [Process], random: &mut Rand
             Some(status) => {
                 round.check(process.ordered || status == 0, || {
                     let name = &process.worker.name;
-                    format!("expected {name} to run, found its end with wait status {status:#x}")
+                    format!("expected {name} to run, found {}", worker::describe(Some(status)))
                 });
                 round.slice.add(Count::Deaths, 1);
                 if let Kind::Sender(index) = process.kind {
@@ -239,7 +239,8 @@ fn finish(round: &Round<'_>, mut processes: Vec<Process>, random: &mut Random) {
         let fits = status.is_some_and(|status| status == 0 || process.ordered);
         round.check(fits, || {
             let stacks = worker::stacks(process.worker.pid);
-            format!("expected {} to finish, found {status:?}\n{stacks}", process.worker.name)
+            let found = worker::describe(status);
+            format!("expected {} to finish, found {found}\n{stacks}", process.worker.name)
         });
     }
     let receiver = processes.iter_mut().find(|one| matches!(one.kind, Kind::Receiver(_)));
@@ -264,7 +265,10 @@ fn flush(round: &Round<'_>, receiver: &mut Process) -> bool {
         let executed = round.board.has_executed(process_index(receiver.kind));
         if let Some(status) = receiver.worker.ended().or(executed.then_some(0)) {
             round.check(receiver.ordered, || {
-                format!("expected the last receiver to run, found wait status {status:#x}")
+                format!(
+                    "expected the last receiver to run, found {}",
+                    worker::describe(Some(status))
+                )
             });
             receiver.worker.kill();
             return false;

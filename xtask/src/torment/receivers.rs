@@ -22,7 +22,7 @@ use super::worker::{self, Shared, Stopwatch, Worker};
 /// Timeout of the calls that have one.
 const TIMEOUT: Duration = Duration::from_millis(20);
 /// Longest time of one case for the sender.
-const CASE: Duration = Duration::from_millis(400);
+const CASE: Duration = Duration::from_millis(250);
 /// Cases of one pair of processes.
 const CASES: u64 = 200;
 
@@ -107,7 +107,10 @@ pub(super) fn run(slice: &Slice) {
         }
         if let Some(status) = sender.ended() {
             slice.check(worker::get(&board[CURRENT]), status == 0, || {
-                format!("expected the sender to exit with 0, found wait status {status:#x}")
+                format!(
+                    "expected the sender to exit with 0, found {}",
+                    worker::describe(Some(status))
+                )
             });
         }
         receiver.kill();

@@ -27,7 +27,8 @@ pub(super) fn run(slice: &Slice) {
         let status = worker.wait(3 * MAX_PAUSE);
         slice.check(case, status == Some(0), || {
             let stacks = worker::stacks(worker.pid);
-            format!("expected the runtime to end with 0, found {status:?}\n{stacks}")
+            let found = worker::describe(status);
+            format!("expected the runtime to exit with 0, found {found}\n{stacks}")
         });
         slice.add(Count::Rounds, 1);
     }
@@ -137,7 +138,10 @@ async fn fork_in_recv(slice: &Slice, case: u64, path: &Path, polls: bool) {
     };
     let what = if polls { "polls and drops" } else { "drops" };
     slice.check(case, status == Some(0), || {
-        format!("expected a child that {what} a pending recv to exit with 0, found {status:?}")
+        format!(
+            "expected a child that {what} a pending recv to exit with 0, found {}",
+            worker::describe(status)
+        )
     });
     // The parent's mailbox is as before.
     let mut sender = Options::new().connect(path).expect("connects");
@@ -173,7 +177,10 @@ async fn fork_in_send(slice: &Slice, case: u64, path: &Path) {
         sent += 1;
     };
     slice.check(case, status == Some(0), || {
-        format!("expected a child that drops a pending send to exit with 0, found {status:?}")
+        format!(
+            "expected a child that drops a pending send to exit with 0, found {}",
+            worker::describe(status)
+        )
     });
     for number in 1..sent {
         let found = timeout(MAX_PAUSE, mailbox.recv()).await.expect("in time").expect("a message");
@@ -218,7 +225,7 @@ async fn kill_receiver(slice: &Slice, case: u64, path: &Path, cap: u64) {
     });
     let status = worker::reap(receiver, MAX_PAUSE);
     slice.check(case, status == Some(libc::SIGKILL), || {
-        format!("expected the receiver to be killed, found {status:?}")
+        format!("expected the receiver to be killed, found {}", worker::describe(status))
     });
     slice.add(Count::Deaths, 1);
 }

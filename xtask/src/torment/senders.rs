@@ -140,7 +140,8 @@ fn finish(slice: &Slice, board: Shared, honest: &mut Worker, receiver: &mut Work
         let status = worker.wait(MAX_PAUSE);
         slice.check(slice.latest_case(), status == Some(0), || {
             let stacks = worker::stacks(worker.pid);
-            format!("expected the {} to exit with 0, found {status:?}\n{stacks}", worker.name)
+            let found = worker::describe(status);
+            format!("expected the {} to exit with 0, found {found}\n{stacks}", worker.name)
         });
     }
     let [sent, received] = [SENT, RECEIVED].map(|word| worker::get(&board[word]));

@@ -153,6 +153,15 @@ pub(super) fn reap(pid: i32, timeout: Duration) -> Option<i32> {
     child.wait(timeout)
 }
 
+/// Describes how a process ended, by its wait status.
+pub(super) fn describe(status: Option<i32>) -> String {
+    match status {
+        None => "no end".into(),
+        Some(status) if libc::WIFSIGNALED(status) => format!("signal {}", libc::WTERMSIG(status)),
+        Some(status) => format!("exit status {}", libc::WEXITSTATUS(status)),
+    }
+}
+
 /// Describes all threads of a process and of its children: state, wait channel, system call and,
 /// where the kernel allows it, stack.
 pub(super) fn stacks(pid: i32) -> String {

@@ -80,7 +80,10 @@ impl Receiver<'_> {
         });
         let status = worker::reap(child, MAX_PAUSE);
         self.round.check(status == Some(0), || {
-            format!("expected a receiver's forked child to exit with 0, found {status:?}")
+            format!(
+                "expected a receiver's forked child to exit with 0, found {}",
+                worker::describe(status)
+            )
         });
         None
     }

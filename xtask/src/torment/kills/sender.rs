@@ -232,7 +232,10 @@ impl Player<'_> {
                 });
                 let status = worker::reap(child, MAX_PAUSE);
                 self.round.check(status == Some(0), || {
-                    format!("expected a sender's forked child to exit with 0, found {status:?}")
+                    format!(
+                        "expected a sender's forked child to exit with 0, found {}",
+                        worker::describe(status)
+                    )
                 });
                 return false;
             }
