@@ -183,9 +183,10 @@ impl Receiver<'_> {
             }
             match decode(message) {
                 Ok(message) if message.sender != FLUSHER => {
-                    let taken = round.board.take(index, message.sender, message.number);
-                    taken.unwrap_or_else(|text| round.violate(&text));
-                    seen.push((message.sender, message.number));
+                    match round.board.take(index, message.sender, message.number) {
+                        Ok(()) => seen.push((message.sender, message.number)),
+                        Err(text) => round.violate(&text),
+                    }
                 }
                 Ok(_) => {}
                 Err(text) => round.violate(&text),
@@ -213,9 +214,10 @@ impl Receiver<'_> {
                 if self.random.below(30) == 0 {
                     std::thread::sleep(Duration::from_micros(self.random.below(3_000)));
                 }
-                let taken = self.round.board.take(self.index, message.sender, message.number);
-                taken.unwrap_or_else(|text| self.round.violate(&text));
-                self.pending = Some((message.sender, message.number));
+                match self.round.board.take(self.index, message.sender, message.number) {
+                    Ok(()) => self.pending = Some((message.sender, message.number)),
+                    Err(text) => self.round.violate(&text),
+                }
             }
             Err(text) => self.round.violate(&text),
         }
