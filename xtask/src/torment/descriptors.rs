@@ -100,17 +100,16 @@ fn large(random: &mut Random) -> Vec<OwnedFd> {
     sealed(fd, raw::SEALS)
 }
 
-/// An inotify instance with many watches: closing it waits for a grace period of the kernel.
+/// Inotify instances: closing each waits for a grace period of the kernel.
 fn inotify(random: &mut Random) -> Vec<OwnedFd> {
     use rustix::fs::inotify::{CreateFlags, WatchFlags, add_watch, init};
-    let Ok(fd) = init(CreateFlags::CLOEXEC) else { return Vec::new() };
-    let flags = WatchFlags::ATTRIB;
-    for path in ["/", "/proc", "/dev", "/etc", "/usr", "/tmp"] {
-        if random.below(2) == 0 {
-            let _ = add_watch(&fd, path, flags);
-        }
+    let count = if random.below(4) == 0 { 100 } else { 1 };
+    let instances: Vec<OwnedFd> =
+        (0..count).map_while(|_| init(CreateFlags::CLOEXEC).ok()).collect();
+    for fd in &instances {
+        let _ = add_watch(fd, "/", WatchFlags::ATTRIB);
     }
-    vec![fd]
+    instances
 }
 
 /// An epoll set with many entries.

@@ -14,6 +14,7 @@ use tontine::life::Life;
 use tontine::mailbox::{Fences, OnDeath, Options, Sender, Waiting};
 
 use super::common::Random;
+use super::fuse::Mount;
 use super::message::Message;
 use super::slice::{Count, MAX_CALL, MAX_PAUSE, Slice};
 use super::wire;
@@ -86,7 +87,14 @@ pub(super) fn run(slice: &Slice) {
         let path = slice.folder.join(format!("mailbox-{}", slice.latest_case()));
         let first = slice.next_case();
         worker::set(&board[CURRENT], first);
-        let mut receiver = Worker::start("hostile receiver", || hostile::play(slice, &path, board));
+        let mount = Mount::new(&slice.folder.join("fuse"));
+        if let Err(why) = &mount {
+            slice.note_skipped(why);
+        }
+        let mut receiver = Worker::start("hostile receiver", || {
+            let file = mount.as_ref().ok().and_then(Mount::open);
+            hostile::play(slice, &path, board, file.as_ref());
+        });
         let mut sender = Worker::start("honest sender", || send(slice, &path, board));
         let end = Instant::now() + slice.left();
         let mut progress = (first, Instant::now());
@@ -112,6 +120,10 @@ pub(super) fn run(slice: &Slice) {
                     worker::describe(Some(status))
                 )
             });
+        }
+        // Before anything waits for a process that closes one of its files.
+        if let Ok(mount) = mount {
+            mount.end();
         }
         receiver.kill();
         slice.add(Count::Rounds, 1);

@@ -29,6 +29,10 @@ const MAILBOX_CAP: u64 = 16 << 20;
 const MAX_THREADS: usize = 10;
 /// Descriptors of the receiver beyond its lanes: pending connections and its own.
 const MAX_OTHER_FDS: usize = 160;
+/// Descriptor limit of the receiver in half of the rounds: what is passed may not fit.
+const FEW_FDS: u64 = 400;
+/// Longest time without progress of an honest end, while a FUSE server is there to wait for.
+const MAX_STALL: Duration = Duration::from_secs(10);
 /// Uid of a user that the receiver does not admit.
 const STRANGER: u32 = 65534;
 
@@ -112,7 +116,9 @@ fn play(slice: &Slice, round: u64) {
 fn watch(slice: &Slice, victims: &Victims, board: Shared, honest: [&mut Worker; 2]) {
     let end = Instant::now() + ROUND.min(slice.left());
     let mut progress = [(0, Instant::now()); 2];
-    while Instant::now() < end && slice.violations() == 0 {
+    // A round does not end while an honest end is stalled: that would end what it waits for.
+    let is_stalled = |last: &(u64, Instant)| last.1.elapsed() > Duration::from_secs(1);
+    while (Instant::now() < end || progress.iter().any(is_stalled)) && slice.violations() == 0 {
         std::thread::sleep(Duration::from_millis(20));
         for path in [&victims.lock, &victims.database] {
             let holder = holder(path);
@@ -126,9 +132,9 @@ fn watch(slice: &Slice, victims: &Victims, board: Shared, honest: [&mut Worker; 
             if now != last.0 {
                 *last = (now, Instant::now());
             }
-            slice.check(slice.latest_case(), last.1.elapsed() < MAX_PAUSE, || {
+            slice.check(slice.latest_case(), last.1.elapsed() < MAX_STALL, || {
                 let stacks = worker::stacks(worker.pid);
-                format!("the {} made no progress in {MAX_PAUSE:?}:\n{stacks}", worker.name)
+                format!("the {} made no progress in {MAX_STALL:?}:\n{stacks}", worker.name)
             });
         }
     }
@@ -196,6 +202,11 @@ fn receive(slice: &Slice, victims: &Victims, board: Shared, seed: u64) {
         .waiting(wire::pick(&mut random, &waiting))
         .fences(wire::pick(&mut random, &[Fences::Asymmetric, Fences::Symmetric]))
         .handshake_deadline(Duration::from_millis(300));
+    if random.below(2) == 0 {
+        let limit = libc::rlimit { rlim_cur: FEW_FDS, rlim_max: FEW_FDS };
+        // SAFETY: a limit of this process.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
+    }
     let mut mailbox = options.bind(&victims.socket).expect("binds");
     worker::set(&board[BOUND], 1);
     let watch = Stopwatch::new();

@@ -1,6 +1,7 @@
 //! The hostile receiver of a pair: [`play`].
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,7 +32,7 @@ const GIVE_BACK: u32 = 2;
 const DEAD: u32 = 1 << 30;
 
 /// Plays one case after the other, in step with the sender, until it is killed.
-pub(super) fn play(slice: &Slice, path: &Path, board: Shared) {
+pub(super) fn play(slice: &Slice, path: &Path, board: Shared, unanswered: Option<&File>) {
     let listener = raw::listen(path);
     loop {
         let number = worker::get(&board[CURRENT]);
@@ -40,7 +41,7 @@ pub(super) fn play(slice: &Slice, path: &Path, board: Shared) {
         worker::set(&board[ACKNOWLEDGED], 0);
         while !done() {
             let Some(socket) = wire::accept(&listener, Duration::from_millis(5)) else { continue };
-            if let Some(mut lane) = Lane::welcome(socket, &mut case) {
+            if let Some(mut lane) = Lane::welcome(socket, &mut case, unanswered) {
                 lane.play(slice, &mut case, board, &done);
                 // The connection of a dead process may outlive it.
                 while case.mode == Mode::Exact(End::DeadConnected) && !done() {
@@ -87,7 +88,7 @@ impl Drop for Chunk {
 }
 
 /// What a receiver holds of one sender.
-struct Lane {
+struct Lane<'a> {
     socket: OwnedFd,
     page: Memory,
     control: Memory,
@@ -101,11 +102,12 @@ struct Lane {
     /// Bytes of every chunk that was ever passed, by inode: none is closed.
     held: BTreeMap<u64, u64>,
     hoard: Vec<OwnedFd>,
+    unanswered: Option<&'a File>,
 }
 
-impl Lane {
+impl<'a> Lane<'a> {
     /// Takes `HELLO` and answers it: well, unless the case is wild.
-    fn welcome(socket: OwnedFd, case: &mut Case) -> Option<Self> {
+    fn welcome(socket: OwnedFd, case: &mut Case, unanswered: Option<&'a File>) -> Option<Self> {
         if !wire::is_readable(&socket, Duration::from_secs(1)) {
             return None;
         }
@@ -123,6 +125,7 @@ impl Lane {
             read: (0, 0),
             held: BTreeMap::new(),
             hoard: Vec::new(),
+            unanswered,
         };
         fds.into_iter().skip(1).for_each(|fd| lane.take_chunk(fd));
         let random = &mut case.random;
@@ -136,7 +139,7 @@ impl Lane {
     }
 
     fn welcome_badly(&self, random: &mut Random) {
-        let stock = Stock::new(random, &[], None);
+        let stock = Stock::new(random, &[], self.unanswered.map(AsFd::as_fd));
         let mut fds: Vec<BorrowedFd<'_>> =
             vec![self.page.fd.as_fd(), self.control.fd.as_fd(), self._bell.1.as_fd()];
         let mut bytes = raw::note(raw::WELCOME, &[0, 0]);
@@ -309,7 +312,7 @@ impl Lane {
                 if random.below(2) == 0 {
                     wire::mutate(random, &mut bytes);
                 }
-                let stock = Stock::new(random, &[], None);
+                let stock = Stock::new(random, &[], self.unanswered.map(AsFd::as_fd));
                 let count = random.below(wire::MAX_FDS as u64 + 1) as usize;
                 wire::say(&self.socket, &bytes, &stock.some(random, count));
             }
