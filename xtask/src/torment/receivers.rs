@@ -33,6 +33,7 @@ const SENDER_DONE: usize = 1;
 const RECEIVER_DONE: usize = 2;
 const ACKNOWLEDGED: usize = 3;
 const STOP: usize = 4;
+const FINISHED: usize = 5;
 
 /// How the receiver of a case behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,7 +99,7 @@ pub(super) fn run(slice: &Slice) {
         let mut sender = Worker::start("honest sender", || send(slice, &path, board));
         let end = Instant::now() + slice.left();
         let mut progress = (first, Instant::now());
-        while sender.ended().is_none() {
+        while sender.ended().is_none() && worker::get(&board[FINISHED]) == 0 {
             std::thread::sleep(Duration::from_millis(10));
             let case = worker::get(&board[CURRENT]);
             if case != progress.0 {
@@ -113,17 +114,15 @@ pub(super) fn run(slice: &Slice) {
                 worker::set(&board[STOP], 1);
             }
         }
-        if let Some(status) = sender.ended() {
-            slice.check(worker::get(&board[CURRENT]), status == 0, || {
-                format!(
-                    "expected the sender to exit with 0, found {}",
-                    worker::describe(Some(status))
-                )
-            });
-        }
-        // Before anything waits for a process that closes one of its files.
+        // Its files are closed at the sender's end, which would wait for it.
         if let Ok(mount) = mount {
             mount.end();
+        }
+        if slice.violations() == 0 {
+            let status = sender.wait(MAX_PAUSE);
+            slice.check(worker::get(&board[CURRENT]), status == Some(0), || {
+                format!("expected the sender to exit with 0, found {}", worker::describe(status))
+            });
         }
         receiver.kill();
         slice.add(Count::Rounds, 1);
@@ -161,6 +160,7 @@ fn send(slice: &Slice, path: &Path, board: Shared) {
             worker::set(&board[CURRENT], slice.next_case());
         }
     }
+    worker::set(&board[FINISHED], 1);
 }
 
 fn open(slice: &Slice, case: &mut Case, path: &Path) -> Option<(Sender, OnDeath)> {
