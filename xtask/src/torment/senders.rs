@@ -47,10 +47,8 @@ const RECEIVED: usize = 6;
 
 /// Plays rounds until the slice is over.
 pub(super) fn run(slice: &Slice) {
-    let mut round = 0;
     while !slice.is_over() {
-        play(slice, round);
-        round += 1;
+        play(slice, slice.next_case());
         slice.add(Count::Rounds, 1);
     }
 }
@@ -62,8 +60,8 @@ struct Victims {
     database: PathBuf,
 }
 
-fn play(slice: &Slice, round: u64) {
-    let folder = slice.folder.join(format!("round-{round}"));
+fn play(slice: &Slice, case: u64) {
+    let folder = slice.folder.join(format!("case-{case}"));
     std::fs::create_dir(&folder).expect("a folder");
     let victims = Victims {
         socket: folder.join("mailbox"),
@@ -71,7 +69,7 @@ fn play(slice: &Slice, round: u64) {
         database: folder.join("database"),
     };
     std::fs::write(&victims.database, b"rows").expect("a file");
-    let (board, mut random) = (worker::shared(8), slice.random(u64::MAX - round));
+    let (board, mut random) = (worker::shared(8), slice.random(case));
     let seed = random.next();
     let mut receiver = Worker::start("receiver", || receive(slice, &victims, board, seed));
     while worker::get(&board[BOUND]) == 0 && receiver.ended().is_none() {
