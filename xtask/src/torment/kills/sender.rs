@@ -127,8 +127,7 @@ impl Player<'_> {
             }
             34 => {
                 // A reservation that is dropped sends nothing.
-                drop(self.sender.try_reserve(message.len())?);
-                return Ok(());
+                return self.sender.try_reserve(message.len()).map(|_| ());
             }
             35 => return self.sender.service(),
             36 => {

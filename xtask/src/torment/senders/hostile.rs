@@ -71,8 +71,8 @@ impl Lane {
         let cap = if random.below(3) == 0 { wire::edge(random) } else { 1 << 20 };
         let mut bytes = raw::hello_at(cap, position, base, &names);
         // A chunk that is not the newest ends with the header of the next one.
-        for at in 1..count {
-            lane.chunks[at - 1].0.put(RING, raw::header(3, u64::from(logs[at])));
+        for ((chunk, _), next) in lane.chunks.iter().zip(&logs[1..]) {
+            chunk.put(RING, raw::header(3, u64::from(*next)));
         }
         if random.below(2) == 0 {
             lane.put_message(random);
