@@ -109,8 +109,7 @@ enum Chore {
         #[arg(long, value_name = "SEEDS", value_parser = clap::value_parser!(u16).range(1..))]
         tables: Option<u16>,
     },
-    /// Run random kills and hostile peers against the library, and check its
-    /// promises
+    /// Attack the library with random kills and hostile peers
     Torment(torment::Request),
     /// Trace a real build and a real session, for the virtual Unix to do them again
     Trees,

@@ -1,5 +1,7 @@
 //! Descriptors that a hostile peer passes: [`Stock`].
 
+#![allow(unsafe_code, reason = "a system call without a wrapper")]
+
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};

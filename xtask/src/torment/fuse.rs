@@ -3,6 +3,8 @@
 //! Closing a file of it waits in the kernel until its [server](Mount::end) ends, whether the
 //! process that closes is killed or not.
 
+#![allow(unsafe_code, reason = "namespaces and mounts")]
+
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;

@@ -4,8 +4,6 @@
 //! folder of its own, and reports through its standard output ([`slice`]). A slice that panics,
 //! crashes or does not end is a violation like one that it reports itself.
 
-#![allow(unsafe_code, reason = "fork, and memory shared with forked processes")]
-
 #[path = "../../../crates/tontine/tests/common/mod.rs"]
 mod common;
 mod descriptors;

@@ -2,6 +2,8 @@
 //!
 //! Each case has a process of its own, since a runtime has threads and the next case forks.
 
+#![allow(unsafe_code, reason = "a process that kills itself")]
+
 use std::future::Future;
 use std::path::Path;
 use std::task::{Context, Waker};

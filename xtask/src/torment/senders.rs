@@ -3,6 +3,8 @@
 //! The receiver and the honest sender are processes of their own; each hostile sender plays one
 //! generated case after the other through raw sockets ([`hostile`]).
 
+#![allow(unsafe_code, reason = "record locks, limits and setuid")]
+
 mod hostile;
 
 use std::fs::File;

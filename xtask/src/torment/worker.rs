@@ -1,5 +1,7 @@
 //! Forked processes of a slice: [`Worker`], and the words that they share.
 
+#![allow(unsafe_code, reason = "fork, and memory shared with forked processes")]
+
 use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,5 +1,7 @@
 //! One receiver of a round: [`run`].
 
+#![allow(unsafe_code, reason = "_exit, and messages read in place")]
+
 use std::time::{Duration, Instant};
 
 use tontine::Error;

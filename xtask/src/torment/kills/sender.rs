@@ -1,5 +1,7 @@
 //! One sender of a round: [`run`].
 
+#![allow(unsafe_code, reason = "exec and _exit")]
+
 use std::time::{Duration, Instant};
 
 use tontine::Error;

@@ -1,5 +1,7 @@
 //! The hostile receiver of a pair: [`play`].
 
+#![allow(unsafe_code, reason = "mappings, and words that a peer writes")]
+
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -228,7 +230,7 @@ impl<'a> Lane<'a> {
                 let Some(chunk) = self.chunks.front() else { return };
                 let ring = (chunk.size - RING) as u64;
                 let at = RING + ((self.read.0 - self.base) % ring) as usize;
-                // SYNC lane: pairs with the sender's release store of the header.
+                // SYNC publish: pairs with the header stores in `Writer`.
                 let header = chunk.word(at).load(Ordering::Acquire);
                 let length = (header & u64::from(u32::MAX)).next_multiple_of(8);
                 match header >> 32 {
