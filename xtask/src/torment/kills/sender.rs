@@ -195,7 +195,8 @@ impl Player<'_> {
         let (taken, acknowledged) = (board.taken(lane), board.acknowledged(lane));
         self.round.check((acknowledged..=taken).contains(&first), || {
             format!(
-                "expected unread of lane {lane} to begin at {acknowledged} to {taken}, found {first}"
+                "expected unread of lane {lane} to begin between {acknowledged} and {taken}, \
+                 found {first}"
             )
         });
     }
