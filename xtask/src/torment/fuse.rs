@@ -21,7 +21,7 @@ const INIT: u32 = 26;
 /// Bytes of a request's header.
 const IN_HEADER: usize = 40;
 
-/// What the server has done: mounted, or given up.
+/// States of the server.
 const MOUNTED: u64 = 1;
 const FAILED: u64 = 2;
 

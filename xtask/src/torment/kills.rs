@@ -2,7 +2,7 @@
 //!
 //! All processes are forked from the slice's and share a [`Board`]. Receivers succeed each other at
 //! one path; each checks what it receives against the board at once ([`receiver`]). Senders check
-//! what their calls return ([`sender`]). This file kills, stops and replaces them.
+//! the results of their calls ([`sender`]). This file kills, stops and replaces them.
 
 mod board;
 mod receiver;
@@ -26,7 +26,7 @@ const ROUND: Duration = Duration::from_secs(4);
 /// Senders at once.
 const MAX_SENDERS: u64 = 6;
 
-/// What the processes of one round have in common.
+/// State that the processes of one round share.
 struct Round<'a> {
     slice: &'a Slice,
     case: u64,
@@ -85,7 +85,7 @@ struct Process {
     worker: Worker,
     kind: Kind,
     progress: (u64, Instant),
-    /// When a stopped process continues.
+    /// Time at which a stopped process continues.
     stopped: Option<Instant>,
     /// Whether it was told to end, so that its end is no surprise.
     ordered: bool,

@@ -35,7 +35,7 @@ const ACKNOWLEDGED: usize = 3;
 const STOP: usize = 4;
 const FINISHED: usize = 5;
 
-/// How the receiver of a case behaves.
+/// Behaviour of the receiver of a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
     /// Acknowledges at the ends of messages, then ends in one of the documented ways.
@@ -46,14 +46,14 @@ enum Mode {
     Wild,
 }
 
-/// How an exact receiver ends.
+/// End of an exact receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// Its life word is marked, and the connection is closed.
+    /// The life word is marked, and the connection is closed.
     Dead,
-    /// Its life word is marked, and the connection stays open.
+    /// The life word is marked, and the connection stays open.
     DeadConnected,
-    /// It says that the mailbox is closed.
+    /// The mailbox is closed, and says so.
     Closed,
     /// The connection is closed.
     HungUp,

@@ -38,7 +38,7 @@ impl Part {
     }
 }
 
-/// What the command line asks for.
+/// The options of a run.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Request {
     /// Duration of the run, shared by the parts
@@ -69,7 +69,7 @@ impl Request {
     }
 }
 
-/// What one slice is started with.
+/// The arguments of one slice.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct SliceRequest {
     #[arg(value_enum)]

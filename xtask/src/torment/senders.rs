@@ -243,7 +243,7 @@ fn receive(slice: &Slice, victims: &Victims, board: Shared, seed: u64) {
     });
 }
 
-/// What was received: uid and pid of the sender, and the bytes.
+/// A received message: uid and pid of the sender, and the bytes.
 type Received = (u32, Option<u32>, Vec<u8>);
 
 fn receive_once(

@@ -29,7 +29,7 @@ pub(super) const MAX_CALL: Duration = Duration::from_secs(5);
 /// Longest time without progress that is not a violation.
 pub(super) const MAX_PAUSE: Duration = Duration::from_secs(25);
 
-/// What is counted.
+/// The counters of a slice.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Count {
     Rounds,
@@ -173,7 +173,7 @@ fn read_violations(folder: &Path) -> Vec<(u64, String)> {
     text.lines().map(parse).collect()
 }
 
-/// What one slice, or all slices of a part, found.
+/// The findings of one slice, or of all slices of a part.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
     pub(super) cases: u64,

@@ -1,5 +1,5 @@
-//! The protocol's socket without assertions: a hostile peer goes on whatever the other end does.
-//! What is sent well is built by [`raw`](super::raw).
+//! The protocol's socket without assertions: a hostile peer continues after any error. Sound
+//! messages come from [`raw`](super::raw).
 
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;

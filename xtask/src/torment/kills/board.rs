@@ -1,4 +1,4 @@
-//! What the processes of a round share: [`Board`].
+//! Memory that the processes of a round share: [`Board`].
 //!
 //! Every lane has a slot: how many messages its sender knows to be sent, the number that a receiver
 //! expects next, and how many are known to be acknowledged. A receiver writes the expected number
@@ -16,7 +16,7 @@ pub(super) const FLUSHER: u64 = u64::MAX;
 const MAX_LANES: usize = 8192;
 const MAX_PROCESSES: usize = 4096;
 
-/// What a worker is asked to do between two calls.
+/// An order that a worker follows between two calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
     Exec = 1,

@@ -30,7 +30,7 @@ const ROOM: usize = 192;
 const CLOSED: u32 = 1;
 const GIVE_BACK: u32 = 2;
 
-/// What the kernel leaves in the life word of a dead process.
+/// Bit that the kernel sets in the life word of a dead process.
 const DEAD: u32 = 1 << 30;
 
 /// Plays one case after the other, in step with the sender, until it is killed.
@@ -89,7 +89,7 @@ impl Drop for Chunk {
     }
 }
 
-/// What a receiver holds of one sender.
+/// The receiver's half of one lane.
 struct Lane<'a> {
     socket: OwnedFd,
     page: Memory,
