@@ -39,7 +39,7 @@ pub(super) fn is_readable(fd: impl AsFd, timeout: Duration) -> bool {
     poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&timeout)) == Ok(1)
 }
 
-/// What a socket had to read.
+/// The result of one look at a socket.
 #[derive(Debug)]
 pub(super) enum Heard {
     Nothing,
