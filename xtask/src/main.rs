@@ -13,6 +13,7 @@ mod model;
 mod planted;
 mod speed;
 mod tidy;
+mod torment;
 mod trees;
 mod twins;
 
@@ -108,6 +109,8 @@ enum Chore {
         #[arg(long, value_name = "SEEDS", value_parser = clap::value_parser!(u16).range(1..))]
         tables: Option<u16>,
     },
+    /// Attack the library with random kills and hostile peers
+    Torment(torment::Request),
     /// Trace a real build and a real session, for the virtual Unix to do them again
     Trees,
     /// Measure one side of a figure of `speed`
@@ -136,6 +139,7 @@ fn main() -> ExitCode {
         }
         Chore::Model { pairs, costs, .. } => model::run(pairs.into(), costs.as_deref()),
         Chore::Trees => trees::run(Path::new(".")),
+        Chore::Torment(request) => torment::run(&request),
         Chore::Side { name } => speed::serve(&name),
         Chore::Invocation => tontine_measure::engine::invoked::serve().map(|()| true),
     };

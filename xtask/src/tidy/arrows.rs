@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{Complaint, output};
 
 /// Who may depend on whom, as (who, whom).
-const ALLOWED: [(&str, &str); 11] = [
+const ALLOWED: [(&str, &str); 12] = [
     ("tontine-crash", "tontine"),
     ("tontine-c", "tontine"),
     ("tontine-measure", "tontine"),
@@ -17,6 +17,7 @@ const ALLOWED: [(&str, &str); 11] = [
     ("tontine-cli", "tontine-measure"),
     ("tontine-cli", "tontine-crash"),
     ("tontine-cli", "tontine-unix"),
+    ("xtask", "tontine"),
     ("xtask", "tontine-measure"),
     ("xtask", "tontine-crash"),
     ("xtask", "tontine-unix"),

@@ -1,0 +1,407 @@
+//! Members of one heap that allocate, free, hand over, accept and recover at random, and are killed
+//! and replaced at random moments: [`torment`].
+
+#![allow(unsafe_code, reason = "fork, and memory shared with forked processes")]
+#![allow(dead_code, unreachable_pub, reason = "a module of each test, and of a chore")]
+
+use std::io::{PipeReader, PipeWriter, Read, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::fs::OFlags;
+use rustix::mm::{MapFlags, ProtFlags};
+use tontine::heap::shared::{Block, Heap, Member, Options, Parcel};
+use tontine::heap::{Error, Result};
+
+use super::common::Random;
+
+/// Members at once.
+const SEATS: usize = 6;
+/// After so many all are killed, and the heap is looked at.
+const ROUND: u64 = 500;
+/// Of the heap: so little that it is full now and then.
+const CAPACITY: usize = 4 << 20;
+/// Blocks that a member has at most.
+const MOST: usize = 60;
+/// A child that nobody kills ends after so long.
+const LIMIT_S: u32 = 300;
+/// Who does nothing for so long hangs.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What all processes see of one of them.
+#[repr(C, align(64))]
+struct Seat {
+    /// Which member it is.
+    member: AtomicU64,
+    /// Steps that were taken in this seat.
+    steps: AtomicU64,
+    /// 1 while it looks after the dead.
+    tends: AtomicU64,
+    accepted: AtomicU64,
+    stale: AtomicU64,
+    full: AtomicU64,
+    recovered: AtomicU64,
+}
+
+fn seats() -> &'static [Seat] {
+    let bytes = SEATS * size_of::<Seat>();
+    let protection = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: a new mapping of zeros, never unmapped, aligned to a page; atomics only.
+    unsafe {
+        let memory =
+            rustix::mm::mmap_anonymous(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED);
+        std::slice::from_raw_parts(memory.expect("mmap").cast(), SEATS)
+    }
+}
+
+type Queue = (PipeReader, PipeWriter);
+
+fn queue() -> Queue {
+    let queue = std::io::pipe().expect("a pipe");
+    rustix::fs::fcntl_setfl(&queue.0, OFlags::NONBLOCK).expect("a flag");
+    rustix::fs::fcntl_setfl(&queue.1, OFlags::NONBLOCK).expect("a flag");
+    queue
+}
+
+/// What a parcel's block begins with, so that it can be told from every other one.
+const MESSAGE: usize = Parcel::SIZE + 8;
+
+/// Fills a block with words that no other block has.
+fn fill(block: &mut Block<'_>, tag: u64) {
+    for (at, piece) in block.chunks_mut(8).enumerate() {
+        let word = tag.wrapping_add((at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        piece.copy_from_slice(&word.to_le_bytes()[..piece.len()]);
+    }
+}
+
+fn must_be(block: &Block<'_>, tag: u64) {
+    for (at, piece) in block.chunks(8).enumerate() {
+        let word = tag.wrapping_add((at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        assert!(
+            *piece == word.to_le_bytes()[..piece.len()],
+            "used twice: block {:#x}, word {at}, of {} bytes",
+            block.offset(),
+            block.len()
+        );
+    }
+}
+
+struct Mine<'a> {
+    heap: &'a Heap,
+    seat: usize,
+    seats: &'static [Seat],
+    queues: &'a [Queue],
+    blocks: Vec<(Block<'a>, u64)>,
+    sent: Vec<(Parcel, Member, u64)>,
+    random: Random,
+}
+
+impl<'a> Mine<'a> {
+    fn me(&self) -> &'static Seat {
+        &self.seats[self.seat]
+    }
+
+    fn size(&mut self) -> usize {
+        let most = [64, 300, 3_000, 3_000, 30_000, 200_000][self.random.below(6) as usize];
+        self.random.below(most) as usize
+    }
+
+    fn alloc(&mut self) {
+        if self.blocks.len() >= MOST {
+            return self.free();
+        }
+        let size = self.size();
+        match self.heap.alloc(size) {
+            Ok(mut block) => {
+                let tag = self.random.next();
+                fill(&mut block, tag);
+                self.blocks.push((block, tag));
+            }
+            Err(Error::Full { .. }) => {
+                self.me().full.fetch_add(1, Ordering::Relaxed);
+                self.free();
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    fn any(&mut self) -> Option<(Block<'a>, u64)> {
+        let count = self.blocks.len() as u64;
+        (count > 0).then(|| self.blocks.swap_remove(self.random.below(count) as usize))
+    }
+
+    fn free(&mut self) {
+        let Some((block, tag)) = self.any() else { return };
+        must_be(&block, tag);
+        if self.random.below(4) == 0 {
+            let handle = block.into_handle();
+            self.heap.free(handle).expect("it is ours");
+            self.heap.free(handle).expect_err("it was freed");
+        }
+    }
+
+    fn send(&mut self) {
+        let Some((block, tag)) = self.any() else { return };
+        must_be(&block, tag);
+        let to = self.random.below(SEATS as u64) as usize;
+        let member = Member::from_u64(self.seats[to].member.load(Ordering::Relaxed));
+        let Ok(parcel) = block.hand_over(member) else { return };
+        let mut message = [0; MESSAGE];
+        message[..Parcel::SIZE].copy_from_slice(&parcel.to_bytes());
+        message[Parcel::SIZE..].copy_from_slice(&tag.to_le_bytes());
+        if (&self.queues[to].1).write(&message).is_ok() {
+            self.sent.push((parcel, member, tag));
+            return;
+        }
+        // Full: nobody has heard of it, unless he is dead.
+        self.take_back(parcel, tag);
+    }
+
+    fn take_back(&mut self, parcel: Parcel, tag: u64) {
+        match self.heap.take_back(parcel) {
+            Ok(block) => {
+                must_be(&block, tag);
+                self.blocks.push((block, tag));
+            }
+            Err(error) => assert!(is_stale(&error), "{error}"),
+        }
+    }
+
+    fn accept(&mut self) -> bool {
+        let Some((parcel, tag)) = receive(&self.queues[self.seat].0) else { return false };
+        match self.heap.accept(parcel) {
+            Ok(block) => {
+                must_be(&block, tag);
+                self.me().accepted.fetch_add(1, Ordering::Relaxed);
+                self.blocks.push((block, tag));
+            }
+            Err(error) => {
+                assert!(is_stale(&error), "{error}");
+                self.me().stale.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        true
+    }
+
+    fn tend(&mut self) {
+        self.me().tends.store(1, Ordering::Relaxed);
+        let keeps = self.random.below(2) == 0;
+        let tended = if keeps { self.heap.recover() } else { self.heap.tend() };
+        let tended = tended.expect("it can be tended");
+        self.me().tends.store(0, Ordering::Relaxed);
+        self.me().recovered.fetch_add(tended.members as u64, Ordering::Relaxed);
+        let dead = self.heap.dead().expect("not forked");
+        while self.accept() {}
+        self.heap.sweep(&dead).expect("not forked");
+        let heap = self.heap;
+        self.sent.retain(|(_, to, _)| {
+            let alive = heap.is_alive(*to);
+            if !alive {
+                heap.recall(*to).expect("not forked");
+            }
+            alive
+        });
+    }
+
+    /// Another thread allocates, frees what this one has, and leaves one block.
+    fn with_a_thread(&mut self) {
+        let heap = self.heap;
+        let given = self.any();
+        let tag = self.random.next();
+        let left = std::thread::scope(|scope| {
+            let thread = scope.spawn(move || -> Result<_> {
+                let first = heap.alloc(100)?;
+                let mut second = heap.alloc(1_000)?;
+                fill(&mut second, tag);
+                drop((first, given));
+                Ok(second)
+            });
+            thread.join().expect("no panic")
+        });
+        self.blocks.extend(left.ok().map(|block| (block, tag)));
+    }
+
+    fn step(&mut self) {
+        match self.random.below(200) {
+            0..80 => self.alloc(),
+            80..125 => self.free(),
+            125..155 => self.send(),
+            155..185 => drop(self.accept()),
+            185..190 => {
+                let count = self.sent.len() as u64;
+                if count > 0 {
+                    let (parcel, _, tag) = self.sent.swap_remove(self.random.below(count) as usize);
+                    self.take_back(parcel, tag);
+                }
+            }
+            190..197 => self.tend(),
+            197..199 => self.with_a_thread(),
+            _ => drop(self.heap.check().expect("not forked")),
+        }
+        while self.sent.len() > MOST {
+            self.sent.remove(0);
+        }
+        self.me().steps.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn is_stale(error: &Error) -> bool {
+    matches!(error, Error::Stale { .. } | Error::NoHandle { .. })
+}
+
+fn receive(mut queue: &PipeReader) -> Option<(Parcel, u64)> {
+    let mut message = [0; MESSAGE];
+    let count = queue.read(&mut message).ok()?;
+    assert_eq!(count, MESSAGE, "a whole message, for it was written at once");
+    let parcel = message[..Parcel::SIZE].try_into().expect("so many");
+    let tag = message[Parcel::SIZE..].try_into().expect("eight bytes");
+    Some((Parcel::from_bytes(parcel), u64::from_le_bytes(tag)))
+}
+
+/// A member in this seat: until it is killed, or, if it is told so, until it has had enough.
+fn live(parents: &Heap, seat: usize, seats: &'static [Seat], queues: &[Queue], seed: u64) {
+    // SAFETY: the inherited descriptor stays open.
+    let heap = unsafe { parents.rejoin() }.expect("it can be joined");
+    seats[seat].member.store(heap.member().to_u64(), Ordering::Relaxed);
+    let random = Random(seed | 1);
+    let (blocks, sent) = (Vec::new(), Vec::new());
+    let mut mine = Mine { heap: &heap, seat, seats, queues, blocks, sent, random };
+    // Most are killed; some leave in good order.
+    let steps = if mine.random.below(10) == 0 { mine.random.below(500) } else { u64::MAX };
+    for _ in 0..steps {
+        mine.step();
+    }
+    while let Some((block, tag)) = mine.any() {
+        must_be(&block, tag);
+    }
+}
+
+fn start(heap: &Heap, seat: usize, seats: &'static [Seat], queues: &[Queue], seed: u64) -> i32 {
+    // SAFETY: the child calls `_exit` and never returns into the harness; the C library makes its
+    // allocator good in the child.
+    match unsafe { libc::fork() } {
+        0 => {
+            // SAFETY: a timer, the end together with the parent, and precedence for that: it shall
+            // come to killing.
+            unsafe {
+                libc::alarm(LIMIT_S);
+                libc::nice(5);
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            }
+            let done = catch_unwind(AssertUnwindSafe(|| live(heap, seat, seats, queues, seed)));
+            // SAFETY: ends this process.
+            unsafe { libc::_exit(if done.is_ok() { 0 } else { 101 }) }
+        }
+        pid => {
+            assert!(pid > 0, "fork failed");
+            pid
+        }
+    }
+}
+
+/// Kills a member, and reaps it. Whether it was the kill that ended it.
+fn kill(pid: i32) -> bool {
+    let mut status = 0;
+    // SAFETY: our own child that was not reaped, and an integer to write to.
+    unsafe {
+        libc::kill(pid, libc::SIGKILL);
+        assert_eq!(libc::waitpid(pid, &raw mut status, 0), pid);
+    }
+    let killed = libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGKILL;
+    assert!(killed || status == 0, "a member failed: {status:#x}");
+    killed
+}
+
+/// Nothing is left but what the parent has, and nothing is wrong.
+fn look(heap: &Heap, queues: &[Queue], own: usize, seed: u64) {
+    for queue in queues {
+        while receive(&queue.0).is_some() {}
+    }
+    for _ in 0..3 {
+        heap.tend().expect("it can be tended");
+    }
+    let report = heap.check().expect("not forked");
+    assert!(report.faults.is_empty(), "seed {seed}: {report}");
+    assert_eq!(report.in_use(), own, "seed {seed}: leaked: {report}");
+}
+
+/// Counts of one [`torment`].
+#[derive(Debug)]
+pub struct Counts {
+    /// Members that were killed.
+    pub kills: u64,
+    /// Kills during a recovery.
+    pub in_recovery: u64,
+    /// Steps of all members.
+    pub steps: u64,
+    /// Blocks that members accepted.
+    pub accepted: u64,
+    /// Parcels whose block had been freed.
+    pub stale: u64,
+    /// Allocations that found no space.
+    pub full: u64,
+    /// Dead members that members recovered.
+    pub recovered: u64,
+}
+
+/// Kills members of a new heap until `is_done` says so of the number of kills, and checks after
+/// each round that nothing leaked and no block was allocated twice.
+///
+/// # Panics
+/// A check fails, or a member makes no progress.
+pub fn torment(seed: u64, is_done: impl Fn(u64) -> bool) -> Counts {
+    let mut random = Random(seed.max(1));
+    let heap = Heap::create(&Options::new(CAPACITY)).expect("there is memory");
+    let (seats, queues) = (seats(), std::array::from_fn::<_, SEATS, _>(|_| queue()));
+    // Blocks of the survivor.
+    let mut own: Vec<_> =
+        [10, 100, 5_000, 70_000].map(|len| heap.alloc(len).expect("room")).into_iter().collect();
+    own.iter_mut().zip(1..).for_each(|(block, tag)| fill(block, tag));
+    let own_bytes = heap.check().expect("not forked").in_use();
+    let (mut done, mut in_recovery) = (0, 0);
+    while !is_done(done) {
+        let mut members: [i32; SEATS] =
+            std::array::from_fn(|seat| start(&heap, seat, seats, &queues, random.next()));
+        let mut last: [(u64, Instant); SEATS] = [(0, Instant::now()); SEATS];
+        let end = done + ROUND;
+        while done < end && !is_done(done) {
+            let mut seat = random.below(SEATS as u64) as usize;
+            let until = Instant::now() + Duration::from_micros(random.below(2_000));
+            // A third of the kills are aimed at a member that recovers others.
+            let tending = random.below(3) == 0;
+            while Instant::now() < until {
+                let found = seats.iter().position(|one| one.tends.load(Ordering::Relaxed) == 1);
+                if tending && let Some(found) = found {
+                    seat = found;
+                    break;
+                }
+                std::thread::yield_now();
+            }
+            in_recovery += u64::from(seats[seat].tends.load(Ordering::Relaxed) == 1);
+            done += u64::from(kill(members[seat]));
+            seats[seat].tends.store(0, Ordering::Relaxed);
+            members[seat] = start(&heap, seat, seats, &queues, random.next());
+            for (one, last) in seats.iter().zip(&mut last) {
+                let steps = one.steps.load(Ordering::Relaxed);
+                if steps != last.0 {
+                    *last = (steps, Instant::now());
+                }
+                assert!(last.1.elapsed() < PATIENCE, "seed {seed}: a member hangs");
+            }
+        }
+        done += members.into_iter().map(|pid| u64::from(kill(pid))).sum::<u64>();
+        own.iter().zip(1..).for_each(|(block, tag)| must_be(block, tag));
+        look(&heap, &queues, own_bytes, seed);
+    }
+    let sum = |of: fn(&Seat) -> &AtomicU64| -> u64 {
+        seats.iter().map(|seat| of(seat).load(Ordering::Relaxed)).sum()
+    };
+    let (steps, accepted, stale) = (sum(|s| &s.steps), sum(|s| &s.accepted), sum(|s| &s.stale));
+    let (full, recovered) = (sum(|s| &s.full), sum(|s| &s.recovered));
+    drop(own);
+    heap.tend().expect("it can be tended");
+    let report = heap.check().expect("not forked");
+    assert_eq!((report.in_use(), report.committed()), (0, 0), "{report}");
+    Counts { kills: done, in_recovery, steps, accepted, stale, full, recovered }
+}

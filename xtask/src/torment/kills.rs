@@ -1,0 +1,292 @@
+//! Senders and receivers of one mailbox, killed at random: [`run`].
+//!
+//! All processes are forked from the slice's and share a [`Board`]. Receivers succeed each other at
+//! one path; each checks what it receives against the board at once ([`receiver`]). Senders check
+//! the results of their calls ([`sender`]). This file kills, stops and replaces them.
+
+mod board;
+mod receiver;
+mod sender;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use tontine::life::Life;
+use tontine::mailbox::{Fences, Options, Waiting};
+
+use super::common::{Random, connect};
+use super::message::Message;
+use super::slice::{Count, MAX_PAUSE, Slice};
+use super::wire;
+use super::worker::{self, Worker};
+use board::{Board, FLUSHER, Order};
+
+/// Longest round.
+const ROUND: Duration = Duration::from_secs(4);
+/// Senders at once.
+const MAX_SENDERS: u64 = 6;
+
+/// State that the processes of one round share.
+struct Round<'a> {
+    slice: &'a Slice,
+    case: u64,
+    path: PathBuf,
+    cap: u64,
+    board: Board,
+}
+
+impl Round<'_> {
+    /// Reports a violation of this round.
+    fn violate(&self, text: &str) {
+        self.slice.violate(self.case, text);
+    }
+
+    /// Reports a violation of this round unless `holds`.
+    fn check(&self, holds: bool, text: impl FnOnce() -> String) {
+        self.slice.check(self.case, holds, text);
+    }
+
+    /// Returns options for one end, with random ways to wait.
+    fn options(&self, random: &mut Random) -> Options {
+        let spins = [
+            Waiting::Sleep,
+            Waiting::Sleep,
+            Waiting::SpinThenSleep(Duration::from_micros(20)),
+            Waiting::SpinThenSleep(Duration::from_millis(1)),
+            Waiting::Spin,
+        ];
+        Options::new()
+            .lane_cap(self.cap)
+            .mailbox_cap(self.cap * 64)
+            .give_back_after(Duration::from_millis(random.below(20)))
+            .waiting(wire::pick(random, &spins))
+            .fences(wire::pick(random, &[Fences::Asymmetric, Fences::Symmetric]))
+    }
+}
+
+/// Plays rounds until the slice is over.
+pub(super) fn run(slice: &Slice) {
+    while !slice.is_over() {
+        let case = slice.next_case();
+        let mut random = slice.random(case);
+        let folder = slice.folder.join(format!("case-{case}"));
+        std::fs::create_dir(&folder).expect("a folder");
+        let cap = 1 << (12 + random.below(9));
+        let path = folder.join("mailbox");
+        let round = Round { slice, case, path, cap, board: Board::new() };
+        play(&round, &mut random);
+        slice.add(Count::Rounds, 1);
+        slice.add(Count::Messages, round.board.received());
+    }
+}
+
+/// A process of the round, and what was done to it.
+struct Process {
+    worker: Worker,
+    kind: Kind,
+    progress: (u64, Instant),
+    /// Time at which a stopped process continues.
+    stopped: Option<Instant>,
+    /// Whether it was told to end, so that its end is no surprise.
+    ordered: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Sender(usize),
+    Receiver(usize),
+}
+
+fn play(round: &Round<'_>, random: &mut Random) {
+    let end = Instant::now() + ROUND.min(round.slice.left());
+    let count = 1 + random.below(MAX_SENDERS) as usize;
+    let mut processes = vec![start_receiver(round, random)];
+    for _ in 0..count {
+        processes.push(start_sender(round, random));
+    }
+    while Instant::now() < end && round.slice.violations() == 0 {
+        std::thread::sleep(Duration::from_micros(random.below(12_000)));
+        let at = random.below(processes.len() as u64) as usize;
+        disturb(round, &mut processes[at], random);
+        replace_ended(round, &mut processes, random);
+        if round.board.is_full() {
+            break;
+        }
+    }
+    for process in &mut processes {
+        process.worker.signal(libc::SIGCONT);
+        process.stopped = None;
+    }
+    finish(round, processes, random);
+}
+
+/// Kills, stops or gives an order to one process.
+fn disturb(round: &Round<'_>, process: &mut Process, random: &mut Random) {
+    let word = round.board.order(process_index(process.kind));
+    match random.below(20) {
+        0..7 => {
+            process.worker.signal(libc::SIGKILL);
+            process.ordered = true;
+        }
+        7..10 if process.stopped.is_none() => {
+            process.worker.signal(libc::SIGSTOP);
+            let pause = Duration::from_millis(random.below(200));
+            process.stopped = Some(Instant::now() + pause);
+        }
+        10..14 => {
+            let orders = [Order::Exec, Order::Exit, Order::Close, Order::Panic];
+            worker::set(word, wire::pick(random, &orders) as u64);
+            process.ordered = true;
+        }
+        14..16 => worker::set(word, Order::Fork as u64),
+        _ => {}
+    }
+}
+
+fn process_index(kind: Kind) -> usize {
+    match kind {
+        Kind::Sender(index) | Kind::Receiver(index) => index,
+    }
+}
+
+/// Checks what has ended, and starts another in its place.
+fn replace_ended(round: &Round<'_>, processes: &mut [Process], random: &mut Random) {
+    let receiver = processes.iter().find_map(|process| match process.kind {
+        Kind::Receiver(index) => Some(index),
+        Kind::Sender(_) => None,
+    });
+    for process in processes {
+        if process.stopped.is_some_and(|until| Instant::now() >= until) {
+            process.worker.signal(libc::SIGCONT);
+            process.stopped = None;
+            process.progress.1 = Instant::now();
+        }
+        let index = process_index(process.kind);
+        // A program that replaced the worker's sleeps: it is dead to the others.
+        if round.board.has_executed(index) && process.worker.ended().is_none() && process.ordered {
+            process.worker.signal(libc::SIGKILL);
+        }
+        match process.worker.ended() {
+            None => check_progress(round, process),
+            Some(status) => {
+                round.check(process.ordered || status == 0, || {
+                    let name = &process.worker.name;
+                    format!("expected {name} to run, found {}", worker::describe(Some(status)))
+                });
+                round.slice.add(Count::Deaths, 1);
+                if let Kind::Sender(index) = process.kind {
+                    round.board.note_death(index, receiver.unwrap_or(0));
+                }
+                *process = match process.kind {
+                    Kind::Sender(_) => start_sender(round, random),
+                    Kind::Receiver(_) => start_receiver(round, random),
+                };
+            }
+        }
+    }
+}
+
+fn check_progress(round: &Round<'_>, process: &mut Process) {
+    let now = worker::get(round.board.progress(process_index(process.kind)));
+    if now != process.progress.0 || process.stopped.is_some() {
+        process.progress = (now, Instant::now());
+    }
+    round.check(process.progress.1.elapsed() < MAX_PAUSE, || {
+        let stacks = worker::stacks(process.worker.pid);
+        format!("{} made no progress in {MAX_PAUSE:?}:\n{stacks}", process.worker.name)
+    });
+}
+
+fn start_sender(round: &Round<'_>, random: &mut Random) -> Process {
+    let (index, seed) = (round.board.next_process(), random.next());
+    let worker = Worker::start(format!("sender {index}"), || sender::run(round, index, seed));
+    let progress = (0, Instant::now());
+    Process { worker, kind: Kind::Sender(index), progress, stopped: None, ordered: false }
+}
+
+fn start_receiver(round: &Round<'_>, random: &mut Random) -> Process {
+    let (index, seed) = (round.board.next_process(), random.next());
+    let worker = Worker::start(format!("receiver {index}"), || receiver::run(round, index, seed));
+    let progress = (0, Instant::now());
+    Process { worker, kind: Kind::Receiver(index), progress, stopped: None, ordered: false }
+}
+
+/// Lets the senders finish under a receiver that lives, and accounts for every message.
+fn finish(round: &Round<'_>, mut processes: Vec<Process>, random: &mut Random) {
+    round.board.stop();
+    let deadline = Instant::now() + MAX_PAUSE;
+    while Instant::now() < deadline && round.slice.violations() == 0 {
+        // Receivers that were told to end do so, and get a successor; senders are not replaced.
+        for process in &mut processes {
+            if process.worker.ended().is_some() && matches!(process.kind, Kind::Receiver(_)) {
+                *process = start_receiver(round, random);
+            }
+            let executed = round.board.has_executed(process_index(process.kind));
+            if executed && process.worker.ended().is_none() {
+                process.worker.signal(libc::SIGKILL);
+            }
+        }
+        let sends = |process: &mut Process| matches!(process.kind, Kind::Sender(_));
+        let is_running = |process: &mut Process| process.worker.ended().is_none();
+        if !processes.iter_mut().any(|process| sends(process) && is_running(process)) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    for process in &mut processes {
+        let Kind::Sender(_) = process.kind else { continue };
+        let status = process.worker.ended();
+        let fits = status.is_some_and(|status| status == 0 || process.ordered);
+        round.check(fits, || {
+            let stacks = worker::stacks(process.worker.pid);
+            let found = worker::describe(status);
+            format!("expected {} to finish, found {found}\n{stacks}", process.worker.name)
+        });
+    }
+    let receiver = processes.iter_mut().find(|one| matches!(one.kind, Kind::Receiver(_)));
+    let receiver = receiver.expect("a receiver at all times");
+    while round.slice.violations() == 0 && !flush(round, receiver) {
+        // It had been told to end.
+        *receiver = start_receiver(round, random);
+    }
+    if round.slice.violations() == 0 {
+        round.board.account(round, process_index(receiver.kind));
+    }
+    receiver.worker.kill();
+}
+
+/// Wakes a receiver that waits without a timeout, and waits until it has nothing left to read.
+/// Returns `false` if it ended because it was told to.
+fn flush(round: &Round<'_>, receiver: &mut Process) -> bool {
+    let mut flusher = Worker::start("flusher", || wake(&round.path));
+    let idle = round.board.idle(process_index(receiver.kind));
+    let deadline = Instant::now() + MAX_PAUSE;
+    while worker::get(idle) == 0 && Instant::now() < deadline {
+        let executed = round.board.has_executed(process_index(receiver.kind));
+        if let Some(status) = receiver.worker.ended().or(executed.then_some(0)) {
+            round.check(receiver.ordered, || {
+                format!(
+                    "expected the last receiver to run, found {}",
+                    worker::describe(Some(status))
+                )
+            });
+            receiver.worker.kill();
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    round.check(worker::get(idle) > 0, || {
+        let stacks = worker::stacks(receiver.worker.pid);
+        format!("expected the last receiver to read everything in {MAX_PAUSE:?}\n{stacks}")
+    });
+    flusher.wait(MAX_PAUSE);
+    true
+}
+
+fn wake(path: &Path) {
+    Life::join().expect("the main thread");
+    let mut sender = connect(&Options::new(), path);
+    let message = Message { sender: FLUSHER, incarnation: 0, number: 0 };
+    let _ = sender.send_timeout(&message.encode(0), MAX_PAUSE);
+    let _ = sender.wait_read(Some(MAX_PAUSE));
+}

@@ -1,0 +1,231 @@
+//! One receiver of a round: [`run`].
+
+#![allow(unsafe_code, reason = "_exit, and messages read in place")]
+
+use std::time::{Duration, Instant};
+
+use tontine::Error;
+use tontine::life::Life;
+use tontine::mailbox::Mailbox;
+
+use super::super::common::Random;
+use super::super::message::Message;
+use super::super::slice::MAX_PAUSE;
+use super::super::{wire, worker};
+use super::Round;
+use super::board::{FLUSHER, Order};
+
+/// Binds the path, as the successor of whatever owned it, and receives until it is told to end.
+pub(super) fn run(round: &Round<'_>, index: usize, seed: u64) {
+    Life::join().expect("the main thread");
+    round.board.note_pid(index, std::process::id());
+    let mut random = Random(seed | 1);
+    let options = round.options(&mut random);
+    let until = Instant::now() + MAX_PAUSE;
+    let mailbox = loop {
+        match options.bind(&round.path) {
+            Ok(mailbox) => break mailbox,
+            // The process before may be dying still.
+            Err(Error::InUse { .. }) if Instant::now() < until => {
+                std::thread::sleep(Duration::from_micros(200));
+            }
+            Err(error) => {
+                return round.violate(&format!("expected the next owner to bind, found {error}"));
+            }
+        }
+        worker::add(round.board.progress(index), 1);
+    };
+    let mut receiver = Receiver { round, index, mailbox, random, pending: None };
+    loop {
+        worker::add(round.board.progress(index), 1);
+        if let Some(end) = receiver.obey() {
+            return receiver.end(end);
+        }
+        receiver.receive();
+    }
+}
+
+/// Lane and number of a message.
+type Name = (u64, u64);
+
+struct Receiver<'a> {
+    round: &'a Round<'a>,
+    index: usize,
+    mailbox: Mailbox,
+    random: Random,
+    /// The message that the next call acknowledges.
+    pending: Option<Name>,
+}
+
+impl Receiver<'_> {
+    /// Follows an order, unless it is one to end: that is returned.
+    fn obey(&mut self) -> Option<Order> {
+        let word = self.round.board.order(self.index);
+        let order = [Order::Exec, Order::Exit, Order::Close, Order::Panic, Order::Fork]
+            .into_iter()
+            .find(|order| *order as u64 == worker::get(word))?;
+        worker::set(word, 0);
+        if order != Order::Fork {
+            return Some(order);
+        }
+        let touches = self.random.below(2) == 0;
+        if !touches {
+            worker::leave_child(Duration::from_millis(300));
+            return None;
+        }
+        let child = worker::fork(|| {
+            let found = self.mailbox.try_recv().map(drop);
+            self.round.check(found == Err(Error::Forked), || {
+                format!("expected a forked child to get Error::Forked, found {found:?}")
+            });
+            self.mailbox.acknowledge();
+        });
+        let status = worker::reap(child, MAX_PAUSE);
+        self.round.check(status == Some(0), || {
+            format!(
+                "expected a receiver's forked child to exit with 0, found {}",
+                worker::describe(status)
+            )
+        });
+        None
+    }
+
+    fn end(mut self, order: Order) {
+        match order {
+            Order::Exec => {
+                self.round.board.note_executed(self.index);
+                super::sender::exec_sleep();
+            }
+            Order::Panic => {
+                self.round.board.note_closed(self.index);
+                // Unwinds without the panic hook: it is no violation.
+                let mailbox = self.mailbox;
+                let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
+                    let _mailbox = mailbox;
+                    std::panic::resume_unwind(Box::new("planned"));
+                }));
+            }
+            Order::Close => {
+                self.round.board.note_closed(self.index);
+                if self.random.below(2) == 0 {
+                    self.mailbox.put_back();
+                    self.pending = None;
+                }
+                drop(self.mailbox);
+                if let Some((lane, number)) = self.pending {
+                    self.round.board.acknowledge(lane, number);
+                }
+            }
+            Order::Exit | Order::Fork => {
+                // SAFETY: ends this process without dropping anything.
+                unsafe { libc::_exit(0) }
+            }
+        }
+    }
+
+    fn receive(&mut self) {
+        let stopped = self.round.board.is_stopped();
+        let timeout = Duration::from_millis(1 + self.random.below(50));
+        let result = match self.random.below(if stopped { 4 } else { 12 }) {
+            0..4 => self.mailbox.recv_timeout(timeout).map(|message| decode(&message)),
+            4..6 => self.mailbox.try_recv().map(|message| decode(&message)),
+            6 => self.arm_and_wait(timeout),
+            7 => self.mailbox.recv().map(|message| decode(&message)),
+            8 | 9 => {
+                // SAFETY: the senders of a round use the library.
+                unsafe { self.mailbox.recv_in_place() }.map(|message| decode(&message))
+            }
+            _ => return self.receive_batch(),
+        };
+        match result {
+            Ok(message) => self.note(message),
+            Err(Error::TimedOut | Error::WouldBlock) => {
+                self.note_acknowledged();
+                if stopped && self.mailbox.lanes() == 0 {
+                    worker::set(self.round.board.idle(self.index), 1);
+                }
+            }
+            Err(error) => self.round.violate(&format!("expected a message, found {error}")),
+        }
+        if self.random.below(20) == 0
+            && let Some((lane, number)) = self.pending.take()
+        {
+            if self.random.below(2) == 0 {
+                self.mailbox.put_back();
+                self.round.board.put_back(lane, number);
+            } else {
+                self.mailbox.acknowledge();
+                self.round.board.acknowledge(lane, number);
+            }
+        }
+        for fault in self.mailbox.faults() {
+            self.round.violate(&format!("expected no fault of honest senders, found {fault}"));
+        }
+        if self.random.below(100) == 0 {
+            std::thread::sleep(Duration::from_micros(self.random.below(4_000)));
+        }
+    }
+
+    fn arm_and_wait(&mut self, timeout: Duration) -> tontine::Result<Result<Message, String>> {
+        if self.mailbox.arm()? {
+            wire::is_readable(self.mailbox.descriptor(), timeout);
+        }
+        self.mailbox.try_recv().map(|message| decode(&message))
+    }
+
+    fn receive_batch(&mut self) {
+        let (round, index) = (self.round, self.index);
+        let pending = self.pending.take();
+        let mut seen = Vec::new();
+        let most = 1 + self.random.below(40) as usize;
+        let count = self.mailbox.recv_batch(most, |message| {
+            // Called after the message before it was acknowledged.
+            if let Some((lane, number)) = pending.filter(|_| seen.is_empty()) {
+                round.board.acknowledge(lane, number);
+            }
+            match decode(message) {
+                Ok(message) if message.sender != FLUSHER => {
+                    match round.board.take(index, message.sender, message.number) {
+                        Ok(()) => seen.push((message.sender, message.number)),
+                        Err(text) => round.violate(&text),
+                    }
+                }
+                Ok(_) => {}
+                Err(text) => round.violate(&text),
+            }
+        });
+        round.check(count.is_ok(), || format!("expected a batch, found {count:?}"));
+        for (lane, number) in seen {
+            round.board.acknowledge(lane, number);
+        }
+    }
+
+    /// Records that the call acknowledged the message before.
+    fn note_acknowledged(&mut self) {
+        if let Some((lane, number)) = self.pending.take() {
+            self.round.board.acknowledge(lane, number);
+        }
+    }
+
+    fn note(&mut self, message: Result<Message, String>) {
+        self.note_acknowledged();
+        match message {
+            Ok(Message { sender: FLUSHER, .. }) => {}
+            Ok(message) => {
+                // Work: a kill here must leave the message unacknowledged.
+                if self.random.below(30) == 0 {
+                    std::thread::sleep(Duration::from_micros(self.random.below(3_000)));
+                }
+                match self.round.board.take(self.index, message.sender, message.number) {
+                    Ok(()) => self.pending = Some((message.sender, message.number)),
+                    Err(text) => self.round.violate(&text),
+                }
+            }
+            Err(text) => self.round.violate(&text),
+        }
+    }
+}
+
+fn decode(bytes: &[u8]) -> Result<Message, String> {
+    Message::decode(bytes)
+}

@@ -1,0 +1,151 @@
+//! Random kills and hostile peers against the library: the program behind `cargo xtask torment`.
+//!
+//! [`run`] starts this program again for each slice of a [`Part`]. Each slice has a process and a
+//! folder of its own, and reports through its standard output ([`slice`]). A slice that panics,
+//! crashes or does not end is a violation like one that it reports itself.
+
+#[path = "../../../crates/tontine/tests/common/mod.rs"]
+mod common;
+mod descriptors;
+mod fuse;
+mod heap;
+#[path = "../../../crates/tontine/tests/heap_members/mod.rs"]
+mod heap_members;
+mod kills;
+mod message;
+#[path = "../../../crates/tontine/tests/raw/mod.rs"]
+mod raw;
+mod receivers;
+mod request;
+mod runtimes;
+mod senders;
+mod slice;
+mod wire;
+mod worker;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::{Parser, Subcommand};
+use request::{Part, Request, SliceRequest};
+use slice::Outcome;
+
+/// Slices that a run is divided into.
+const SLICES: u64 = 15;
+/// Shortest slice.
+const MIN_SLICE: Duration = Duration::from_secs(2);
+/// Longest slice.
+const MAX_SLICE: Duration = Duration::from_secs(30);
+
+#[derive(Debug, Parser)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run all parts in turn
+    Run(Request),
+    /// Run one slice in this process
+    Slice(SliceRequest),
+}
+
+fn main() -> ExitCode {
+    let done = match Arguments::parse().command {
+        Command::Run(request) => run(&request),
+        Command::Slice(request) => serve(&request),
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("torment: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs all parts in turn and prints a line for each. Returns `false` after a violation.
+fn run(request: &Request) -> io::Result<bool> {
+    let program = std::env::current_exe()?;
+    let seed = request.seed.unwrap_or_else(from_clock);
+    println!("torment: seed {seed}, {} s", request.seconds);
+    let parts: Vec<Part> = Part::ALL
+        .into_iter()
+        .filter(|part| request.only.is_none_or(|only| only == *part))
+        .collect();
+    let duration = Duration::from_secs(request.seconds / SLICES).clamp(MIN_SLICE, MAX_SLICE);
+    let end = Instant::now() + Duration::from_secs(request.seconds);
+    let mut totals: BTreeMap<Part, Outcome> = BTreeMap::new();
+    for part in parts.iter().cycle() {
+        let is_complete = totals.len() == parts.len();
+        if is_complete && (Instant::now() >= end || totals.values().all(Outcome::has_failed)) {
+            break;
+        }
+        let total = totals.entry(*part).or_default();
+        if total.has_failed() {
+            continue;
+        }
+        let left = end.saturating_duration_since(Instant::now()).max(MIN_SLICE);
+        let slice = SliceRequest {
+            part: *part,
+            seed,
+            case: request.case + total.cases,
+            milliseconds: duration.min(left).as_millis() as u64,
+            folder: folder(*part)?,
+        };
+        let found = slice::start(&program, &slice)?;
+        report(&found, &slice);
+        total.add(found);
+    }
+    for (part, total) in &totals {
+        println!("{:<10}{total}", part.name());
+    }
+    Ok(totals.values().all(|total| total.violations.is_empty()))
+}
+
+/// Prints the violations of one slice, and removes its folder if there is none.
+fn report(found: &Outcome, slice: &SliceRequest) {
+    let SliceRequest { part, seed, folder, .. } = slice;
+    let part = part.name();
+    for (case, text) in &found.violations {
+        println!("violation in {part}, case {case}, seed {seed}: {text}");
+        println!("  repeat: cargo xtask torment --only {part} --seed {seed} --case {case}");
+        println!("  folder: {}", folder.display());
+    }
+    if found.violations.is_empty() {
+        let _ = std::fs::remove_dir_all(folder);
+    }
+}
+
+/// Makes a folder for one slice that other users may enter.
+fn folder(part: Part) -> io::Result<PathBuf> {
+    let name = format!("torment-{}-", part.name());
+    let folder = tempfile::Builder::new().prefix(&name).tempdir()?.keep();
+    std::fs::set_permissions(&folder, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+    Ok(folder)
+}
+
+fn from_clock() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.map_or(1, |now| now.as_nanos() as u64 % 1_000_000_000)
+}
+
+/// Runs one slice in this process.
+fn serve(request: &SliceRequest) -> io::Result<bool> {
+    worker::end_with_parent();
+    let slice = slice::Slice::new(request);
+    match request.part {
+        Part::Kills => kills::run(&slice),
+        Part::Senders => senders::run(&slice),
+        Part::Receivers => receivers::run(&slice),
+        Part::Heap => heap::run(&slice),
+        Part::Runtimes => runtimes::run(&slice),
+    }
+    slice.finish();
+    Ok(true)
+}

@@ -1,0 +1,371 @@
+//! Hostile receivers against honest senders: [`run`].
+//!
+//! A sender and a raw receiver ([`hostile`]) are two processes that go through the same cases in
+//! step. In an *exact* case the receiver acknowledges like an honest one and ends; the sender must
+//! then take back exactly what was not acknowledged. In the others it does what it likes.
+
+mod hostile;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use tontine::Error;
+use tontine::life::Life;
+use tontine::mailbox::{Fences, OnDeath, Options, Sender, Waiting};
+
+use super::common::Random;
+use super::fuse::Mount;
+use super::message::Message;
+use super::slice::{Count, MAX_CALL, MAX_PAUSE, Slice};
+use super::wire;
+use super::worker::{self, Shared, Stopwatch, Worker};
+
+/// Timeout of the calls that have one.
+const TIMEOUT: Duration = Duration::from_millis(20);
+/// Longest time of one case for the sender.
+const CASE: Duration = Duration::from_millis(250);
+/// Cases of one pair of processes.
+const CASES: u64 = 200;
+
+/// Shared words of a pair.
+const CURRENT: usize = 0;
+const SENDER_DONE: usize = 1;
+const RECEIVER_DONE: usize = 2;
+const ACKNOWLEDGED: usize = 3;
+const STOP: usize = 4;
+const FINISHED: usize = 5;
+
+/// Behaviour of the receiver of a case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    /// Acknowledges at the ends of messages, then ends in one of the documented ways.
+    Exact(End),
+    /// Acknowledges everything, keeps every chunk, and asks for memory back again and again.
+    Hoard,
+    /// Anything.
+    Wild,
+}
+
+/// End of an exact receiver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// The life word is marked, and the connection is closed.
+    Dead,
+    /// The life word is marked, and the connection stays open.
+    DeadConnected,
+    /// The mailbox is closed, and says so.
+    Closed,
+    /// The connection is closed.
+    HungUp,
+}
+
+/// A generated case: both processes generate it alike.
+struct Case {
+    number: u64,
+    mode: Mode,
+    cap: u64,
+    random: Random,
+}
+
+impl Case {
+    fn new(slice: &Slice, number: u64) -> Self {
+        let mut random = slice.random(number);
+        let ends = [End::Dead, End::DeadConnected, End::Closed, End::HungUp];
+        let mode = match random.below(10) {
+            0..4 => Mode::Exact(wire::pick(&mut random, &ends)),
+            4 | 5 => Mode::Hoard,
+            _ => Mode::Wild,
+        };
+        let cap = 1 << (12 + random.below(8));
+        Self { number, mode, cap, random }
+    }
+}
+
+/// Plays pairs until the slice is over.
+pub(super) fn run(slice: &Slice) {
+    while !slice.is_over() {
+        let board = worker::shared(8);
+        let path = slice.folder.join(format!("mailbox-{}", slice.latest_case()));
+        let first = slice.next_case();
+        worker::set(&board[CURRENT], first);
+        let mount = Mount::new(&slice.folder.join("fuse"));
+        if let Err(why) = &mount {
+            slice.note_skipped(why);
+        }
+        let mut receiver = Worker::start("hostile receiver", || {
+            let file = mount.as_ref().ok().and_then(Mount::open);
+            hostile::play(slice, &path, board, file.as_ref());
+        });
+        let mut sender = Worker::start("honest sender", || send(slice, &path, board));
+        let end = Instant::now() + slice.left();
+        let mut progress = (first, Instant::now());
+        while sender.ended().is_none() && worker::get(&board[FINISHED]) == 0 {
+            std::thread::sleep(Duration::from_millis(10));
+            let case = worker::get(&board[CURRENT]);
+            if case != progress.0 {
+                progress = (case, Instant::now());
+            }
+            if progress.1.elapsed() > MAX_PAUSE {
+                let stacks = [sender.pid, receiver.pid].map(worker::stacks).concat();
+                slice.violate(case, &format!("a call of the sender hangs:\n{stacks}"));
+                break;
+            }
+            if Instant::now() >= end || case - first >= CASES || slice.violations() > 0 {
+                worker::set(&board[STOP], 1);
+            }
+        }
+        // Its files are closed at the sender's end, which would wait for it.
+        if let Ok(mount) = mount {
+            mount.end();
+        }
+        if slice.violations() == 0 {
+            let status = sender.wait(MAX_PAUSE);
+            slice.check(worker::get(&board[CURRENT]), status == Some(0), || {
+                format!("expected the sender to exit with 0, found {}", worker::describe(status))
+            });
+        }
+        receiver.kill();
+        slice.add(Count::Rounds, 1);
+    }
+}
+
+/// Plays the sender of one case after the other.
+fn send(slice: &Slice, path: &Path, board: Shared) {
+    Life::join().expect("the main thread");
+    while worker::get(&board[STOP]) == 0 {
+        let number = worker::get(&board[CURRENT]);
+        let mut case = Case::new(slice, number);
+        if let Some(mut sender) = open(slice, &mut case, path) {
+            let mut player = Player {
+                slice,
+                board,
+                watch: Stopwatch::new(),
+                sent: Vec::new(),
+                next: 0,
+                ended: None,
+                fails: false,
+            };
+            player.fails = sender.1 == OnDeath::Fail;
+            player.play(&mut case, &mut sender.0);
+            let ((), took) = player.watch.time(|| drop(sender));
+            player.bounded(&case, "drop", took, Duration::ZERO);
+            slice.add(Count::Messages, player.sent.len() as u64);
+        }
+        worker::set(&board[SENDER_DONE], number + 1);
+        let until = Instant::now() + MAX_PAUSE;
+        while worker::get(&board[RECEIVER_DONE]) <= number && Instant::now() < until {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        if worker::get(&board[STOP]) == 0 {
+            worker::set(&board[CURRENT], slice.next_case());
+        }
+    }
+    worker::set(&board[FINISHED], 1);
+}
+
+fn open(slice: &Slice, case: &mut Case, path: &Path) -> Option<(Sender, OnDeath)> {
+    let random = &mut case.random;
+    let modes = [OnDeath::Fail, OnDeath::Fail, OnDeath::Fail, OnDeath::WaitForSuccessor];
+    let mode = if case.mode == Mode::Wild { wire::pick(random, &modes) } else { OnDeath::Fail };
+    let spin = Waiting::SpinThenSleep(Duration::from_micros(20));
+    let options = Options::new()
+        .lane_cap(case.cap)
+        .on_death(mode)
+        .handshake_deadline(Duration::from_millis(200))
+        .give_back_after(Duration::from_millis(1))
+        .waiting(wire::pick(random, &[Waiting::Sleep, spin]))
+        .fences(wire::pick(random, &[Fences::Asymmetric, Fences::Symmetric]));
+    let until = Instant::now() + MAX_CALL;
+    let watch = Stopwatch::new();
+    loop {
+        let (result, took) = watch.time(|| options.connect(path));
+        slice.took(took);
+        match result {
+            Ok(sender) => return Some((sender, mode)),
+            Err(Error::NoMailbox { .. } | Error::TimedOut) if Instant::now() < until => {
+                std::thread::sleep(Duration::from_micros(200));
+            }
+            Err(error) => {
+                slice.check(case.number, is_documented(&error), || {
+                    format!("expected a documented error of connect, found {error}")
+                });
+                return None;
+            }
+        }
+    }
+}
+
+/// Returns `true` for the errors that a sender may get because of its receiver.
+fn is_documented(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::OwnerDied { .. }
+            | Error::Closed { .. }
+            | Error::WouldBlock
+            | Error::TimedOut
+            | Error::TooLarge { .. }
+            | Error::NoMailbox { .. }
+            | Error::Denied { .. }
+            | Error::Refused { .. }
+            | Error::Version { .. }
+            | Error::Protocol { .. }
+    )
+}
+
+/// One sender of one case.
+struct Player<'a> {
+    slice: &'a Slice,
+    board: Shared,
+    watch: Stopwatch,
+    /// Numbers of the messages that were sent.
+    sent: Vec<u64>,
+    next: u64,
+    /// The error that ended the lane.
+    ended: Option<Error>,
+    /// Whether it was told to fail with its receiver.
+    fails: bool,
+}
+
+impl Player<'_> {
+    fn play(&mut self, case: &mut Case, sender: &mut Sender) {
+        let end = Instant::now() + CASE;
+        while Instant::now() < end && self.ended.is_none() {
+            let call = case.random.below(12);
+            self.call(case, sender, call);
+        }
+        if matches!(case.mode, Mode::Exact(_)) && self.ended.is_none() {
+            // The receiver ends the lane within its own time.
+            let until = Instant::now() + MAX_CALL;
+            while self.ended.is_none() && Instant::now() < until {
+                self.call(case, sender, 11);
+                std::thread::sleep(Duration::from_micros(200));
+            }
+            self.slice.check(case.number, self.ended.is_some(), || {
+                format!("expected the end of the lane ({:?}), found none", case.mode)
+            });
+        }
+        if let Some(ended) = self.ended.clone() {
+            self.check_end(case, sender, &ended);
+        }
+    }
+
+    /// Makes one call, and checks its duration and its error.
+    fn call(&mut self, case: &mut Case, sender: &mut Sender, call: u64) {
+        let most =
+            wire::pick(&mut case.random, &[64, 64, 1_000, 20_000]).min(sender.longest_message());
+        let len = case.random.below(most as u64 + 1) as usize;
+        let message = Message { sender: case.number, incarnation: 0, number: self.next };
+        let bytes = message.encode(len);
+        let (name, sends, (result, took)) = match call {
+            0..6 => {
+                ("send_timeout", true, self.watch.time(|| sender.send_timeout(&bytes, TIMEOUT)))
+            }
+            6 | 7 => ("try_send", true, self.watch.time(|| sender.try_send(&bytes))),
+            8 => {
+                let reserve = || {
+                    let mut space = sender.try_reserve(bytes.len())?;
+                    space.copy_from_slice(&bytes);
+                    space.commit()
+                };
+                ("commit", true, self.watch.time(reserve))
+            }
+            9 => ("wait_read", false, self.watch.time(|| sender.wait_read(Some(TIMEOUT)))),
+            10 => ("arm", false, self.watch.time(|| sender.arm(bytes.len()).map(drop))),
+            _ => ("service", false, self.watch.time(|| sender.service())),
+        };
+        self.bounded(case, name, took, TIMEOUT);
+        match result {
+            Ok(()) if sends => {
+                self.sent.push(self.next);
+                self.next += 1;
+            }
+            Ok(()) | Err(Error::WouldBlock | Error::TimedOut | Error::TooLarge { .. }) => {}
+            Err(error) => {
+                self.slice.check(case.number, is_documented(&error), || {
+                    format!("expected a documented error of {name}, found {error}")
+                });
+                self.ended = Some(error);
+            }
+        }
+    }
+
+    fn bounded(&self, case: &Case, name: &str, took: Duration, timeout: Duration) {
+        self.slice.took(took.saturating_sub(timeout));
+        self.slice.check(case.number, took < timeout + MAX_CALL, || {
+            format!("expected {name} to end in {:?}, found {took:?}", timeout + MAX_CALL)
+        });
+    }
+
+    /// Checks what is true once the lane has ended.
+    fn check_end(&mut self, case: &mut Case, sender: &mut Sender, ended: &Error) {
+        let Mode::Exact(end) = case.mode else {
+            return self.check_wild_end(case, sender);
+        };
+        let expected = match end {
+            End::Dead | End::DeadConnected => Some(libc::EOWNERDEAD),
+            End::Closed => Some(libc::EPIPE),
+            End::HungUp => None,
+        };
+        let found = ended.errno();
+        let fits = |errno: i32| expected.is_none_or(|expected| expected == errno);
+        self.slice.check(case.number, fits(found), || {
+            format!("expected the lane to end with {expected:?} ({end:?}), found {ended}")
+        });
+        self.refuses(case, sender, found, "after its end was reported");
+        let unread = match self.watch.time(|| sender.unread()) {
+            (Ok(unread), took) => {
+                self.bounded(case, "unread", took, Duration::ZERO);
+                unread
+            }
+            (Err(error), _) => {
+                let text = format!("expected the unread messages, found the error {error}");
+                return self.slice.violate(case.number, &text);
+            }
+        };
+        let acknowledged = worker::get(&self.board[ACKNOWLEDGED]);
+        let numbers: Result<Vec<u64>, String> =
+            unread.iter().map(|bytes| Message::decode(bytes).map(|found| found.number)).collect();
+        let expected: Vec<u64> =
+            self.sent.iter().copied().filter(|number| *number >= acknowledged).collect();
+        self.slice.check(case.number, numbers.as_ref() == Ok(&expected), || {
+            format!(
+                "expected unread to return messages {acknowledged} to {}, found {} ({numbers:?})",
+                self.next,
+                unread.len()
+            )
+        });
+        self.refuses(case, sender, found, "after unread");
+    }
+
+    /// Checks that nothing can be sent any more.
+    fn refuses(&mut self, case: &Case, sender: &mut Sender, errno: i32, when: &str) {
+        for _ in 0..3 {
+            let again = sender.try_send(b"late");
+            let fits = again.as_ref().is_err_and(|error| error.errno() == errno);
+            self.slice.check(case.number, fits, || {
+                let name = std::io::Error::from_raw_os_error(errno);
+                format!("expected send to fail with \"{name}\" {when}, found {again:?}")
+            });
+            if !fits {
+                return;
+            }
+        }
+    }
+
+    fn check_wild_end(&mut self, case: &mut Case, sender: &mut Sender) {
+        if self.fails {
+            let again = sender.try_send(b"late");
+            let refused = matches!(&again, Err(error) if is_documented(error));
+            self.slice.check(case.number, refused, || {
+                format!("expected send to fail after the end was reported, found {again:?}")
+            });
+        }
+        let (unread, took) = self.watch.time(|| sender.unread());
+        self.bounded(case, "unread", took, Duration::ZERO);
+        if let Ok(unread) = unread {
+            self.slice.check(case.number, unread.len() as u64 <= self.next.max(1) * 4_000, || {
+                format!("expected at most the {} messages sent, found {}", self.next, unread.len())
+            });
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! The command line of `torment`: [`Request`], shared with the chore that builds and starts it.
+
+#![allow(dead_code, reason = "the chore passes on what the program reads")]
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum, value_parser};
+
+/// A part of the torment, with cases of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub(crate) enum Part {
+    /// Senders and receivers killed at random
+    Kills,
+    /// Raw hostile senders against an honest receiver
+    Senders,
+    /// Raw hostile receivers against honest senders
+    Receivers,
+    /// Members of a shared heap killed at random
+    Heap,
+    /// Tokio runtimes, dropped futures, forked children
+    Runtimes,
+}
+
+impl Part {
+    /// Every part, in the order of their slices.
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Kills, Self::Senders, Self::Receivers, Self::Heap, Self::Runtimes];
+
+    /// Returns the name on the command line and in reports.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Kills => "kills",
+            Self::Senders => "senders",
+            Self::Receivers => "receivers",
+            Self::Heap => "heap",
+            Self::Runtimes => "runtimes",
+        }
+    }
+}
+
+/// The options of a run.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Request {
+    /// Duration of the run, shared by the parts
+    #[arg(long, default_value_t = 120, value_parser = value_parser!(u64).range(1..))]
+    pub(crate) seconds: u64,
+    /// Seed of the generated cases; without it, one from the clock
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
+    /// Run only this part
+    #[arg(long, value_enum)]
+    pub(crate) only: Option<Part>,
+    /// First case of each part, as a violation names it
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub(crate) case: u64,
+    /// Build with AddressSanitizer (needs a nightly toolchain)
+    #[arg(long)]
+    pub(crate) asan: bool,
+}
+
+impl Request {
+    /// Returns the arguments that ask for the same.
+    pub(crate) fn arguments(&self) -> Vec<String> {
+        let mut arguments = vec![format!("--seconds={}", self.seconds)];
+        arguments.push(format!("--case={}", self.case));
+        arguments.extend(self.seed.map(|seed| format!("--seed={seed}")));
+        arguments.extend(self.only.map(|part| format!("--only={}", part.name())));
+        arguments
+    }
+}
+
+/// The arguments of one slice.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct SliceRequest {
+    #[arg(value_enum)]
+    pub(crate) part: Part,
+    pub(crate) seed: u64,
+    pub(crate) case: u64,
+    pub(crate) milliseconds: u64,
+    pub(crate) folder: PathBuf,
+}

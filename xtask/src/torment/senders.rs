@@ -1,0 +1,346 @@
+//! Hostile senders against an honest receiver with an honest sender: [`run`].
+//!
+//! The receiver and the honest sender are processes of their own; each hostile sender plays one
+//! generated case after the other through raw sockets ([`hostile`]).
+
+#![allow(unsafe_code, reason = "record locks, limits and setuid")]
+
+mod hostile;
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use tontine::life::Life;
+use tontine::mailbox::{Fences, Mailbox, Options, Waiting};
+
+use super::common::{Random, connect};
+use super::fuse::Mount;
+use super::message::Message;
+use super::slice::{Count, MAX_CALL, MAX_PAUSE, Slice};
+use super::wire;
+use super::worker::{self, Shared, Stopwatch, Worker};
+
+/// Longest round.
+const ROUND: Duration = Duration::from_secs(4);
+/// Lanes of the receiver, of which one is the honest sender's.
+const MAX_LANES: usize = 24;
+const LANE_CAP: u64 = 1 << 20;
+const MAILBOX_CAP: u64 = 16 << 20;
+/// Threads of the receiver: its own, and those that receive or close for it.
+const MAX_THREADS: usize = 10;
+/// Descriptors of the receiver beyond its lanes: pending connections and its own.
+const MAX_OTHER_FDS: usize = 160;
+/// Descriptor limit of the receiver in half of the rounds: what is passed may not fit.
+const FEW_FDS: u64 = 400;
+/// Longest time without progress of an honest end, while a FUSE server is there to wait for.
+const MAX_STALL: Duration = Duration::from_secs(10);
+/// Uid of a user that the receiver does not admit.
+const STRANGER: u32 = 65534;
+
+/// Shared words of a round.
+const STOP: usize = 0;
+const LAST: usize = 1;
+const SENT: usize = 2;
+const CALLS: usize = 3;
+const FINAL: usize = 4;
+const BOUND: usize = 5;
+const RECEIVED: usize = 6;
+
+/// Plays rounds until the slice is over.
+pub(super) fn run(slice: &Slice) {
+    while !slice.is_over() {
+        play(slice, slice.next_case());
+        slice.add(Count::Rounds, 1);
+    }
+}
+
+/// Files on which the receiver holds record locks.
+struct Victims {
+    socket: PathBuf,
+    lock: PathBuf,
+    database: PathBuf,
+}
+
+fn play(slice: &Slice, case: u64) {
+    let folder = slice.folder.join(format!("case-{case}"));
+    std::fs::create_dir(&folder).expect("a folder");
+    let victims = Victims {
+        socket: folder.join("mailbox"),
+        lock: folder.join("mailbox.lock"),
+        database: folder.join("database"),
+    };
+    std::fs::write(&victims.database, b"rows").expect("a file");
+    let (board, mut random) = (worker::shared(8), slice.random(case));
+    let seed = random.next();
+    let mut receiver = Worker::start("receiver", || receive(slice, &victims, board, seed));
+    while worker::get(&board[BOUND]) == 0 && receiver.ended().is_none() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let mut honest = Worker::start("honest sender", || send(slice, &victims.socket, board, seed));
+    let mount = Mount::new(&folder.join("fuse"));
+    if let Err(why) = &mount {
+        slice.note_skipped(why);
+    }
+    let mut peers = Vec::new();
+    for peer in ["hostile sender", "hostile sender with FUSE", "stranger"] {
+        let mount = mount.as_ref().ok().filter(|_| peer.ends_with("FUSE"));
+        let stranger = peer == "stranger";
+        if stranger && !rustix::process::geteuid().is_root() {
+            slice.note_skipped("a stranger needs root");
+            continue;
+        }
+        peers.push(Worker::start(peer, || {
+            if stranger {
+                become_stranger();
+            }
+            let file = mount.and_then(Mount::open);
+            hostile::play(slice, &victims, file.as_ref(), &board[STOP]);
+            // Closing it would wait.
+            std::mem::forget(file);
+        }));
+    }
+    watch(slice, &victims, board, [&mut receiver, &mut honest]);
+    worker::set(&board[STOP], 1);
+    peers.iter().for_each(|peer| peer.signal(libc::SIGKILL));
+    // Before anything waits for a process that closes one of its files.
+    if let Ok(mount) = mount {
+        mount.end();
+    }
+    drop(peers);
+    worker::set(&board[LAST], 1);
+    finish(slice, board, &mut honest, &mut receiver);
+}
+
+/// Checks locks and progress until the round is over.
+fn watch(slice: &Slice, victims: &Victims, board: Shared, honest: [&mut Worker; 2]) {
+    let end = Instant::now() + ROUND.min(slice.left());
+    let mut progress = [(0, Instant::now()); 2];
+    // A round does not end while an honest end is stalled: that would end what it waits for.
+    let is_stalled = |last: &(u64, Instant)| last.1.elapsed() > Duration::from_secs(1);
+    while (Instant::now() < end || progress.iter().any(is_stalled)) && slice.violations() == 0 {
+        std::thread::sleep(Duration::from_millis(20));
+        for path in [&victims.lock, &victims.database] {
+            let holder = holder(path);
+            slice.check(slice.latest_case(), holder == Some(honest[0].pid), || {
+                let path = path.display();
+                format!("expected the receiver's record lock on {path}, found {holder:?}")
+            });
+        }
+        for ((worker, word), last) in honest.iter().zip([CALLS, SENT]).zip(&mut progress) {
+            let now = worker::get(&board[word]);
+            if now != last.0 {
+                *last = (now, Instant::now());
+            }
+            slice.check(slice.latest_case(), last.1.elapsed() < MAX_STALL, || {
+                let stacks = worker::stacks(worker.pid);
+                format!("the {} made no progress in {MAX_STALL:?}:\n{stacks}", worker.name)
+            });
+        }
+    }
+}
+
+/// Lets both honest ends finish and checks that nothing was lost.
+fn finish(slice: &Slice, board: Shared, honest: &mut Worker, receiver: &mut Worker) {
+    for worker in [honest, receiver] {
+        let status = worker.wait(MAX_PAUSE);
+        slice.check(slice.latest_case(), status == Some(0), || {
+            let stacks = worker::stacks(worker.pid);
+            let found = worker::describe(status);
+            format!("expected the {} to exit with 0, found {found}\n{stacks}", worker.name)
+        });
+    }
+    let [sent, received] = [SENT, RECEIVED].map(|word| worker::get(&board[word]));
+    slice.check(slice.latest_case(), sent == received, || {
+        format!("expected all {sent} messages of the honest sender, found {received}")
+    });
+    slice.add(Count::Messages, received);
+}
+
+/// Returns the process that holds a record lock on the file.
+fn holder(path: &Path) -> Option<i32> {
+    let file = File::options().read(true).write(true).open(path).ok()?;
+    // SAFETY: integers, for which zero is a value.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = libc::F_WRLCK as i16;
+    let fd = std::os::fd::AsRawFd::as_raw_fd(&file);
+    // SAFETY: an open descriptor and a structure of the size that the call expects.
+    let asked = unsafe { libc::fcntl(fd, libc::F_GETLK, &raw mut lock) };
+    (asked == 0 && lock.l_type != libc::F_UNLCK as i16).then_some(lock.l_pid)
+}
+
+/// Takes a record lock like a database would.
+fn lock(path: &Path) -> File {
+    let file = File::options().read(true).write(true).open(path).expect("the database");
+    rustix::fs::fcntl_lock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive)
+        .expect("a record lock");
+    file
+}
+
+fn become_stranger() {
+    // SAFETY: the worker is single-threaded, and only gives up what it is.
+    unsafe {
+        libc::setgroups(0, std::ptr::null());
+        assert_eq!(libc::setgid(STRANGER), 0);
+        assert_eq!(libc::setuid(STRANGER), 0);
+    }
+    // A change of user clears it.
+    worker::end_with_parent();
+}
+
+/// Receives with every call that there is, and checks time, order and resources.
+fn receive(slice: &Slice, victims: &Victims, board: Shared, seed: u64) {
+    Life::join().expect("the main thread");
+    let _database = lock(&victims.database);
+    let mut random = Random(seed);
+    let waiting = [Waiting::Sleep, Waiting::SpinThenSleep(Duration::from_micros(20))];
+    let options = Options::new()
+        .max_lanes(MAX_LANES)
+        .lane_cap(LANE_CAP)
+        .mailbox_cap(MAILBOX_CAP)
+        .mode(0o666)
+        .waiting(wire::pick(&mut random, &waiting))
+        .fences(wire::pick(&mut random, &[Fences::Asymmetric, Fences::Symmetric]))
+        .handshake_deadline(Duration::from_millis(300));
+    if random.below(2) == 0 {
+        let limit = libc::rlimit { rlim_cur: FEW_FDS, rlim_max: FEW_FDS };
+        // SAFETY: a limit of this process.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
+    }
+    let mut mailbox = options.bind(&victims.socket).expect("binds");
+    worker::set(&board[BOUND], 1);
+    let watch = Stopwatch::new();
+    let mut next_check = Instant::now();
+    let mut expected = 0;
+    loop {
+        let final_count = worker::get(&board[FINAL]);
+        if final_count > 0 && worker::get(&board[RECEIVED]) + 1 >= final_count {
+            break;
+        }
+        let call = random.below(8);
+        let timeout = Duration::from_millis(random.below(20));
+        let (found, took) = watch.time(|| receive_once(&mut mailbox, call, timeout));
+        slice.took(took.saturating_sub(timeout));
+        worker::add(&board[CALLS], 1);
+        slice.check(slice.latest_case(), took < timeout + MAX_CALL, || {
+            format!("expected a receiving call ({call}) to end in {MAX_CALL:?}, found {took:?}")
+        });
+        if let Err(text) = found.and_then(|found| judge(found, board, &mut expected)) {
+            slice.violate(slice.latest_case(), &text);
+        }
+        if Instant::now() >= next_check {
+            next_check = Instant::now() + Duration::from_millis(100);
+            mailbox.faults();
+            if let Err(text) = within_bounds() {
+                slice.violate(slice.latest_case(), &text);
+            }
+        }
+    }
+    let ((), took) = watch.time(|| drop(mailbox));
+    slice.took(took);
+    slice.check(slice.latest_case(), took < MAX_CALL, || {
+        format!("expected the mailbox to close in {MAX_CALL:?}, found {took:?}")
+    });
+}
+
+/// A received message: uid and pid of the sender, and the bytes.
+type Received = (u32, Option<u32>, Vec<u8>);
+
+fn receive_once(
+    mailbox: &mut Mailbox,
+    call: u64,
+    timeout: Duration,
+) -> Result<Option<Received>, String> {
+    let result = match call {
+        0..4 => mailbox.recv_timeout(timeout),
+        4 | 5 => mailbox.try_recv(),
+        6 => {
+            if mailbox.arm().map_err(|error| error.to_string())? {
+                wire::is_readable(mailbox.descriptor(), timeout);
+            }
+            mailbox.try_recv()
+        }
+        _ => {
+            mailbox.acknowledge();
+            mailbox.try_recv()
+        }
+    };
+    match result {
+        Ok(message) => {
+            let peer = message.peer();
+            Ok(Some((peer.uid, peer.pid, message.to_vec())))
+        }
+        Err(tontine::Error::TimedOut | tontine::Error::WouldBlock) => Ok(None),
+        Err(error) => Err(format!("expected a message or none, found the error {error}")),
+    }
+}
+
+/// Checks one received message: the honest sender's are whole and in order, a stranger has none.
+fn judge(found: Option<Received>, board: Shared, expected: &mut u64) -> Result<(), String> {
+    let Some((uid, pid, bytes)) = found else { return Ok(()) };
+    if uid == STRANGER {
+        return Err(format!("expected no message of uid {uid}, found {} bytes", bytes.len()));
+    }
+    if pid.map(u64::from) != Some(worker::get(&board[HONEST_PID])) {
+        return Ok(());
+    }
+    let message = Message::decode(&bytes)?;
+    if message.number != *expected {
+        return Err(format!("expected message {expected} of the honest sender, found {message:?}"));
+    }
+    *expected += 1;
+    worker::set(&board[RECEIVED], *expected);
+    Ok(())
+}
+
+/// Shared word: pid of the honest sender.
+const HONEST_PID: usize = 7;
+
+/// Checks this process's threads, descriptors and mapped memory files.
+fn within_bounds() -> Result<(), String> {
+    let count = |path: &str| std::fs::read_dir(path).map_or(0, Iterator::count);
+    let (fds, threads) = (count("/proc/self/fd"), count("/proc/self/task"));
+    let max_fds = 3 * MAX_LANES + MAX_OTHER_FDS;
+    if fds > max_fds {
+        return Err(format!("expected at most {max_fds} descriptors, found {fds}"));
+    }
+    if threads > MAX_THREADS {
+        return Err(format!("expected at most {MAX_THREADS} threads, found {threads}"));
+    }
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let size = |line: &str| {
+        let (begin, end) = line.split_once(' ')?.0.split_once('-')?;
+        Some(u64::from_str_radix(end, 16).ok()? - u64::from_str_radix(begin, 16).ok()?)
+    };
+    let mapped: u64 = maps.lines().filter(|line| line.contains("/memfd:")).filter_map(size).sum();
+    if mapped > 2 * MAILBOX_CAP {
+        return Err(format!("expected at most {} mapped bytes, found {mapped}", 2 * MAILBOX_CAP));
+    }
+    Ok(())
+}
+
+/// Sends numbered messages until told to stop, then waits until all are read.
+fn send(slice: &Slice, path: &Path, board: Shared, seed: u64) {
+    Life::join().expect("the main thread");
+    worker::set(&board[HONEST_PID], u64::from(std::process::id()));
+    let mut random = Random(seed ^ 0x5555);
+    let mut sender = connect(&Options::new().lane_cap(LANE_CAP), path);
+    let mut number = 0;
+    while worker::get(&board[LAST]) == 0 {
+        let most = wire::pick(&mut random, &[64, 64, 500, 5_000, 60_000]);
+        let len = random.below(most);
+        let message = Message { sender: 0, incarnation: 0, number }.encode(len as usize);
+        if let Err(error) = sender.send_timeout(&message, MAX_PAUSE) {
+            let text = format!("expected message {number} to be sent, found the error {error}");
+            return slice.violate(slice.latest_case(), &text);
+        }
+        number += 1;
+        worker::set(&board[SENT], number);
+        std::thread::sleep(Duration::from_micros(random.below(3_000)));
+    }
+    if let Err(error) = sender.wait_read(Some(MAX_PAUSE)) {
+        let text = format!("expected all {number} messages to be read, found the error {error}");
+        slice.violate(slice.latest_case(), &text);
+    }
+    worker::set(&board[FINAL], number + 1);
+}

@@ -1,0 +1,278 @@
+//! One slice of a part: [`Slice`] inside its process, [`start`] and [`Outcome`] outside of it.
+//!
+//! The process prints its counts as lines of a name and a number. Violations go into a file of the
+//! folder, so that every forked worker can report one.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::common::Random;
+use super::request::{Part, SliceRequest};
+use super::worker;
+
+/// Longest time that a slice may take to end after its time is up.
+const GRACE: Duration = Duration::from_secs(90);
+
+/// Violations that one slice reports at most.
+const MAX_VIOLATIONS: u64 = 5;
+
+/// Slices with violations after which a part is not continued.
+const MAX_FAILED_SLICES: u64 = 3;
+
+/// Longest call that is not a violation, not counting time spent waiting for a processor.
+pub(super) const MAX_CALL: Duration = Duration::from_secs(5);
+
+/// Longest time without progress that is not a violation.
+pub(super) const MAX_PAUSE: Duration = Duration::from_secs(25);
+
+/// The counters of a slice.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Count {
+    Rounds,
+    Cases,
+    Deaths,
+    Messages,
+    LongestUs,
+}
+
+/// The slice that this process runs, and its workers.
+#[derive(Debug)]
+pub(super) struct Slice {
+    pub(super) folder: PathBuf,
+    part: Part,
+    seed: u64,
+    end: Instant,
+    counts: worker::Shared,
+}
+
+/// Index of the next case's number among the shared words.
+const CASE: usize = 5;
+
+impl Slice {
+    pub(super) fn new(request: &SliceRequest) -> Self {
+        let slice = Self {
+            folder: request.folder.clone(),
+            part: request.part,
+            seed: request.seed,
+            end: Instant::now() + Duration::from_millis(request.milliseconds),
+            counts: worker::shared(8),
+        };
+        worker::set(&slice.counts[CASE], request.case);
+        slice.report_panics();
+        slice
+    }
+
+    /// Returns `true` once the slice's time is up or it has found enough.
+    pub(super) fn is_over(&self) -> bool {
+        Instant::now() >= self.end || self.violations() > 0
+    }
+
+    /// Returns the time that is left.
+    pub(super) fn left(&self) -> Duration {
+        self.end.saturating_duration_since(Instant::now())
+    }
+
+    /// Begins the next case and returns its number.
+    pub(super) fn next_case(&self) -> u64 {
+        self.add(Count::Cases, 1);
+        worker::add(&self.counts[CASE], 1)
+    }
+
+    /// Returns the number of the case that began last.
+    pub(super) fn latest_case(&self) -> u64 {
+        worker::get(&self.counts[CASE]).saturating_sub(1)
+    }
+
+    /// Returns the generator of one case.
+    pub(super) fn random(&self, case: u64) -> Random {
+        let mut state = self.seed ^ (self.part as u64) << 56;
+        for word in [case, 1] {
+            state = state.wrapping_add(word).wrapping_add(0x9e37_79b9_7f4a_7c15);
+            state = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            state = (state ^ state >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+            state ^= state >> 31;
+        }
+        Random(state | 1)
+    }
+
+    /// Adds to a count, from any worker.
+    pub(super) fn add(&self, count: Count, more: u64) {
+        worker::add(&self.counts[count as usize], more);
+    }
+
+    /// Records the duration of a call.
+    pub(super) fn took(&self, duration: Duration) {
+        worker::raise(&self.counts[Count::LongestUs as usize], duration.as_micros() as u64);
+    }
+
+    /// Reports a violation of `case`.
+    pub(super) fn violate(&self, case: u64, text: &str) {
+        write_violation(&self.folder, case, text);
+    }
+
+    /// Reports a violation unless `holds`.
+    pub(super) fn check(&self, case: u64, holds: bool, text: impl FnOnce() -> String) {
+        if !holds {
+            self.violate(case, &text());
+        }
+    }
+
+    /// Returns how many violations were reported.
+    pub(super) fn violations(&self) -> u64 {
+        read_violations(&self.folder).len() as u64
+    }
+
+    /// Reports what cannot run here, and why.
+    pub(super) fn note_skipped(&self, what: &str) {
+        let _ = std::fs::write(self.folder.join("skipped"), what);
+    }
+
+    /// Prints the counts.
+    pub(super) fn finish(&self) {
+        let [rounds, cases, deaths, messages, longest] =
+            [Count::Rounds, Count::Cases, Count::Deaths, Count::Messages, Count::LongestUs]
+                .map(|count| worker::get(&self.counts[count as usize]));
+        println!("{rounds} {cases} {deaths} {messages} {longest}");
+    }
+
+    /// Makes every panic of this process and its workers a violation.
+    fn report_panics(&self) {
+        let (folder, next) = (self.folder.clone(), &self.counts[CASE]);
+        let print = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            let case = worker::get(next).saturating_sub(1);
+            write_violation(&folder, case, &format!("panic: {info}"));
+            print(info);
+        }));
+    }
+}
+
+/// Appends one line: several processes may do so at once.
+fn write_violation(folder: &Path, case: u64, text: &str) {
+    if read_violations(folder).len() as u64 >= MAX_VIOLATIONS {
+        return;
+    }
+    let line = format!("{case} {}\n", text.replace('\n', "\\n"));
+    let file = File::options().create(true).append(true).open(folder.join("violations"));
+    let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
+    if let Err(error) = written {
+        eprintln!("a violation could not be written ({error}): {line}");
+    }
+}
+
+fn read_violations(folder: &Path) -> Vec<(u64, String)> {
+    let text = std::fs::read_to_string(folder.join("violations")).unwrap_or_default();
+    let parse = |line: &str| {
+        let (case, text) = line.split_once(' ').unwrap_or(("0", line));
+        (case.parse().unwrap_or(0), text.replace("\\n", "\n  "))
+    };
+    text.lines().map(parse).collect()
+}
+
+/// The findings of one slice, or of all slices of a part.
+#[derive(Debug, Default)]
+pub(super) struct Outcome {
+    pub(super) cases: u64,
+    pub(super) violations: Vec<(u64, String)>,
+    limits: std::collections::BTreeSet<String>,
+    rounds: u64,
+    deaths: u64,
+    messages: u64,
+    longest: Duration,
+    failed_slices: u64,
+}
+
+impl Outcome {
+    /// Returns `true` once the part has failed so often that more slices would say the same.
+    pub(super) fn has_failed(&self) -> bool {
+        self.failed_slices >= MAX_FAILED_SLICES
+    }
+
+    /// Adds the outcome of another slice.
+    pub(super) fn add(&mut self, other: Self) {
+        self.cases += other.cases;
+        self.rounds += other.rounds;
+        self.deaths += other.deaths;
+        self.messages += other.messages;
+        self.longest = self.longest.max(other.longest);
+        self.failed_slices += u64::from(!other.violations.is_empty());
+        self.violations.extend(other.violations);
+        self.limits.extend(other.limits);
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rounds, deaths, messages, cases, longest, .. } = self;
+        write!(f, "{rounds} rounds, {deaths} deaths, {messages} messages, {cases} cases, ")?;
+        if *longest > Duration::ZERO {
+            write!(f, "longest call {:.1} ms, ", longest.as_secs_f64() * 1e3)?;
+        }
+        write!(f, "{} violations", self.violations.len())?;
+        for limit in &self.limits {
+            write!(f, "; skipped: {limit}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Runs one slice in a process of its own and waits for its end.
+pub(super) fn start(program: &Path, request: &SliceRequest) -> io::Result<Outcome> {
+    let SliceRequest { part, seed, case, milliseconds, folder } = request;
+    let errors = folder.join("stderr");
+    let counts = folder.join("counts");
+    let mut child = Command::new(program)
+        .args(["slice", part.name()])
+        .args([seed, case, milliseconds].map(u64::to_string))
+        .arg(folder)
+        // Leaks are not looked for: most workers are killed.
+        .env("ASAN_OPTIONS", "detect_leaks=0:exitcode=99")
+        .env("RUST_BACKTRACE", "1")
+        .stdin(Stdio::null())
+        .stdout(File::create(&counts)?)
+        .stderr(File::create(&errors)?)
+        .spawn()?;
+    let deadline = Instant::now() + Duration::from_millis(*milliseconds) + GRACE;
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break Some(status);
+        }
+        if Instant::now() >= deadline {
+            break None;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    let mut outcome = Outcome::default();
+    let printed = std::fs::read_to_string(&counts)?;
+    let numbers: Vec<u64> =
+        printed.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    if let [rounds, cases, deaths, messages, longest] = numbers[..] {
+        outcome.longest = Duration::from_micros(longest);
+        (outcome.rounds, outcome.cases, outcome.deaths) = (rounds, cases, deaths);
+        outcome.messages = messages;
+    }
+    outcome.limits.extend(std::fs::read_to_string(folder.join("skipped")).ok());
+    outcome.violations = read_violations(folder);
+    match status {
+        None => {
+            let stacks = worker::stacks(child.id() as i32);
+            child.kill()?;
+            child.wait()?;
+            let text = format!("expected the slice to end, found it hanging:\n{stacks}");
+            outcome.violations.push((*case, text));
+        }
+        Some(status) if !status.success() && outcome.violations.is_empty() => {
+            let text = std::fs::read_to_string(&errors)?;
+            let text: Vec<&str> = text.lines().take(20).collect();
+            let text = format!("expected exit status 0, found {status}:\n  {}", text.join("\n  "));
+            outcome.violations.push((*case, text));
+        }
+        Some(_) => {}
+    }
+    outcome.cases = outcome.cases.max(1);
+    Ok(outcome)
+}

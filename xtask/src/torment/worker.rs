@@ -1,0 +1,222 @@
+//! Forked processes of a slice: [`Worker`], and the words that they share.
+
+#![allow(unsafe_code, reason = "fork, and memory shared with forked processes")]
+
+use std::fmt::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::mm::{MapFlags, ProtFlags};
+
+/// A worker ends after this many seconds at the latest.
+const LIMIT_S: u32 = 240;
+
+/// Words that a process and its later forks share.
+pub(super) type Shared = &'static [AtomicU64];
+
+/// Maps `count` shared words of zero.
+pub(super) fn shared(count: usize) -> Shared {
+    let (bytes, protection) = (count * size_of::<AtomicU64>(), ProtFlags::READ | ProtFlags::WRITE);
+    // SAFETY: a new mapping of zeros, never unmapped, aligned to a page; atomics only.
+    unsafe {
+        let memory =
+            rustix::mm::mmap_anonymous(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED);
+        std::slice::from_raw_parts(memory.expect("mmap").cast(), count)
+    }
+}
+
+/// Returns a shared word.
+pub(super) fn get(word: &AtomicU64) -> u64 {
+    // SYNC torment: pairs with the release stores below.
+    word.load(Ordering::Acquire)
+}
+
+/// Sets a shared word.
+pub(super) fn set(word: &AtomicU64, value: u64) {
+    // SYNC torment: pairs with the acquire load above.
+    word.store(value, Ordering::Release);
+}
+
+/// Adds to a shared word and returns its value before.
+pub(super) fn add(word: &AtomicU64, more: u64) -> u64 {
+    // SYNC torment: pairs with the acquire load above.
+    word.fetch_add(more, Ordering::AcqRel)
+}
+
+/// Raises a shared word to `value`.
+pub(super) fn raise(word: &AtomicU64, value: u64) {
+    word.fetch_max(value, Ordering::Relaxed);
+}
+
+/// Ends this process with its parent, and after [`LIMIT_S`] in any case.
+pub(super) fn end_with_parent() {
+    // SAFETY: a timer and a setting of this process.
+    unsafe {
+        libc::alarm(LIMIT_S);
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+    }
+}
+
+/// Forks; the child runs `body` and exits with 0, or with 101 if it panics. Returns its pid.
+pub(super) fn fork(body: impl FnOnce()) -> i32 {
+    // SAFETY: the child never returns into the caller's frames; processes that fork have no lock
+    // held by another thread but the allocator's, which the C library handles.
+    match unsafe { libc::fork() } {
+        0 => {
+            end_with_parent();
+            let done = catch_unwind(AssertUnwindSafe(body));
+            // SAFETY: ends this process.
+            unsafe { libc::_exit(if done.is_ok() { 0 } else { 101 }) }
+        }
+        pid => {
+            assert!(pid > 0, "fork failed: {}", std::io::Error::last_os_error());
+            pid
+        }
+    }
+}
+
+/// Forks a child that keeps every handle open for `pause`, even beyond the end of this process.
+pub(super) fn leave_child(pause: Duration) {
+    // SAFETY: the child only sleeps and ends.
+    if unsafe { libc::fork() } == 0 {
+        std::thread::sleep(pause);
+        // SAFETY: ends this process.
+        unsafe { libc::_exit(0) }
+    }
+}
+
+/// A forked process, killed and reaped when it is dropped.
+#[derive(Debug)]
+pub(super) struct Worker {
+    pub(super) pid: i32,
+    pub(super) name: String,
+    status: Option<i32>,
+}
+
+impl Worker {
+    /// Forks a worker that runs `body`.
+    pub(super) fn start(name: impl Into<String>, body: impl FnOnce()) -> Self {
+        Self { pid: fork(body), name: name.into(), status: None }
+    }
+
+    /// Sends a signal, unless the worker was reaped.
+    pub(super) fn signal(&self, signal: i32) {
+        if self.status.is_none() {
+            // SAFETY: our own child that was not reaped.
+            unsafe { libc::kill(self.pid, signal) };
+        }
+    }
+
+    /// Returns the wait status if the worker has ended.
+    pub(super) fn ended(&mut self) -> Option<i32> {
+        if self.status.is_none() {
+            let mut status = 0;
+            // SAFETY: our own child that was not reaped, and an integer to write to.
+            let found = unsafe { libc::waitpid(self.pid, &raw mut status, libc::WNOHANG) };
+            if found == self.pid {
+                self.status = Some(status);
+            }
+        }
+        self.status
+    }
+
+    /// Waits for the end; returns `None` after `timeout`.
+    pub(super) fn wait(&mut self, timeout: Duration) -> Option<i32> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            if let Some(status) = self.ended() {
+                return Some(status);
+            }
+            if Instant::now() >= deadline {
+                return None;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Kills and reaps the worker. Returns its status.
+    pub(super) fn kill(&mut self) -> Option<i32> {
+        self.signal(libc::SIGKILL);
+        self.wait(Duration::from_secs(30))
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.signal(libc::SIGKILL);
+        self.wait(Duration::from_secs(5));
+    }
+}
+
+/// Waits for a child of this process and returns its wait status.
+pub(super) fn reap(pid: i32, timeout: Duration) -> Option<i32> {
+    let mut child = Worker { pid, name: String::new(), status: None };
+    child.wait(timeout)
+}
+
+/// Describes how a process ended, by its wait status.
+pub(super) fn describe(status: Option<i32>) -> String {
+    match status {
+        None => "no end".into(),
+        Some(status) if libc::WIFSIGNALED(status) => format!("signal {}", libc::WTERMSIG(status)),
+        Some(status) => format!("exit status {}", libc::WEXITSTATUS(status)),
+    }
+}
+
+/// Describes all threads of a process and of its children: state, wait channel, system call and,
+/// where the kernel allows it, stack.
+pub(super) fn stacks(pid: i32) -> String {
+    let mut text = String::new();
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    for task in tasks.map(|task| task.path()) {
+        let read = |name: &str| std::fs::read_to_string(task.join(name)).unwrap_or_default();
+        let status = read("status");
+        let state = status.lines().find(|line| line.starts_with("State:")).unwrap_or("ended");
+        let _ = writeln!(
+            text,
+            "{} {} {state}, wchan {}, syscall {}",
+            task.display(),
+            read("comm").trim(),
+            read("wchan"),
+            read("syscall").trim()
+        );
+        for line in read("stack").lines() {
+            let _ = writeln!(text, "    {line}");
+        }
+        for child in read("children").split_whitespace().filter_map(|pid| pid.parse().ok()) {
+            text += &stacks(child);
+        }
+    }
+    text
+}
+
+/// Measures calls of one thread, without the time that it waited for a processor.
+#[derive(Debug)]
+pub(super) struct Stopwatch {
+    schedstat: std::fs::File,
+}
+
+impl Stopwatch {
+    /// Opens the calling thread's scheduler statistics.
+    pub(super) fn new() -> Self {
+        let schedstat = std::fs::File::open("/proc/thread-self/schedstat").expect("schedstat");
+        Self { schedstat }
+    }
+
+    /// Runs `call` and returns its result and duration.
+    pub(super) fn time<T>(&self, call: impl FnOnce() -> T) -> (T, Duration) {
+        let (began, queued) = (Instant::now(), self.queued());
+        let result = call();
+        (result, began.elapsed().saturating_sub(self.queued().saturating_sub(queued)))
+    }
+
+    /// Returns the time that the thread has waited for a processor.
+    fn queued(&self) -> Duration {
+        let mut bytes = [0; 96];
+        let read = rustix::io::pread(&self.schedstat, &mut bytes, 0).unwrap_or(0);
+        let text = String::from_utf8_lossy(&bytes[..read]);
+        let word = text.split_whitespace().nth(1).and_then(|word| word.parse().ok());
+        Duration::from_nanos(word.unwrap_or(0))
+    }
+}
