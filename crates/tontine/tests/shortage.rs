@@ -270,6 +270,8 @@ fn a_sender_lacks_each_descriptor_once() {
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
     let path = place.path.clone();
     let child = fork(|| {
+        // What a process has once, whatever it does later.
+        drop(Sender::connect(&path).expect("connects"));
         let mut held = Held::new();
         let (mut failed, mut unheard) = (0, 0);
         for free in 0..12 {
@@ -318,6 +320,8 @@ fn binding_lacks_each_descriptor_once() {
     let place = place();
     let path = place.path.clone();
     let child = fork(|| {
+        // What a process has once, whatever it does later.
+        drop(Mailbox::bind(&path).expect("binds"));
         let mut held = Held::new();
         let mut failed = 0;
         for free in 0..8 {

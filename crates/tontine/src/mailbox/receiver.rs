@@ -14,7 +14,7 @@ use super::options::{Fences, Options, Waiting};
 use crate::error::{Error, Peer, Result};
 use crate::life::{Desk, Life};
 use crate::sys::fork::Guard;
-use crate::sys::membarrier;
+use crate::sys::{membarrier, quarantine};
 
 /// One receiver's bundle of lanes.
 ///
@@ -70,6 +70,7 @@ impl Mailbox {
     pub(super) fn open(address: Option<Address>, options: Options) -> Result<Self> {
         options.check()?;
         let life = Life::current().map_or_else(Life::join, Ok)?;
+        quarantine::prepare()?;
         // Before the door: a name is made last.
         let desk = life.desk()?;
         let address = address.map(Address::into_absolute).transpose()?;

@@ -19,7 +19,7 @@ use crate::life::Life;
 use crate::sys::fork::Guard;
 use crate::sys::region::OwnRegion;
 use crate::sys::socket::{self, Socket};
-use crate::sys::{membarrier, pidfd};
+use crate::sys::{membarrier, pidfd, quarantine};
 
 /// No chunk takes more.
 const LONGEST_OF_ALL: usize = longest_message(1 << MOST_LOG2);
@@ -119,6 +119,7 @@ impl Sender {
 
     fn begin(connection: Connection, options: Options) -> Result<Self> {
         let life = Life::current().map_or_else(Life::join, Ok)?;
+        quarantine::prepare()?;
         let log2 = first_log2(&options);
         let (region, descriptor) = OwnRegion::new("tontine-chunk", 1 << log2)?;
         let mut sender = Self {

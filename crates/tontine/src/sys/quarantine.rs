@@ -32,6 +32,7 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType,
 };
+use rustix::process::{Resource, getrlimit};
 use rustix::thread::{Pid, gettid};
 
 use super::fork::PerProcess;
@@ -65,6 +66,15 @@ struct Quarantine {
     closing: Vec<Pid>,
     /// Descriptors of ours that wait for a thread to close them.
     waiting: Vec<OwnedFd>,
+}
+
+/// Makes the one descriptor that this process needs for all threads, so that closing never lacks
+/// it.
+///
+/// # Errors
+/// [`Error::System`].
+pub(crate) fn prepare() -> Result<()> {
+    loan_name().map(drop)
 }
 
 /// A thread that has done its work and keeps its table until this is dropped. Then it ends, and
@@ -239,17 +249,24 @@ struct Table {
     name: SocketAddrUnix,
 }
 
-/// Entries that a table of its own begins with, whatever the call asks for.
+/// Maximum number of entries that the kernel copies, whatever the call asks for.
 const COPIED: u32 = 64;
+
+/// Entries that a table needs behind those: the thread's own, and what one message passes.
+const MIN_ROOM: u64 = 64;
 
 impl Table {
     /// Gives the calling thread a table of its own, and a socket that accepts messages only from
     /// the one with the name `lender`.
     fn new(lender: &SocketAddrUnix) -> Result<Self> {
+        let limit = getrlimit(Resource::Nofile).current;
+        let is_small = limit.is_some_and(|limit| limit < u64::from(COPIED) + MIN_ROOM);
+        // A table that is too small for the copies loses them, though that flushes files.
+        let first = if is_small { 0 } else { COPIED };
         // SAFETY: three integers. The table that is left to the other threads stays as it is; this
         // thread uses none of its descriptors.
         let done = unsafe {
-            libc::syscall(libc::SYS_close_range, COPIED, u32::MAX, libc::CLOSE_RANGE_UNSHARE)
+            libc::syscall(libc::SYS_close_range, first, u32::MAX, libc::CLOSE_RANGE_UNSHARE)
         };
         if done != 0 {
             return Err(Error::last("close_range(CLOSE_RANGE_UNSHARE)"));
@@ -258,7 +275,7 @@ impl Table {
         let table = Self { socket: ManuallyDrop::new(socket), name };
         // The kernel closes a table in the order of its numbers. Peers' descriptors come behind the
         // program's own, or one that never answers would keep the program's open.
-        for _ in 0..=COPIED {
+        for _ in 0..first {
             let copy = rustix::io::fcntl_dupfd_cloexec(&*table.socket, 0)
                 .map_err(|errno| Error::system("fcntl(F_DUPFD_CLOEXEC)", errno))?;
             if ManuallyDrop::new(copy).as_raw_fd().cast_unsigned() >= COPIED {
