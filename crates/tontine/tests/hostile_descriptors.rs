@@ -63,9 +63,7 @@ fn serve_honest(mailbox: &mut Mailbox, sender: &mut Sender) -> Duration {
 
 /// A FUSE file system of a test, or the reason why it is skipped.
 fn fuse(folder: &std::path::Path) -> Option<Mount> {
-    let mount = folder.join("fuse");
-    std::fs::create_dir(&mount).expect("a folder");
-    match Mount::new(&mount) {
+    match Mount::new(&folder.join("fuse")) {
         Ok(mount) => Some(mount),
         Err(why) => {
             println!("skipped: {why}");

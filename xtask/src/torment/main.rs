@@ -7,7 +7,6 @@
 #[path = "../../../crates/tontine/tests/common/mod.rs"]
 mod common;
 mod descriptors;
-mod fuse;
 mod heap;
 #[path = "../../../crates/tontine/tests/heap_members/mod.rs"]
 mod heap_members;

@@ -15,8 +15,8 @@ use tontine::life::Life;
 use tontine::mailbox::{Fences, Mailbox, Options, Waiting};
 
 use super::common::{Random, connect};
-use super::fuse::Mount;
 use super::message::Message;
+use super::raw::fuse::Mount;
 use super::slice::{Count, MAX_CALL, MAX_PAUSE, Slice};
 use super::wire;
 use super::worker::{self, Shared, Stopwatch, Worker};
@@ -27,8 +27,9 @@ const ROUND: Duration = Duration::from_secs(4);
 const MAX_LANES: usize = 24;
 const LANE_CAP: u64 = 1 << 20;
 const MAILBOX_CAP: u64 = 16 << 20;
-/// Threads of the receiver: its own, and those that receive or close for it.
-const MAX_THREADS: usize = 10;
+/// Threads of the receiver: its own, eight that files of one user hold, four that close
+/// connections, and one for each lane that passed such a file.
+const MAX_THREADS: usize = 1 + 8 + 4 + MAX_LANES;
 /// Descriptors of the receiver beyond its lanes: pending connections and its own.
 const MAX_OTHER_FDS: usize = 160;
 /// Descriptor limit of the receiver in half of the rounds: what is passed may not fit.
@@ -94,7 +95,7 @@ fn play(slice: &Slice, case: u64) {
             if stranger {
                 become_stranger();
             }
-            let file = mount.and_then(Mount::open);
+            let file = mount.and_then(|mount| mount.open().ok());
             hostile::play(slice, &victims, file.as_ref(), &board[STOP]);
             // Closing it would wait.
             std::mem::forget(file);
@@ -105,7 +106,7 @@ fn play(slice: &Slice, case: u64) {
     peers.iter().for_each(|peer| peer.signal(libc::SIGKILL));
     // Before anything waits for a process that closes one of its files.
     if let Ok(mount) = mount {
-        mount.end();
+        drop(mount);
     }
     drop(peers);
     worker::set(&board[LAST], 1);

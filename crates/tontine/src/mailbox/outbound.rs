@@ -200,7 +200,7 @@ impl Connection {
 
     /// Receives a message that carries descriptors: honest ones are a `WELCOME`.
     fn hear_welcome(&mut self, admit: &dyn Fn(Peer) -> Result<()>) -> Result<Heard> {
-        if quarantine::is_full() {
+        if quarantine::is_full(socket::owner(&self.socket)?.uid) {
             return Ok(Heard::Unreadable);
         }
         let expected = |bytes: &[u8]| wire::expected(bytes, 0);

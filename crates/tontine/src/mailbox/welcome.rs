@@ -314,7 +314,7 @@ impl Mailbox {
             let passed = Passed::nothing(bytes, received.oversize, received.from);
             return Ok(Hearing::Message(Box::new((note, passed))));
         }
-        if quarantine::is_full() {
+        if quarantine::is_full(socket::owner(socket)?.uid) {
             // Each is held by what a peer passed; lanes go on meanwhile.
             return Err(Error::system("a thread that receives HELLO", Errno::AGAIN));
         }

@@ -24,7 +24,7 @@ use std::mem::{ManuallyDrop, MaybeUninit};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::mpsc::{self, RecvError};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::io::{Errno, IoSlice, IoSliceMut};
 use rustix::net::sockopt::{self, Timeout};
@@ -39,12 +39,14 @@ use super::fork::PerProcess;
 use super::thread;
 use crate::error::{Error, Result};
 
-/// Maximum number of threads that have done their work and still close their table, before new
-/// connections must wait.
-pub(crate) const MAX_CLOSING: usize = 8;
+/// Maximum number of threads that files of one user hold, before connections of that user wait.
+const MAX_HELD_BY_USER: usize = 8;
 
-/// Maximum number of threads besides those that close connections: what was not received is closed
-/// in bounded time, even while files that never answer hold all others.
+/// Maximum number of threads that files of all users hold, before all new connections wait.
+const MAX_HELD: usize = 64;
+
+/// Number of threads besides those that close connections: what was not received is closed in
+/// bounded time, even while files that never answer hold all others.
 const MAX_CLOSERS: usize = 4;
 
 /// Maximum number of descriptors that one thread is lent.
@@ -62,8 +64,8 @@ static QUARANTINE: PerProcess<Mutex<Quarantine>> = PerProcess::new(Mutex::defaul
 #[derive(Debug, Default)]
 struct Quarantine {
     loan: Option<Loan>,
-    /// Threads that have done their work; they end when their table is closed.
-    closing: Vec<Pid>,
+    /// Threads that end when their table is closed.
+    closing: Vec<Closing>,
     /// Descriptors of ours that wait for a thread to close them.
     waiting: Vec<OwnedFd>,
 }
@@ -84,8 +86,17 @@ pub(crate) struct Hold(
     #[expect(dead_code, reason = "its drop is what the thread waits for")] mpsc::Sender<()>,
 );
 
+/// A thread that has started and may not have ended.
+#[derive(Debug)]
+struct Closing {
+    thread: Pid,
+    /// The user whose descriptors it receives, if it receives any.
+    user: Option<u32>,
+    since: Instant,
+}
+
 /// Runs `work` on a thread of its own with copies of `lent` and no other descriptor, and returns
-/// its result. Blocks until `work` returns. The thread closes its table once the [`Hold`] is
+/// its result. Blocks until `work` returns. `user` is the peer's, if `work` receives what it passed. The thread closes its table once the [`Hold`] is
 /// dropped; nothing waits for that.
 ///
 /// `work` drops no descriptor: it forgets those that it does not return to the caller's table by
@@ -95,6 +106,7 @@ pub(crate) struct Hold(
 /// [`Error::System`] where the system refuses a thread, a socket or the table.
 pub(crate) fn run<T: Send + 'static>(
     lent: &[BorrowedFd<'_>],
+    user: Option<u32>,
     work: impl FnOnce(&[BorrowedFd<'_>]) -> T + Send + 'static,
 ) -> Result<(T, Hold)> {
     let name = loan_name()?;
@@ -119,7 +131,7 @@ pub(crate) fn run<T: Send + 'static>(
     let (address, thread) = ready.recv().map_err(lost)??;
     {
         let mut quarantine = quarantine()?;
-        quarantine.closing.push(thread);
+        quarantine.closing.push(Closing { thread, user, since: Instant::now() });
         let loan = quarantine.loan.as_ref().ok_or_else(|| lost(RecvError))?;
         loan.lend(&address, lent)?;
     }
@@ -141,14 +153,16 @@ pub(crate) fn close(fds: impl IntoIterator<Item = OwnedFd>) {
 pub(crate) fn close_waiting() -> usize {
     loop {
         let Ok(mut quarantine) = quarantine() else { return 0 };
-        if quarantine.waiting.is_empty() || quarantine.closing() >= MAX_CLOSING + MAX_CLOSERS {
+        quarantine.closing();
+        let closers = quarantine.closing.iter().filter(|one| one.user.is_none()).count();
+        if quarantine.waiting.is_empty() || closers >= MAX_CLOSERS {
             return quarantine.waiting.len();
         }
         let first = quarantine.waiting.len().saturating_sub(MAX_LENT);
         let batch = quarantine.waiting.split_off(first);
         drop(quarantine);
         let lent: Vec<BorrowedFd<'_>> = batch.iter().map(AsFd::as_fd).collect();
-        match run(&lent, |_| ()) {
+        match run(&lent, None, |_| ()) {
             Ok(((), hold)) => {
                 // In this order: the last holder is the thread.
                 drop(batch);
@@ -163,18 +177,22 @@ pub(crate) fn close_waiting() -> usize {
     }
 }
 
-/// Returns `true` if so many threads still close their tables that no new connection should be
-/// served. Waits a moment for those that only end.
-pub(crate) fn is_full() -> bool {
-    let mut waited = Duration::ZERO;
+/// Returns `true` if so many threads are held by what peers passed that no new connection of this
+/// user should be served. Waits a moment for threads that only end.
+pub(crate) fn is_full(user: u32) -> bool {
     loop {
-        let closing = quarantine().map_or(0, |mut quarantine| quarantine.closing());
-        if closing < MAX_CLOSING || waited >= END_TIMEOUT {
-            return closing >= MAX_CLOSING;
+        let Ok(mut quarantine) = quarantine() else { return false };
+        let total = quarantine.closing();
+        let of_user = quarantine.closing.iter().filter(|one| one.user == Some(user)).count();
+        if total < MAX_HELD && of_user < MAX_HELD_BY_USER {
+            return false;
         }
-        let pause = Duration::from_millis(1);
-        std::thread::sleep(pause);
-        waited += pause;
+        // One that has not ended by then is held.
+        if quarantine.closing.iter().all(|one| one.since.elapsed() >= END_TIMEOUT) {
+            return true;
+        }
+        drop(quarantine);
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
@@ -186,7 +204,7 @@ fn quarantine() -> Result<MutexGuard<'static, Quarantine>> {
 impl Quarantine {
     /// Returns the number of threads that still close their tables.
     fn closing(&mut self) -> usize {
-        self.closing.retain(|&thread| exists(thread));
+        self.closing.retain(|one| exists(one.thread));
         self.closing.len()
     }
 }

@@ -29,11 +29,12 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// Mounts at `folder`, which must exist.
+    /// Mounts at `folder`.
     ///
     /// # Errors
     /// The machine has no FUSE, or the user may not mount.
     pub fn new(folder: &Path) -> Result<Self, String> {
+        std::fs::create_dir_all(folder).map_err(|error| error.to_string())?;
         let (mut mounted, says) = std::io::pipe().map_err(|error| error.to_string())?;
         // SAFETY: the child makes system calls, allocates, and ends by `_exit`.
         let server = unsafe { libc::fork() };

@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 
 use super::close::Socket;
-use super::option::{is_unix_datagram, pass_pidfd};
+use super::option::{is_unix_datagram, owner, pass_pidfd};
 use super::receive::{Credentials, Seen, Take, message, remove};
 use super::{Sent, pair, send};
 use crate::error::{Error, Result};
@@ -83,7 +83,8 @@ pub(crate) fn receive_passed(
     lent.extend(way_back.iter().map(|(_, there)| there.as_fd()));
     // The thread keeps its copies until everything is done here: then it is the last holder of what
     // is not kept.
-    let (found, _hold) = quarantine::run(&lent, move |lent| match *lent {
+    let user = owner(&socket)?.uid;
+    let (found, _hold) = quarantine::run(&lent, Some(user), move |lent| match *lent {
         [socket] => examine(socket, None, len, expected),
         [socket, back] => examine(socket, Some(back), len, expected),
         _ => Err(Error::system("recvmsg", Errno::BADF)),
