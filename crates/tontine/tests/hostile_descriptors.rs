@@ -391,9 +391,15 @@ fn slow_descriptors_hold_no_call() {
     ];
     for (name, make) in kinds {
         let price = price(&*make);
-        let longest = longest_call(&*make);
+        // A call that closed them would take that long each time; one of a busy machine does not.
+        let attempts = (0..10).map(|_| longest_call(&*make));
+        let mut longest = Duration::MAX;
+        let is_short = attempts.into_iter().any(|one| {
+            longest = longest.min(one);
+            longest < price / 2
+        });
         println!("{name}: closing all of it takes {price:?}, the longest call took {longest:?}");
-        assert!(longest < price / 2 || longest < Duration::from_millis(20), "{name}: {longest:?}");
+        assert!(is_short, "{name}: {longest:?}");
     }
 }
 
