@@ -403,8 +403,8 @@ fn the_session_of_the_readme_is_true() {
     assert!(words.contains("Killed") || words.is_empty(), "{words}");
 }
 
-/// `tontine recv` with a closed standard output (`>&-`) acknowledged each message, printed it to the
-/// `/dev/null` that Rust's runtime had opened there, and ended with status 0.
+/// `tontine recv` with a closed standard output (`>&-`) acknowledged each message, printed it to
+/// the `/dev/null` that Rust's runtime had opened there, and ended with status 0.
 #[test]
 fn recv_with_closed_stdout_fails_before_it_binds() {
     let Place(_folder, path) = place();

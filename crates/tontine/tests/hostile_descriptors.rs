@@ -447,7 +447,7 @@ fn io_uring_instances_hold_no_call() {
         };
         (0..40).map(one).collect::<Vec<_>>()
     };
-    let longest = longest_call(&|| make.clone()());
+    let longest = longest_call(&|| make());
     assert!(longest < AT_ONCE, "{longest:?}");
 }
 

@@ -7,7 +7,6 @@ mod raw;
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use common::place;

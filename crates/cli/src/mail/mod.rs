@@ -1,7 +1,8 @@
 //! `tontine recv` and `tontine send`: a mailbox from the shell, one line one message.
 //!
 //! `recv` and `send` are the commands; `lines` takes messages out of standard input, `output`
-//! puts them on standard output, and `stdout` tells whether there is one. What a mailbox does stands in `tontine::mailbox`.
+//! puts them on standard output, and `stdout` tells whether there is one. What a mailbox does
+//! stands in `tontine::mailbox`.
 
 mod lines;
 mod output;

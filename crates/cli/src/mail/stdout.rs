@@ -1,8 +1,8 @@
 //! Standard output that was closed before the program began: [`was_closed`].
 //!
-//! Rust's runtime opens `/dev/null` for descriptors 0 to 2 that are closed, before `main`. From then
-//! on a closed standard output looks like a `/dev/null` that the user chose, and takes everything.
-//! A function in `.init_array` runs before the runtime and looks.
+//! Rust's runtime opens `/dev/null` for descriptors 0 to 2 that are closed, before `main`. From
+//! then on a closed standard output looks like a `/dev/null` that the user chose, and takes
+//! everything. A function in `.init_array` runs before the runtime and looks.
 
 #![allow(unsafe_code, reason = "runs before main, and looks at a descriptor that may be closed")]
 

@@ -138,8 +138,9 @@ impl Sender {
         }
     }
 
-    /// Returns how many bytes of chunks the caps still allow. Our own counts what the receiver holds
-    /// of released chunks, with a small chunk on top, which a lane needs to give a large one back.
+    /// Returns how many bytes of chunks the caps still allow. Our own counts what the receiver
+    /// holds of released chunks, with a small chunk on top, which a lane needs to give a large one
+    /// back.
     fn bytes_left(&self) -> u64 {
         let small = if self.chunks.held() > 0 { 1 << first_log2(&self.options) } else { 0 };
         let own = (self.options.lane_cap + small).saturating_sub(self.chunks.bytes());

@@ -122,7 +122,8 @@ impl Options {
 
     /// Bytes of chunks that one lane may have, 64 MiB. Of the two ends' caps the smaller counts. At
     /// least 4,096. The longest message is a little less than a quarter of the largest power of two
-    /// that the cap holds. Chunks that the sender has left count until the receiver lets go of them.
+    /// that the cap holds. Chunks that the sender has left count until the receiver lets go of
+    /// them.
     #[must_use]
     pub fn lane_cap(mut self, bytes: u64) -> Self {
         self.lane_cap = bytes.max(4096);

@@ -96,8 +96,8 @@ struct Closing {
 }
 
 /// Runs `work` on a thread of its own with copies of `lent` and no other descriptor, and returns
-/// its result. Blocks until `work` returns. `user` is the peer's, if `work` receives what it passed. The thread closes its table once the [`Hold`] is
-/// dropped; nothing waits for that.
+/// its result. Blocks until `work` returns. `user` is the peer's, if `work` receives what it
+/// passed. The thread closes its table once the [`Hold`] is dropped; nothing waits for that.
 ///
 /// `work` drops no descriptor: it forgets those that it does not return to the caller's table by
 /// sending them over one that it was lent.

@@ -12,7 +12,7 @@
 //! One inotify instance serves the process, made by its first watch and kept: closing one takes up
 //! to 20 ms. Neighbours: `mailbox::account` counts by it what a receiver holds.
 
-#![cfg_attr(test, allow(unsafe_code, reason = "a handle that a forked child inherits"))]
+#![allow(unsafe_code, reason = "tests: a handle that a forked child inherits")]
 
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;

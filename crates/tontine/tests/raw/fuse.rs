@@ -3,6 +3,8 @@
 //! Closing an entry of a table that leads to its file waits in the kernel until the server ends,
 //! even in a process that is being killed.
 
+#![allow(unsafe_code, reason = "fork, mount, and a child's end")]
+
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
