@@ -217,7 +217,9 @@ fn mapped() -> u64 {
 }
 
 /// A lane of an honest receiver that asks for its memory after each of many large messages.
-fn grow_and_shrink(rounds: usize, options: &Options) -> u64 {
+///
+/// After each, it looks up to `looks` times, 2 ms apart, whether the memory is gone.
+fn grow_and_shrink(rounds: usize, looks: u32, options: &Options) -> u64 {
     // A forked child inherits what other tests of this process hold.
     let inherited = mapped();
     let place = place();
@@ -240,7 +242,7 @@ fn grow_and_shrink(rounds: usize, options: &Options) -> u64 {
         while mailbox.try_recv().is_ok() {}
         let before = mapped() - inherited;
         assert!(before >= large.len() as u64, "{before} bytes");
-        for _ in 0..20 {
+        for _ in 0..looks {
             sender.service().expect("alive");
             assert_eq!(mailbox.try_recv().map(drop), Err(Error::WouldBlock));
             if mapped() - inherited <= 4 * 4096 {
@@ -259,7 +261,7 @@ fn grow_and_shrink(rounds: usize, options: &Options) -> u64 {
 #[test]
 fn honest_lane_grows_and_shrinks_many_times_its_cap() {
     let child = fork(|| {
-        assert_eq!(grow_and_shrink(60, &Options::new().lane_cap(CAP)), 60);
+        assert_eq!(grow_and_shrink(60, 5_000, &Options::new().lane_cap(CAP)), 60);
     });
     assert_eq!(reap(child), 0);
 }
@@ -292,7 +294,7 @@ fn held_chunks_count_against_cap_without_inotify() {
 fn honest_lane_keeps_large_chunk_without_inotify() {
     let child = fork(|| {
         forbid_inotify();
-        let shrunk = grow_and_shrink(30, &Options::new().lane_cap(CAP));
+        let shrunk = grow_and_shrink(30, 20, &Options::new().lane_cap(CAP));
         assert!((1..30).contains(&shrunk), "{shrunk} times");
     });
     assert_eq!(reap(child), 0);

@@ -1,12 +1,14 @@
 //! Hostile peers that hide descriptors in a queue which somebody else will close: the last to close
 //! a socket that lingers waits for it, and a Unix socket holds what nobody took out of it.
 
+#![allow(unsafe_code, reason = "a socket option")]
+
 mod common;
 mod raw;
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use common::place;
@@ -152,6 +154,44 @@ fn a_hostile_receiver_does_not_hold_up_a_senders_drop() {
         let (tcp, _silent_too) = lingering();
         assert!(raw::send(&socket, b"rubbish", &[tcp.as_fd()]));
         drop((tcp, button, socket, listener));
+        in_time("dropping the sender", || drop(sender));
+    }
+}
+
+/// A look at the queue of a doorbell that a peer made proved nothing: an empty datagram hid what
+/// lay behind it, and so did SO_PEEK_OFF. The sender that dropped it waited for a lingering socket.
+#[test]
+fn doorbell_with_hidden_messages_holds_no_drop() {
+    const SO_PEEK_OFF: i32 = 42;
+    for hides_by_offset in [false, true] {
+        let place = place();
+        let listener = raw::listen(&place.path);
+        let mut sender = Sender::connect(&place.path).expect("connects");
+        let socket = raw::accept(&listener);
+        let (page, control) = (raw::process_page(1), raw::control(0, 4096));
+        let (button, other) = pair(SocketType::DGRAM);
+        let (tcp, _silent) = lingering();
+        if hides_by_offset {
+            let offset = 1_i32 << 20;
+            // SAFETY: the option's value is one integer.
+            let set = unsafe {
+                libc::setsockopt(
+                    button.as_raw_fd(),
+                    libc::SOL_SOCKET,
+                    SO_PEEK_OFF,
+                    (&raw const offset).cast(),
+                    size_of::<i32>() as libc::socklen_t,
+                )
+            };
+            assert_eq!(set, 0);
+        } else {
+            assert!(raw::send(&other, b"", &[]));
+        }
+        assert!(raw::send(&other, b"hidden", &[tcp.as_fd()]));
+        raw::welcome(&socket, page.fd.as_fd(), &control, button.as_fd());
+        sender.service().expect("welcome");
+        assert!(sender.peer().is_some());
+        drop((tcp, button, other, socket, listener));
         in_time("dropping the sender", || drop(sender));
     }
 }

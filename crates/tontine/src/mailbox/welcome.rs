@@ -74,6 +74,12 @@ impl Mailbox {
         match self.greet(&mut knocker) {
             Ok(Greeting::Silent) => self.door.keep(knocker),
             Ok(Greeting::Gone) => self.door.unwatch(knocker.socket.as_fd()),
+            Ok(Greeting::Busy) => {
+                // At once: it must not wait in the place of another user's.
+                let error = Error::system("a thread that receives HELLO", Errno::AGAIN);
+                self.refuse(&knocker, &error);
+                self.lanes.fault(error);
+            }
             Ok(Greeting::Welcome(lane)) => self.lanes.add(Inbound::new(*lane, knocker.socket)),
             Err(lack) if lack.is_shortage() => {
                 if self.door.keep_for_later(knocker, lack.clone()) {
@@ -100,6 +106,7 @@ impl Mailbox {
             None => match self.recv_hello(&knocker.socket)? {
                 Hearing::Silence => return Ok(Greeting::Silent),
                 Hearing::HungUp => return Ok(Greeting::Gone),
+                Hearing::Busy => return Ok(Greeting::Busy),
                 Hearing::Message(said) => *said,
             },
         };
@@ -285,6 +292,8 @@ impl Mailbox {
 enum Greeting {
     Silent,
     Gone,
+    /// Files that never answer hold the threads that could receive from it.
+    Busy,
     Welcome(Box<Beginning>),
 }
 
@@ -292,6 +301,8 @@ enum Greeting {
 enum Hearing {
     Silence,
     HungUp,
+    /// No thread can receive it.
+    Busy,
     Message(Box<Said>),
 }
 
@@ -315,8 +326,7 @@ impl Mailbox {
             return Ok(Hearing::Message(Box::new((note, passed))));
         }
         if quarantine::is_full(socket::owner(socket)?.uid) {
-            // Each is held by what a peer passed; lanes go on meanwhile.
-            return Err(Error::system("a thread that receives HELLO", Errno::AGAIN));
+            return Ok(Hearing::Busy);
         }
         let left = self.options.mailbox_cap.saturating_sub(self.lanes.granted());
         let most = self.options.lane_cap.min(left);

@@ -27,7 +27,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::io::{Errno, IoSlice, IoSliceMut};
-use rustix::net::sockopt::{self, Timeout};
+use rustix::net::sockopt;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType,
@@ -52,9 +52,6 @@ const MAX_CLOSERS: usize = 4;
 /// Maximum number of descriptors that one thread is lent.
 const MAX_LENT: usize = 64;
 
-/// Maximum wait of a thread for what it is lent: its process sends it at once, but may be stopped.
-const LOAN_TIMEOUT: Duration = Duration::from_secs(10);
-
 /// Maximum wait for threads to end that have only honest descriptors to close: some microseconds.
 const END_TIMEOUT: Duration = Duration::from_millis(20);
 
@@ -71,19 +68,23 @@ struct Quarantine {
 }
 
 /// Makes the one descriptor that this process needs for all threads, so that closing never lacks
-/// it.
+/// it. Also closes what still waits.
 ///
 /// # Errors
 /// [`Error::System`].
 pub(crate) fn prepare() -> Result<()> {
+    close_waiting();
     loan_name().map(drop)
 }
+
+/// What a thread does with the descriptors that it is lent.
+type Work = Box<dyn FnOnce(&[BorrowedFd<'_>]) + Send>;
 
 /// A thread that has done its work and keeps its table until this is dropped. Then it ends, and
 /// closes the table.
 #[derive(Debug)]
 pub(crate) struct Hold(
-    #[expect(dead_code, reason = "its drop is what the thread waits for")] mpsc::Sender<()>,
+    #[expect(dead_code, reason = "its drop is what the thread waits for")] mpsc::Sender<Work>,
 );
 
 /// A thread that has started and may not have ended.
@@ -109,33 +110,50 @@ pub(crate) fn run<T: Send + 'static>(
     user: Option<u32>,
     work: impl FnOnce(&[BorrowedFd<'_>]) -> T + Send + 'static,
 ) -> Result<(T, Hold)> {
-    let name = loan_name()?;
-    let (hold, held) = mpsc::channel::<()>();
-    let (say_ready, ready) = mpsc::sync_channel(1);
+    let works = start(user, lent).or_else(|error| {
+        if error.is_shortage() {
+            return Err(error);
+        }
+        // The program may have closed the loan's socket, or left its network namespace.
+        renew_loan()?;
+        start(user, lent).map_err(|_| error)
+    })?;
     let (say_done, done) = mpsc::sync_channel(1);
+    let work: Work = Box::new(move |lent| {
+        let _ = say_done.send(work(lent));
+    });
+    let lost = || Error::system("a thread with its own descriptors", Errno::AGAIN);
+    works.send(work).map_err(|_| lost())?;
+    // It ends without a report if it could not receive what it was lent.
+    Ok((done.recv().map_err(|_| lost())?, Hold(works)))
+}
+
+/// Starts a thread and lends it these. It waits for its work, and then for the channel's end.
+fn start(user: Option<u32>, lent: &[BorrowedFd<'_>]) -> Result<mpsc::Sender<Work>> {
+    let name = loan_name()?;
+    let (send_work, works) = mpsc::channel::<Work>();
+    let (say_ready, ready) = mpsc::sync_channel(1);
     thread::start("tontine-fds", move || {
         let table = Table::new(&name);
         let _ = say_ready.send(table.as_ref().map(Table::address).map_err(Clone::clone));
-        let lent = table.and_then(|table| table.borrow());
-        // The sender may have given up.
-        let _ = say_done.send(lent.map(|lent| {
+        // They were lent before the work comes.
+        if let (Ok(table), Ok(work)) = (table, works.recv())
+            && let Ok(lent) = table.borrow()
+        {
             // The thread's end closes them.
             let lent = ManuallyDrop::new(lent);
             let copies: Vec<BorrowedFd<'_>> = lent.iter().map(AsFd::as_fd).collect();
-            work(&copies)
-        }));
-        // Until the hold is dropped: nothing is ever sent.
-        let _ = held.recv();
+            work(&copies);
+        }
+        let _ = works.recv();
     })?;
     let lost = |_: RecvError| Error::system("a thread with its own descriptors", Errno::AGAIN);
     let (address, thread) = ready.recv().map_err(lost)??;
-    {
-        let mut quarantine = quarantine()?;
-        quarantine.closing.push(Closing { thread, user, since: Instant::now() });
-        let loan = quarantine.loan.as_ref().ok_or_else(|| lost(RecvError))?;
-        loan.lend(&address, lent)?;
-    }
-    Ok((done.recv().map_err(lost)??, Hold(hold)))
+    let mut quarantine = quarantine()?;
+    quarantine.closing.push(Closing { thread, user, since: Instant::now() });
+    let loan = quarantine.loan.as_ref().ok_or_else(|| lost(RecvError))?;
+    loan.lend(&address, lent)?;
+    Ok(send_work)
 }
 
 /// Closes descriptors of ours as their last holder, on a thread of its own. Does not wait for it.
@@ -153,13 +171,13 @@ pub(crate) fn close(fds: impl IntoIterator<Item = OwnedFd>) {
 pub(crate) fn close_waiting() -> usize {
     loop {
         let Ok(mut quarantine) = quarantine() else { return 0 };
-        quarantine.closing();
+        quarantine.forget_ended();
         let closers = quarantine.closing.iter().filter(|one| one.user.is_none()).count();
         if quarantine.waiting.is_empty() || closers >= MAX_CLOSERS {
             return quarantine.waiting.len();
         }
-        let first = quarantine.waiting.len().saturating_sub(MAX_LENT);
-        let batch = quarantine.waiting.split_off(first);
+        let count = quarantine.waiting.len().min(MAX_LENT);
+        let batch: Vec<OwnedFd> = quarantine.waiting.drain(..count).collect();
         drop(quarantine);
         let lent: Vec<BorrowedFd<'_>> = batch.iter().map(AsFd::as_fd).collect();
         match run(&lent, None, |_| ()) {
@@ -177,18 +195,21 @@ pub(crate) fn close_waiting() -> usize {
     }
 }
 
-/// Returns `true` if so many threads are held by what peers passed that no new connection of this
-/// user should be served. Waits a moment for threads that only end.
+/// Returns `true` if files that peers passed hold all threads that receive from this user. Waits
+/// for threads that only end, [`END_TIMEOUT`] at most.
 pub(crate) fn is_full(user: u32) -> bool {
+    let deadline = Instant::now() + END_TIMEOUT;
     loop {
         let Ok(mut quarantine) = quarantine() else { return false };
-        let total = quarantine.closing();
-        let of_user = quarantine.closing.iter().filter(|one| one.user == Some(user)).count();
-        if total < MAX_HELD && of_user < MAX_HELD_BY_USER {
+        quarantine.forget_ended();
+        let users = || quarantine.closing.iter().filter_map(|one| one.user);
+        let of_user = users().filter(|&other| other == user).count();
+        if users().count() < MAX_HELD && of_user < MAX_HELD_BY_USER {
             return false;
         }
-        // One that has not ended by then is held.
-        if quarantine.closing.iter().all(|one| one.since.elapsed() >= END_TIMEOUT) {
+        // Threads that are held were started before now: the wait is for the others.
+        let is_young = |one: &Closing| one.user.is_some() && one.since.elapsed() < END_TIMEOUT;
+        if Instant::now() >= deadline || !quarantine.closing.iter().any(is_young) {
             return true;
         }
         drop(quarantine);
@@ -202,10 +223,9 @@ fn quarantine() -> Result<MutexGuard<'static, Quarantine>> {
 }
 
 impl Quarantine {
-    /// Returns the number of threads that still close their tables.
-    fn closing(&mut self) -> usize {
+    /// Forgets threads that have closed their tables.
+    fn forget_ended(&mut self) {
         self.closing.retain(|one| exists(one.thread));
-        self.closing.len()
     }
 }
 
@@ -225,6 +245,20 @@ fn loan_name() -> Result<SocketAddrUnix> {
     }
     let loan = quarantine.loan.as_ref().map(|loan| loan.name.clone());
     loan.ok_or(Error::system("socket", Errno::NOTSOCK))
+}
+
+/// Makes another loan socket, with a name in the calling thread's network namespace.
+fn renew_loan() -> Result<()> {
+    let mut quarantine = quarantine()?;
+    if let Some(loan) = quarantine.loan.replace(Loan::new()?) {
+        let is_ours = rustix::net::getsockname(&loan.socket)
+            .is_ok_and(|name| SocketAddrUnix::try_from(name) == Ok(loan.name.clone()));
+        if !is_ours {
+            // The program has closed it, and the number may be another descriptor's by now.
+            std::mem::forget(loan.socket);
+        }
+    }
+    Ok(())
 }
 
 /// The process's end: a datagram socket that lends descriptors and receives nothing.
@@ -271,7 +305,7 @@ struct Table {
 const COPIED: u32 = 64;
 
 /// Entries that a table needs behind those: the thread's own, and what one message passes.
-const MIN_ROOM: u64 = 64;
+const MIN_ROOM: u64 = MAX_LENT as u64 + 4;
 
 impl Table {
     /// Gives the calling thread a table of its own, and a socket that accepts messages only from
@@ -308,28 +342,38 @@ impl Table {
         (self.name.clone(), gettid())
     }
 
-    /// Receives what the process lends.
+    /// Receives what the process has lent.
     fn borrow(&self) -> Result<Vec<OwnedFd>> {
         let system = |errno| Error::system("recvmsg", errno);
-        sockopt::set_socket_timeout(&*self.socket, Timeout::Recv, Some(LOAN_TIMEOUT))
-            .map_err(|errno| Error::system("setsockopt(SO_RCVTIMEO)", errno))?;
-        let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_LENT))];
+        let mut room =
+            [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1), ScmRights(MAX_LENT))];
         let mut control = RecvAncillaryBuffer::new(&mut room);
         let mut bytes = [0; 8];
+        let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
         let received = rustix::io::retry_on_intr(|| {
             let parts = &mut [IoSliceMut::new(&mut bytes)];
-            rustix::net::recvmsg(&*self.socket, parts, &mut control, RecvFlags::CMSG_CLOEXEC)
+            rustix::net::recvmsg(&*self.socket, parts, &mut control, flags)
         })
         .map_err(system)?;
-        let lent = control.drain().find_map(|message| match message {
-            RecvAncillaryMessage::ScmRights(fds) => Some(fds.collect()),
-            _ => None,
-        });
+        let (mut lent, mut is_ours) = (ManuallyDrop::new(Vec::new()), false);
+        for message in control.drain() {
+            match message {
+                RecvAncillaryMessage::ScmRights(fds) => lent.extend(fds),
+                RecvAncillaryMessage::ScmCredentials(from) => {
+                    is_ours = from.pid == rustix::process::getpid();
+                }
+                _ => {}
+            }
+        }
+        // In another network namespace the name may be another process's.
+        if !is_ours {
+            return Err(system(Errno::PERM));
+        }
         // The soft limit counts in this table too.
         if received.flags.contains(rustix::net::ReturnFlags::CTRUNC) {
             return Err(system(Errno::MFILE));
         }
-        Ok(lent.unwrap_or_default())
+        Ok(ManuallyDrop::into_inner(lent))
     }
 }
 
@@ -343,6 +387,9 @@ fn named_socket() -> Result<(OwnedFd, SocketAddrUnix)> {
 /// The same, connected first: from then on the kernel refuses messages from any other socket.
 fn named_socket_to(peer: &SocketAddrUnix) -> Result<(OwnedFd, SocketAddrUnix)> {
     let socket = datagram_socket()?;
+    // Before it has a name: each message then says who sent it.
+    sockopt::set_socket_passcred(&socket, true)
+        .map_err(|errno| Error::system("setsockopt(SO_PASSCRED)", errno))?;
     rustix::net::connect(&socket, peer).map_err(|errno| Error::system("connect", errno))?;
     let name = name(&socket)?;
     Ok((socket, name))
@@ -360,4 +407,76 @@ fn name(socket: &OwnedFd) -> Result<SocketAddrUnix> {
     let name =
         rustix::net::getsockname(socket).map_err(|errno| Error::system("getsockname", errno))?;
     SocketAddrUnix::try_from(name).map_err(|errno| Error::system("getsockname", errno))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::child::in_child;
+
+    fn answers(number: u32) -> bool {
+        run(&[], None, move |lent| (lent.len(), number)).is_ok_and(|(got, _)| got == (0, number))
+    }
+
+    /// A program that closed all descriptors (`closefrom`) could make no connection any more: each
+    /// thread was lent its descriptors over a socket that was gone.
+    #[test]
+    fn closed_loan_socket_is_replaced() {
+        assert!(in_child(|| {
+            let before = answers(1);
+            let Some(closed) = quarantine()
+                .ok()
+                .and_then(|quarantine| Some(quarantine.loan.as_ref()?.socket.as_raw_fd()))
+            else {
+                return false;
+            };
+            // SAFETY: as a program does that does not know whose it is.
+            unsafe { libc::close(closed) };
+            before && answers(2) && answers(3)
+        }));
+    }
+
+    /// The loan's name is one of a network namespace, and a thread in another found none.
+    #[test]
+    fn other_network_namespace_gets_another_loan() {
+        if !rustix::process::geteuid().is_root() {
+            return println!("skipped: only root can make a network namespace");
+        }
+        assert!(in_child(|| {
+            let before = answers(1);
+            // SAFETY: a number.
+            let left = unsafe { libc::unshare(libc::CLONE_NEWNET) } == 0;
+            before && left && answers(2) && answers(3)
+        }));
+    }
+
+    #[test]
+    fn panic_in_work_is_an_error() {
+        assert!(in_child(|| {
+            let lost = run(&[], None, |_| panic!("as planned")).map(|((), _)| ());
+            lost.is_err_and(|error| error.errno() == libc::EAGAIN) && answers(1)
+        }));
+    }
+
+    #[test]
+    fn thread_ends_with_its_hold_and_not_before() {
+        assert!(in_child(|| {
+            let Ok(((), hold)) = run(&[], Some(7), |_| ()) else { return false };
+            let closing = || {
+                quarantine().map_or(0, |mut quarantine| {
+                    quarantine.forget_ended();
+                    quarantine.closing.len()
+                })
+            };
+            let held = closing() == 1;
+            drop(hold);
+            for _ in 0..2_000 {
+                if closing() == 0 {
+                    return held;
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            false
+        }));
+    }
 }

@@ -4,8 +4,9 @@
 //! closes it last has the kernel drop them: an inotify instance takes 13 ms, an epoll set with
 //! 15,000 entries 22 ms, a memfd 0.3 s for each GiB, a TCP socket as long as it was told to linger.
 //! So a socket is shut down first, after which nothing more can be queued and the peer is told the
-//! same as by a close. If no descriptor is in its queue, it is closed at once; otherwise
-//! [`quarantine`] closes it, whose thread lets nothing linger and waits in the caller's place.
+//! same as by a close. A socket of ours is closed at once if no descriptor is in its queue. Any
+//! other, and each that a peer made, is closed by [`quarantine`], whose thread lets nothing linger
+//! and waits in the caller's place.
 //!
 //! What was not received was in no table. So the kernel drops it without a flush (FUSE) and
 //! without a look at record locks.
@@ -18,7 +19,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::net::sockopt;
 use rustix::net::{Shutdown, SocketType};
 
-use super::receive::{has_message, receive};
+use super::receive::receive;
 use super::{accept, option};
 use crate::error::Result;
 use crate::sys::fork::Guard;
@@ -52,7 +53,7 @@ impl Socket {
         Self::made_by(false, fd)
     }
 
-    /// A socket that a peer made and passed: nothing honest is in its queue.
+    /// A socket that a peer made and passed. The peer may share it, and set its options.
     ///
     /// # Errors
     /// As [`Socket::new`].
@@ -80,12 +81,8 @@ impl Drop for Socket {
         }
         // From now on the kernel refuses all that is sent to it, under the lock of its queue.
         let _ = rustix::net::shutdown(&fd, Shutdown::Both);
-        let is_empty = if self.of_peer {
-            has_message(fd.as_fd()).is_ok_and(|has_message| !has_message)
-        } else {
-            is_emptied(&fd)
-        };
-        if !is_empty {
+        // A look at a queue proves nothing where the peer sets the socket's options (SO_PEEK_OFF).
+        if self.of_peer || !is_emptied(&fd) {
             quarantine::close([fd]);
         }
     }

@@ -74,14 +74,6 @@ pub(crate) fn receive(fd: impl AsFd, into: &mut [u8]) -> Result<Option<Received>
     Ok(remove(fd)?.then_some(received))
 }
 
-/// Returns `true` if a message is in the queue. Installs no descriptor, whatever it carries and
-/// whoever shares the socket.
-pub(super) fn has_message(fd: BorrowedFd<'_>) -> Result<bool> {
-    // An end of the connection has no bytes and no control data.
-    let seen = message(fd, &mut [0; 1], Take::LookBare)?;
-    Ok(seen.is_some_and(|seen| seen.len > 0 || seen.oversize || seen.truncated))
-}
-
 /// Takes the next message from the queue and drops it, whatever it carries. Returns `false` if the
 /// queue is empty.
 pub(super) fn remove(fd: BorrowedFd<'_>) -> Result<bool> {
@@ -106,8 +98,6 @@ pub(super) enum Take {
     /// Bytes and credentials; the message stays in the queue. Only where the socket passes
     /// credentials, whose room descriptors would take otherwise.
     Look,
-    /// Bytes; the message stays in the queue.
-    LookBare,
     /// All of it, with copies of its descriptors; the message stays in the queue.
     LookWhole,
     /// Out of the queue, and nothing else.
@@ -145,7 +135,7 @@ pub(super) fn message(fd: BorrowedFd<'_>, into: &mut [u8], take: Take) -> Result
     let room = match take {
         Take::LookWhole => CONTROL_BYTES,
         Take::Look => CREDENTIALS_BYTES,
-        Take::LookBare | Take::Away => 0,
+        Take::Away => 0,
     };
     let mut flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
     if take != Take::Away {
