@@ -415,7 +415,7 @@ fn recv_with_closed_stdout_fails_before_it_binds() {
     assert!(!Path::new(&path).exists(), "expected no socket");
 }
 
-/// What a full disk did not take is not acknowledged: its sender has it still. `/dev/null` takes
+/// A message that a full disk did not take is not acknowledged: its sender still has it. `/dev/null` takes
 /// everything, opened for writing or for both.
 #[test]
 fn recv_acknowledges_only_what_was_written() {

@@ -172,7 +172,7 @@ pub enum Error {
     /// A socket that cannot carry a lane.
     #[error("this socket cannot carry a lane: {why}")]
     BadSocket {
-        /// What was expected, what was found, and what to do.
+        /// The kind that was expected, the one that was found, and the remedy.
         why: &'static str,
     },
 

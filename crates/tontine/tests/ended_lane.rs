@@ -1,4 +1,4 @@
-//! What a sender's calls return once its receiver has ended: the same error each time, whatever
+//! Results of a sender's calls after its receiver's end: the same error each time, whatever
 //! was called before.
 
 #![allow(unsafe_code, reason = "robust mutexes in a forked process")]
@@ -76,7 +76,7 @@ fn unread_from_dead_receiver_keeps_owner_dead_error() {
     assert_all_fail(&mut sender, libc::EOWNERDEAD);
 }
 
-/// The same with a receiver that closed its mailbox.
+/// Likewise, with a receiver that closed its mailbox.
 #[test]
 fn unread_from_closed_receiver_keeps_broken_pipe_error() {
     let place = place();
@@ -142,7 +142,7 @@ fn lock_robust_mutexes() {
 }
 
 /// The life thread of a receiver held 2,100 robust mutexes of its program when it was killed, more
-/// than the kernel walks, so its life word was never marked. The hang-up told of the end, and
+/// than the kernel walks, so its life word was never marked. The hang-up showed the end, and
 /// `service` returned EOWNERDEAD; `send`, which looked at the life word alone, returned `Ok` until
 /// the chunk was full.
 #[test]
@@ -205,7 +205,7 @@ fn sends_after_unmarked_death_reach_successor_at_once() {
     assert_eq!(mailbox.faults(), []);
 }
 
-/// A raw receiver whose life word says that it lives, whatever becomes of it.
+/// A raw receiver whose life word says that it lives, whatever happens to it.
 struct Hostile {
     sender: Sender,
     socket: OwnedFd,

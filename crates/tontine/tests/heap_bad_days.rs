@@ -498,7 +498,7 @@ fn file_of_silent_file_system_is_refused_at_once() {
     assert!(is_skipped || status == 0, "{status:#x}");
 }
 
-/// A descriptor of a file whose file system nobody serves; none where mounting is not permitted.
+/// A descriptor of a file whose file system has no server; none where mounting is not permitted.
 fn file_of_silent_file_system(place: &std::path::Path) -> Option<OwnedFd> {
     use std::os::unix::ffi::OsStrExt;
     let server = File::options().read(true).write(true).open("/dev/fuse").ok()?;

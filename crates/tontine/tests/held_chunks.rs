@@ -21,7 +21,7 @@ use tontine::mailbox::{Mailbox, Options, Sender};
 
 const CAP: u64 = 1 << 20;
 
-/// What a lane may have beyond its cap: its first chunk, and the one that it returns to.
+/// Bytes that a lane may have beyond its cap: its first chunk, and the one that it returns to.
 const SMALL: u64 = 2 * 4096;
 
 const STATE_AT: usize = 64;
@@ -29,7 +29,7 @@ const POSITION_AT: usize = 128;
 const ROOM_AT: usize = 192;
 const GIVE_BACK: u32 = 2;
 
-/// How a hostile receiver holds on to a chunk.
+/// The way in which a hostile receiver holds a chunk.
 #[derive(Debug, Clone, Copy)]
 enum Hold {
     Descriptor,
@@ -256,7 +256,7 @@ fn grow_and_shrink(rounds: usize, looks: u32, options: &Options) -> u64 {
     shrunk
 }
 
-/// What an honest receiver let go of is the lane's again: it grows and shrinks as often as it is
+/// Memory that an honest receiver let go of is the lane's again: it grows and shrinks as often as it is
 /// asked, through many times its cap.
 #[test]
 fn honest_lane_grows_and_shrinks_many_times_its_cap() {
@@ -276,7 +276,7 @@ fn forbid_inotify() {
     apply_filter(&program).expect("filters may be set");
 }
 
-/// Where no instance is to be had (128 for a user by default), each released chunk counts until the
+/// If no instance is available (128 for a user by default), each released chunk counts until the
 /// connection ends. A hostile receiver gets no more than the cap.
 #[test]
 fn held_chunks_count_against_cap_without_inotify() {

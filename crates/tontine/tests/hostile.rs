@@ -433,7 +433,7 @@ fn answered_hello_that_was_withdrawn_leaves_no_open_lane() {
     const STATE_AT: usize = 64;
     let mut state = [0; 4];
     rustix::io::pread(&descriptors[1], &mut state, STATE_AT as u64).expect("read");
-    assert_ne!(u32::from_le_bytes(state), 0, "the state that lets a sender go on");
+    assert_ne!(u32::from_le_bytes(state), 0, "the state that lets a sender continue");
 }
 
 /// A sender asked for more memory of a mailbox with a huge `max_lanes`. The receiver panicked where

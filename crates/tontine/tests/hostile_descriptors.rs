@@ -159,7 +159,7 @@ fn fuse_files_hold_no_receiver() {
     assert_eq!((reap(attacker), reap(receiver)), (0, 0));
 }
 
-/// The same in the other direction: a receiver passed such files with its WELCOME, and
+/// Likewise in the other direction: a receiver passed such files with its WELCOME, and
 /// `send_timeout` hung.
 #[test]
 fn fuse_files_hold_no_sender() {
@@ -203,7 +203,7 @@ fn fuse_files_hold_no_sender() {
     assert_eq!((reap(attacker), reap(sender)), (0, 0));
 }
 
-/// A process of another user connected to an abstract name, whose permissions nobody checks, and
+/// A process of another user connected to an abstract name, which has no permissions, and
 /// what it passed was received before its user was looked at.
 #[test]
 fn stranger_is_refused_before_anything_is_received() {

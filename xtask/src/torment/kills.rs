@@ -87,7 +87,7 @@ struct Process {
     progress: (u64, Instant),
     /// Time at which a stopped process continues.
     stopped: Option<Instant>,
-    /// Whether it was told to end, so that its end is no surprise.
+    /// Whether it was told to end, so that its end is expected.
     ordered: bool,
 }
 

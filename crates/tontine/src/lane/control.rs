@@ -76,7 +76,7 @@ impl Controlled {
     /// A page that a receiver passed.
     ///
     /// # Errors
-    /// It is not a control page of this version.
+    /// The memory is not a control page of this version.
     pub(crate) fn new(region: PeerRegion) -> Result<Self, &'static str> {
         if region.size() != CONTROL_SIZE {
             return Err("expected a control page, found memory of another size");

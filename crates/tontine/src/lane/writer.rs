@@ -271,7 +271,7 @@ impl<R: Region> Writer<R> {
         self.lent += self.older.drain(..).map(|link| 1_u64 << link.log2).sum::<u64>();
     }
 
-    /// What the receiver did not read, in order, and forgets it. The position that the receiver
+    /// Returns the messages that the receiver did not read, in order, and forgets them. The position that the receiver
     /// last claimed stays possible: its page still shows it.
     ///
     /// It reads our own memory, but where a hostile receiver says it stopped: in the middle of a
@@ -375,8 +375,8 @@ mod tests {
         assert_eq!(writer.take_back(), [b"unread"]);
     }
 
-    /// What was taken back counted as read, so the position on the dead receiver's page, which
-    /// nobody moves any more, lay before it and was taken for a lie: each later call returned
+    /// Messages that were taken back counted as read, so the position on the dead receiver's page,
+    /// which no process moves any more, lay before it and was taken for a lie: each later call returned
     /// EPROTO, and no successor could get the lane.
     #[test]
     fn position_before_taken_back_messages_stays_possible() {

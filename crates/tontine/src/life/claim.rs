@@ -168,7 +168,7 @@ fn locked() -> Result<MutexGuard<'static, Vec<FileId>>> {
 /// no lock, no device starts, no FIFO waits.
 ///
 /// # Errors
-/// As [`identify`].
+/// Like [`identify`].
 fn find(path: &Path) -> Result<Option<FileId>> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match rustix::fs::open(path, flags, Mode::empty()) {

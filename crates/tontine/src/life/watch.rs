@@ -58,7 +58,7 @@ impl Watch {
         Self::new(page, || peer)
     }
 
-    /// Returns the page, which goes on being mapped.
+    /// Returns the page, still mapped.
     pub(crate) fn into_page(self) -> PeerRegion {
         self.region
     }

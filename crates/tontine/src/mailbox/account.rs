@@ -1,4 +1,4 @@
-//! What a lane's chunks take of the sender's cap: [`ChunkAccount`].
+//! The share of a sender's cap that its lane's chunks take: [`ChunkAccount`].
 //!
 //! A chunk that leaves the chain (read to its end, given back, or taken back) is *released*: the
 //! sender closes and unmaps it, but its memory stays charged to the sender until the receiver lets
@@ -32,7 +32,7 @@ struct Chunk {
     descriptor: Option<OwnedFd>,
 }
 
-/// What is known of the processes that hold a released chunk.
+/// Knowledge of the processes that hold a released chunk.
 #[derive(Debug)]
 enum Holders {
     Watched(ReleaseWatch),

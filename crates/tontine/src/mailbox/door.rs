@@ -126,7 +126,7 @@ pub(super) type Said = (Result<Note, Unreadable>, Passed);
 pub(super) enum Accepted {
     /// None is waiting.
     Nothing,
-    /// It is pending, by this number.
+    /// A connection that is pending, by its number.
     Pending(u32),
     /// The process that connected belongs to a user that is not allowed: nothing was received.
     Stranger(Socket, Error),

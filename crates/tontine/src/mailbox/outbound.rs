@@ -268,7 +268,7 @@ fn join(welcome: Welcome, passed: Passed, admit: &dyn Fn(Peer) -> Result<()>) ->
     let (Some(control), Some(page)) = (memory.pop(), memory.pop()) else {
         return Err(wrong("WELCOME without a process page and a control page"));
     };
-    let not_a_doorbell = "WELCOME with a doorbell that is no pair of datagram sockets";
+    let not_a_doorbell = "WELCOME with a doorbell that is not a Unix datagram socket";
     let doorbell = passed.doorbell.ok_or_else(|| wrong(not_a_doorbell))?;
     let watch = Watch::of_peer(page, peer)?;
     if watch.sleeping(welcome.desk).is_none() {

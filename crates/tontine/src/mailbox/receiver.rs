@@ -134,7 +134,7 @@ impl Mailbox {
         Ok(self.hand_out(taken))
     }
 
-    /// As [`Mailbox::recv`], for at most `timeout`. A signal does not end this wait either.
+    /// Like [`Mailbox::recv`], but waits for at most `timeout`. A signal does not end this wait either.
     ///
     /// # Errors
     /// [`Error::TimedOut`]; else as [`Mailbox::recv`].

@@ -34,12 +34,12 @@ pub struct Sender {
     pub(super) writer: Writer<OwnRegion>,
     guard: Guard,
     pub(super) connection: Connection,
-    /// Why nothing can be sent any more; set by [`Sender::end`] alone.
+    /// The reason why nothing can be sent any more; set by [`Sender::end`] alone.
     pub(super) ended: Option<Error>,
     pub(super) options: Options,
     pub(super) address: Option<Address>,
     pub(super) life: &'static Life,
-    /// What the chunks take of the cap, and their descriptors where a successor may want them.
+    /// The share of the cap that the chunks take, and their descriptors where a successor may want them.
     pub(super) chunks: ChunkAccount,
     /// When a successor was last looked for.
     pub(super) looked: Option<Instant>,
@@ -256,7 +256,7 @@ impl Sender {
     }
 
     /// Waits until everything is read and acknowledged, for at most `timeout` where there is one.
-    /// What became of the reader afterwards does not matter. A signal does not end the wait, see
+    /// Whether the reader ends afterwards does not matter. A signal does not end the wait, see
     /// [`Sender::send`].
     ///
     /// # Errors

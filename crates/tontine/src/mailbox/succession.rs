@@ -32,7 +32,7 @@ const BETWEEN_REFUSALS: Duration = Duration::from_millis(100);
 /// [`Error::Denied`] where it belongs to a user that we do not want to tell anything.
 pub(super) fn connect(address: &Address, options: &Options, wait: Duration) -> Result<Connection> {
     let socket = Socket::new(socket::seqpacket()?)?;
-    // Before anybody can answer: the kernel notes no sender for a socket that does not ask for it.
+    // Before any answer can come: the kernel notes no sender for a socket that does not ask.
     socket::pass_credentials(&socket)?;
     let deadline = Instant::now().checked_add(wait);
     let connected = match &address.0 {

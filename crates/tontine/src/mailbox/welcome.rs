@@ -75,7 +75,7 @@ impl Mailbox {
             Ok(Greeting::Silent) => self.door.keep(knocker),
             Ok(Greeting::Gone) => self.door.unwatch(knocker.socket.as_fd()),
             Ok(Greeting::Busy) => {
-                // At once: it must not wait in the place of another user's.
+                // At once: other users' connections must not wait behind it.
                 let error = Error::system("a thread that receives HELLO", Errno::AGAIN);
                 self.refuse(&knocker, &error);
                 self.lanes.fault(error);

@@ -94,7 +94,7 @@ pub(crate) enum Unreadable {
     Malformed(&'static str),
 }
 
-/// What a message from a peer says, of which `bytes` were received and perhaps not all.
+/// Decodes a message from a peer, of which `bytes` were received and perhaps not all.
 ///
 /// # Errors
 /// As [`read`].
@@ -106,7 +106,7 @@ pub(crate) fn read_received(bytes: &[u8], oversize: bool) -> Result<Note, Unread
 }
 
 /// The descriptors that a message should carry. None where it is not a message, or where its chunks
-/// have more than `most` bytes together: nobody maps those.
+/// have more than `most` bytes together: those are not mapped.
 pub(crate) fn expected(bytes: &[u8], most: u64) -> Vec<Expected> {
     let (mut expected, chunks): (_, Vec<u32>) = match read(bytes) {
         Ok(Note::Hello(hello)) => (vec![Expected::Memory(PAGE_SIZE)], hello.named().collect()),

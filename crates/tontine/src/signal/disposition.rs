@@ -141,7 +141,7 @@ impl Saved {
     }
 }
 
-/// How many hold the default.
+/// Number of holders of the default.
 static HELD: AtomicUsize = AtomicUsize::new(0);
 
 /// The disposition before the first of them; valid while [`IS_CHANGED`].

@@ -77,7 +77,7 @@ pub(crate) fn prepare() -> Result<()> {
     loan_name().map(drop)
 }
 
-/// What a thread does with the descriptors that it is lent.
+/// A thread's work with the descriptors that it is lent.
 type Work = Box<dyn FnOnce(&[BorrowedFd<'_>]) + Send>;
 
 /// A thread that has done its work and keeps its table until this is dropped. Then it ends, and
@@ -158,7 +158,7 @@ fn start(user: Option<u32>, lent: &[BorrowedFd<'_>]) -> Result<mpsc::Sender<Work
 
 /// Closes descriptors of ours as their last holder, on a thread of its own. Does not wait for it.
 ///
-/// Where the system refuses a thread, or too many are at work, they stay open until the next call
+/// If the system refuses a thread, or too many are at work, they stay open until the next call
 /// of this or of [`close_waiting`].
 pub(crate) fn close(fds: impl IntoIterator<Item = OwnedFd>) {
     if let Ok(mut quarantine) = quarantine() {
@@ -384,7 +384,7 @@ fn named_socket() -> Result<(OwnedFd, SocketAddrUnix)> {
     Ok((socket, name))
 }
 
-/// The same, connected first: from then on the kernel refuses messages from any other socket.
+/// Like [`named_socket`], but connected first: from then on the kernel refuses messages from any other socket.
 fn named_socket_to(peer: &SocketAddrUnix) -> Result<(OwnedFd, SocketAddrUnix)> {
     let socket = datagram_socket()?;
     // Before it has a name: each message then says who sent it.

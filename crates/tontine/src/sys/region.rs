@@ -56,7 +56,7 @@ impl OwnRegion {
     /// of it.
     ///
     /// # Errors
-    /// [`Error::System`]: ENOSPC and ENOMEM where the memory is not to be had;
+    /// [`Error::System`]: ENOSPC and ENOMEM if the memory is not available;
     /// [`Error::FileTooLarge`].
     pub(crate) fn new(name: &str, size: usize) -> Result<(Self, OwnedFd)> {
         let guard = Guard::here()?;

@@ -51,7 +51,7 @@ impl ReleaseWatch {
     pub(crate) fn new(memfd: BorrowedFd<'_>) -> Option<Self> {
         let guard = Guard::here().ok()?;
         let mut watches = lock()?;
-        // Events of watches that nobody asks for must not fill the queue.
+        // Events of watches that no caller asks for must not fill the queue.
         watches.read_events();
         let id = watches.add(memfd)?;
         let released = Arc::new(AtomicBool::new(false));
@@ -83,7 +83,7 @@ impl Drop for ReleaseWatch {
         if watches.live.remove(&self.id).is_some()
             && let Some(inotify) = &watches.inotify
         {
-            // EINVAL: it has ended, and nobody has read that yet.
+            // EINVAL: it has ended, and the event is not read yet.
             let _ = inotify::remove_watch(inotify, self.id);
         }
     }

@@ -19,7 +19,7 @@ const INIT: u32 = 26;
 /// Bytes of a request's header.
 const IN_HEADER: usize = 40;
 
-/// The server ends by itself after this time, whatever becomes of the process that started it.
+/// The server ends by itself after this time, whether the process that started it lives or not.
 const LIFETIME_S: u32 = 600;
 
 /// A forked process that serves the file system, in a mount namespace of its own. Dropped, it is

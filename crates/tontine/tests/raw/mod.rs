@@ -227,7 +227,7 @@ pub fn receive(socket: &OwnedFd) -> (u32, Vec<u8>, Vec<OwnedFd>) {
         let parts = &mut [IoSliceMut::new(&mut bytes)];
         rustix::net::recvmsg(socket, parts, &mut control, RecvFlags::CMSG_CLOEXEC)
     };
-    // The kernel says ECONNRESET once, before the messages that are still in the queue.
+    // The kernel reports ECONNRESET once, before the messages that are still in the queue.
     let received = match next() {
         Err(rustix::io::Errno::CONNRESET) => next(),
         received => received,

@@ -98,7 +98,7 @@ impl Receiver<'_> {
             }
             Order::Panic => {
                 self.round.board.note_closed(self.index);
-                // Unwinds without the panic hook: it is no violation.
+                // Unwinds without the panic hook: this is not a violation.
                 let mailbox = self.mailbox;
                 let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
                     let _mailbox = mailbox;

@@ -8,7 +8,7 @@
 //! other, and each that a peer made, is closed by [`quarantine`], whose thread lets nothing linger
 //! and waits in the caller's place.
 //!
-//! What was not received was in no table. So the kernel drops it without a flush (FUSE) and
+//! A message that was not received was in no table. So the kernel drops it without a flush (FUSE) and
 //! without a look at record locks.
 
 #![allow(unsafe_code, reason = "a descriptor that its drop gives away")]
@@ -56,7 +56,7 @@ impl Socket {
     /// A socket that a peer made and passed. The peer may share it, and set its options.
     ///
     /// # Errors
-    /// As [`Socket::new`].
+    /// Like [`Socket::new`].
     pub(super) fn of_peer(fd: OwnedFd) -> Result<Self> {
         Self::made_by(true, fd)
     }

@@ -26,10 +26,10 @@ use crate::sys::{limits, quarantine};
 /// message, which is a process page and 32 chunks. Unused room for control data may hold more.
 pub(super) const MAX_PASSED: usize = 34;
 
-/// What a descriptor of a message should be.
+/// The kind that a descriptor of a message should be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Expected {
-    /// Sealed memory of so many bytes.
+    /// Sealed memory of this many bytes.
     Memory(usize),
     /// The end of a doorbell that rings it.
     Doorbell,
@@ -110,7 +110,7 @@ pub(crate) fn receive_passed(
     Ok(Some(passed))
 }
 
-/// What the thread reports.
+/// The thread's report.
 struct Found {
     passed: Passed,
     /// Everything is what was expected.

@@ -24,7 +24,7 @@ const MAX_NAME: usize = NAME_ROOM - FOLDER_ROOM;
 #[derive(Debug)]
 pub(crate) struct SocketPath {
     path: PathBuf,
-    /// The same without `/proc`, for errors.
+    /// The path without `/proc`, for errors.
     plain: PathBuf,
     /// Must stay open as long as `path` is used.
     _folder: Option<OwnedFd>,

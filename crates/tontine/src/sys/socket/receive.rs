@@ -80,7 +80,7 @@ pub(super) fn remove(fd: BorrowedFd<'_>) -> Result<bool> {
     Ok(message(fd, &mut [], Take::Away)?.is_some())
 }
 
-/// What one `recvmsg` told.
+/// The result of one `recvmsg`.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     pub(super) len: usize,

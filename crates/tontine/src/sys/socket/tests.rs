@@ -101,7 +101,7 @@ fn unexpected_descriptors_enter_no_table_and_stay_queued() {
 fn what_was_sent_is_received_before_the_hang_up() {
     let (ours, theirs) = pair().expect("pair");
     pass_credentials(&theirs).expect("pass credentials");
-    // Mail in the other direction that is never read makes the kernel say ECONNRESET first.
+    // Mail in the other direction that is never read makes the kernel report ECONNRESET first.
     assert_eq!(send(&theirs, b"unread", &[]).expect("send"), Sent::Yes);
     assert_eq!(send(&ours, b"first", &[]).expect("send"), Sent::Yes);
     assert_eq!(send(&ours, b"second", &[]).expect("send"), Sent::Yes);
