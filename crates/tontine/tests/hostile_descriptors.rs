@@ -392,6 +392,11 @@ fn slow_descriptors_hold_no_call() {
     ];
     for (name, make) in kinds {
         let price = price(&*make);
+        // Too little to be told from the noise of a busy machine.
+        if price < Duration::from_millis(40) {
+            println!("{name}: closing all of it takes only {price:?}");
+            continue;
+        }
         // A call that closed them would take that long each time; one of a busy machine does not.
         let attempts = (0..10).map(|_| longest_call(&*make));
         let mut longest = Duration::MAX;

@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Condvar, Mutex};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::pipe::PipeFlags;
@@ -81,6 +81,13 @@ const ENDING: [Signal; 8] = [
     Signal::USR2,
 ];
 
+/// Lets one test run at a time: a process that is forked while another thread installs a signal
+/// handler inherits a lock of signal-hook's that nothing releases, and hung in its first handler.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// A process that sits at `terminal`, raw by now.
 fn attends(sys: &dyn Sys, seat: impl Seat + Send + 'static, terminal: &OwnedFd) -> Pid {
     let own = terminal.try_clone().unwrap();
@@ -104,6 +111,7 @@ fn sees(user: &OwnedFd, last: u8) -> Vec<u8> {
 
 #[test]
 fn keys_pass_raw_and_the_terminal_is_restored() {
+    let _alone = alone();
     let (user, program) = terminal();
     let mirror = Mirror::default();
     std::thread::scope(|scope| {
@@ -122,6 +130,7 @@ fn keys_pass_raw_and_the_terminal_is_restored() {
 
 #[test]
 fn the_terminal_is_restored_after_a_panic() {
+    let _alone = alone();
     let (user, program) = terminal();
     let mirror = Mirror::default();
     std::thread::scope(|scope| {
@@ -139,6 +148,7 @@ fn the_terminal_is_restored_after_a_panic() {
 
 #[test]
 fn the_terminal_is_restored_when_a_signal_ends_the_process() {
+    let _alone = alone();
     for signal in ENDING {
         let (_user, program) = terminal();
         let linux = Linux::new().unwrap();
@@ -153,6 +163,7 @@ fn the_terminal_is_restored_when_a_signal_ends_the_process() {
 
 #[test]
 fn it_is_restored_too_while_nobody_takes_what_is_shown() {
+    let _alone = alone();
     for signal in [Signal::TERM, Signal::HUP, Signal::INT] {
         let (user, program) = terminal();
         let linux = Linux::new().unwrap();
@@ -177,6 +188,7 @@ fn it_is_restored_too_while_nobody_takes_what_is_shown() {
 
 #[test]
 fn a_stop_gives_the_terminal_back_and_it_is_raw_again_afterwards() {
+    let _alone = alone();
     let (_user, program) = terminal();
     let linux = Linux::new().unwrap();
     let sys: &dyn Sys = &linux;
@@ -204,6 +216,7 @@ fn a_stop_gives_the_terminal_back_and_it_is_raw_again_afterwards() {
 
 #[test]
 fn output_that_would_block_is_waited_for() {
+    let _alone = alone();
     let (reader, program) = terminal();
     let (seen, shown) = rustix::pipe::pipe_with(PipeFlags::NONBLOCK).unwrap();
     let mirror = Mirror::default();
@@ -232,6 +245,7 @@ fn output_that_would_block_is_waited_for() {
 
 #[test]
 fn a_terminal_that_somebody_else_writes_to_makes_its_lines() {
+    let _alone = alone();
     let (user, program) = terminal();
     let (_seen, shown) = rustix::pipe::pipe().unwrap();
     let mirror = Mirror::default();
@@ -249,6 +263,7 @@ fn a_terminal_that_somebody_else_writes_to_makes_its_lines() {
 
 #[test]
 fn the_end_of_input_that_is_no_terminal_is_typed() {
+    let _alone = alone();
     let (reader, writer) = rustix::pipe::pipe().unwrap();
     let (seen, shown) = rustix::pipe::pipe().unwrap();
     let mirror = Mirror::default();

@@ -132,9 +132,6 @@ pub(super) enum Accepted {
     Stranger(Socket, Error),
 }
 
-/// Maximum number of refused connections that wait to be closed, before no more are accepted.
-const MAX_UNCLOSED: usize = 64;
-
 impl Knocker {
     /// Whether it may wait for so long and no longer.
     fn has_deadline(&self) -> bool {
@@ -301,7 +298,7 @@ impl Door {
     /// There is no descriptor for it; or too many of those that were refused are still open.
     pub(super) fn accept(&mut self, admit: impl Fn(Peer) -> Result<()>) -> Result<Accepted> {
         let Some(listener) = &self.listener else { return Ok(Accepted::Nothing) };
-        if quarantine::close_waiting() > MAX_UNCLOSED {
+        if quarantine::is_behind() {
             return Err(Error::system("closing refused connections", Errno::AGAIN));
         }
         let Some(socket) = socket::accept(listener)? else { return Ok(Accepted::Nothing) };

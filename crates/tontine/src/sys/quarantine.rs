@@ -49,6 +49,9 @@ const MAX_HELD: usize = 64;
 /// bounded time, even while files that never answer hold all others.
 const MAX_CLOSERS: usize = 4;
 
+/// Maximum number of descriptors that wait to be closed, before no more connections are accepted.
+const MAX_UNCLOSED: usize = 256;
+
 /// Maximum number of descriptors that one thread is lent.
 const MAX_LENT: usize = 64;
 
@@ -159,7 +162,7 @@ fn start(user: Option<u32>, lent: &[BorrowedFd<'_>]) -> Result<mpsc::Sender<Work
 /// Closes descriptors of ours as their last holder, on a thread of its own. Does not wait for it.
 ///
 /// If the system refuses a thread, or too many are at work, they stay open until the next call
-/// of this or of [`close_waiting`].
+/// or the next connection.
 pub(crate) fn close(fds: impl IntoIterator<Item = OwnedFd>) {
     if let Ok(mut quarantine) = quarantine() {
         quarantine.waiting.extend(fds);
@@ -168,7 +171,7 @@ pub(crate) fn close(fds: impl IntoIterator<Item = OwnedFd>) {
 }
 
 /// Starts threads for the descriptors that wait to be closed. Returns how many still wait.
-pub(crate) fn close_waiting() -> usize {
+fn close_waiting() -> usize {
     loop {
         let Ok(mut quarantine) = quarantine() else { return 0 };
         quarantine.forget_ended();
@@ -193,6 +196,19 @@ pub(crate) fn close_waiting() -> usize {
             }
         }
     }
+}
+
+/// Returns `true` if more descriptors wait to be closed than a connection should add to. Waits for
+/// threads that only end, [`END_TIMEOUT`] at most.
+pub(crate) fn is_behind() -> bool {
+    let deadline = Instant::now() + END_TIMEOUT;
+    while close_waiting() > MAX_UNCLOSED {
+        if Instant::now() >= deadline {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    false
 }
 
 /// Returns `true` if files that peers passed hold all threads that receive from this user. Waits
