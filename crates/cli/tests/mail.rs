@@ -415,8 +415,8 @@ fn recv_with_closed_stdout_fails_before_it_binds() {
     assert!(!Path::new(&path).exists(), "expected no socket");
 }
 
-/// A message that a full disk did not take is not acknowledged: its sender still has it. `/dev/null` takes
-/// everything, opened for writing or for both.
+/// A message that a full disk did not take is not acknowledged: its sender still has it.
+/// `/dev/null` takes everything, opened for writing or for both.
 #[test]
 fn recv_acknowledges_only_what_was_written() {
     let program = env!("CARGO_BIN_EXE_tontine");

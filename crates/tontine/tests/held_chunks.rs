@@ -256,8 +256,8 @@ fn grow_and_shrink(rounds: usize, looks: u32, options: &Options) -> u64 {
     shrunk
 }
 
-/// Memory that an honest receiver let go of is the lane's again: it grows and shrinks as often as it is
-/// asked, through many times its cap.
+/// Memory that an honest receiver let go of is the lane's again: it grows and shrinks as often as
+/// it is asked, through many times its cap.
 #[test]
 fn honest_lane_grows_and_shrinks_many_times_its_cap() {
     let child = fork(|| {

@@ -271,8 +271,8 @@ impl<R: Region> Writer<R> {
         self.lent += self.older.drain(..).map(|link| 1_u64 << link.log2).sum::<u64>();
     }
 
-    /// Returns the messages that the receiver did not read, in order, and forgets them. The position that the receiver
-    /// last claimed stays possible: its page still shows it.
+    /// Returns the messages that the receiver did not read, in order, and forgets them. The
+    /// position that the receiver last claimed stays possible: its page still shows it.
     ///
     /// It reads our own memory, but where a hostile receiver says it stopped: in the middle of a
     /// message there is no header, and the walk ends where it would leave the chunk's records.
@@ -376,8 +376,8 @@ mod tests {
     }
 
     /// Messages that were taken back counted as read, so the position on the dead receiver's page,
-    /// which no process moves any more, lay before it and was taken for a lie: each later call returned
-    /// EPROTO, and no successor could get the lane.
+    /// which no process moves any more, lay before it and was taken for a lie: each later call
+    /// returned EPROTO, and no successor could get the lane.
     #[test]
     fn position_before_taken_back_messages_stays_possible() {
         let mut writer = lane();

@@ -50,7 +50,8 @@ impl Address {
 pub(crate) type FileId = (u64, u64);
 
 impl Address {
-    /// Returns this address, independent of the working directory. Symbolic links stay what they are.
+    /// Returns this address, independent of the working directory. Symbolic links stay what they
+    /// are.
     ///
     /// # Errors
     /// [`Error::SystemAt`] if the path is relative and the working directory was removed.

@@ -23,8 +23,8 @@ const LOOKS: u32 = 64;
 /// So many times that, before the kernel is asked and the reader's hot line is looked at.
 const THOROUGH_AFTER: u32 = 16;
 
-/// Interval between looks for what no descriptor shows: a successor, a free descriptor, or a chunk that
-/// the receiver let go of.
+/// Interval between looks for what no descriptor shows: a successor, a free descriptor, or a chunk
+/// that the receiver let go of.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// How long a sleep may be that nobody is sure to interrupt.

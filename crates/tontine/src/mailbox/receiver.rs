@@ -134,7 +134,8 @@ impl Mailbox {
         Ok(self.hand_out(taken))
     }
 
-    /// Like [`Mailbox::recv`], but waits for at most `timeout`. A signal does not end this wait either.
+    /// Like [`Mailbox::recv`], but waits for at most `timeout`. A signal does not end this wait
+    /// either.
     ///
     /// # Errors
     /// [`Error::TimedOut`]; else as [`Mailbox::recv`].

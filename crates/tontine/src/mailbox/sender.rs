@@ -39,7 +39,8 @@ pub struct Sender {
     pub(super) options: Options,
     pub(super) address: Option<Address>,
     pub(super) life: &'static Life,
-    /// The share of the cap that the chunks take, and their descriptors where a successor may want them.
+    /// The share of the cap that the chunks take, and their descriptors where a successor may want
+    /// them.
     pub(super) chunks: ChunkAccount,
     /// When a successor was last looked for.
     pub(super) looked: Option<Instant>,

@@ -400,7 +400,8 @@ fn named_socket() -> Result<(OwnedFd, SocketAddrUnix)> {
     Ok((socket, name))
 }
 
-/// Like [`named_socket`], but connected first: from then on the kernel refuses messages from any other socket.
+/// Like [`named_socket`], but connected first: from then on the kernel refuses messages from any
+/// other socket.
 fn named_socket_to(peer: &SocketAddrUnix) -> Result<(OwnedFd, SocketAddrUnix)> {
     let socket = datagram_socket()?;
     // Before it has a name: each message then says who sent it.

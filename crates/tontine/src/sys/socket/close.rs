@@ -8,8 +8,8 @@
 //! other, and each that a peer made, is closed by [`quarantine`], whose thread lets nothing linger
 //! and waits in the caller's place.
 //!
-//! A message that was not received was in no table. So the kernel drops it without a flush (FUSE) and
-//! without a look at record locks.
+//! A message that was not received was in no table. So the kernel drops it without a flush (FUSE)
+//! and without a look at record locks.
 
 #![allow(unsafe_code, reason = "a descriptor that its drop gives away")]
 
