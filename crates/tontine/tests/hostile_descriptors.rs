@@ -386,7 +386,7 @@ fn longest_call(make: &dyn Fn() -> Vec<OwnedFd>) -> Duration {
 fn slow_descriptors_hold_no_call() {
     type Make = Box<dyn Fn() -> Vec<OwnedFd>>;
     let kinds: [(&str, Make); 3] = [
-        ("inotify instances", Box::new(|| (0..60).map(|_| inotify()).collect())),
+        ("inotify instances", Box::new(|| (0..40).map(|_| inotify()).collect())),
         ("epoll sets", Box::new(|| (0..20).map(|_| epoll(15_000)).collect())),
         ("memory", Box::new(|| vec![memory(1 << 29), memory(1 << 29)])),
     ];
