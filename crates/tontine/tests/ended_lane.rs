@@ -141,13 +141,9 @@ fn lock_robust_mutexes() {
     }
 }
 
-/// The life thread of a receiver held 2,100 robust mutexes of its program when it was killed, more
-/// than the kernel walks, so its life word was never marked. The hang-up showed the end, and
-/// `service` returned EOWNERDEAD; `send`, which looked at the life word alone, returned `Ok` until
-/// the chunk was full.
-#[test]
-fn send_after_service_reported_death_fails_despite_life_word() {
-    let place = place();
+/// A forked receiver whose death the kernel does not mark in its life word, and a sender from which
+/// it has read one message.
+fn lane_to_unmarked_receiver(place: &Place, options: &Options) -> (i32, Sender) {
     let (path, ready) = (place.path.clone(), Signal::new());
     let receiver = fork(|| {
         let mut mailbox = Mailbox::bind(&path).expect("binds");
@@ -157,10 +153,21 @@ fn send_after_service_reported_death_fails_despite_life_word() {
         ready.give(1);
         sleep_for_ever();
     });
-    let mut sender = connect(&Options::new(), &place.path);
+    let mut sender = connect(options, &place.path);
     sender.send(b"read").expect("sent");
     sender.wait_read(Some(AMPLE)).expect("read");
     assert_eq!(ready.take(), 1);
+    (receiver, sender)
+}
+
+/// The life thread of a receiver held 2,100 robust mutexes of its program when it was killed, more
+/// than the kernel walks, so its life word was never marked. The hang-up showed the end, and
+/// `service` returned EOWNERDEAD; `send`, which looked at the life word alone, returned `Ok` until
+/// the chunk was full.
+#[test]
+fn send_after_service_reported_death_fails_despite_life_word() {
+    let place = place();
+    let (receiver, mut sender) = lane_to_unmarked_receiver(&place, &Options::new());
     sender.send(b"unread").expect("sent");
     kill(receiver);
     until("the hang-up is noticed", || sender.service().is_err());
@@ -174,19 +181,7 @@ fn send_after_service_reported_death_fails_despite_life_word() {
 #[test]
 fn sends_after_unmarked_death_reach_successor_at_once() {
     let place = place();
-    let (path, ready) = (place.path.clone(), Signal::new());
-    let receiver = fork(|| {
-        let mut mailbox = Mailbox::bind(&path).expect("binds");
-        mailbox.recv().expect("a message");
-        mailbox.acknowledge();
-        lock_robust_mutexes();
-        ready.give(1);
-        sleep_for_ever();
-    });
-    let mut sender = connect(&waiting(), &place.path);
-    sender.send(b"read").expect("sent");
-    sender.wait_read(Some(AMPLE)).expect("read");
-    assert_eq!(ready.take(), 1);
+    let (receiver, mut sender) = lane_to_unmarked_receiver(&place, &waiting());
     kill(receiver);
     std::thread::sleep(Duration::from_millis(20));
     sender.service().expect("waits for a successor");

@@ -1,13 +1,10 @@
 //! Hostile senders: raw sockets and memory against an honest mailbox. Whatever they do, it neither
 //! crashes nor hangs nor loses another sender's mail.
 
-#![allow(unsafe_code, reason = "socket options that no crate knows")]
-
 mod common;
 mod raw;
 
-use std::io::Write;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -212,30 +209,6 @@ fn descriptors_of_another_kind_are_refused() {
     assert_eq!(mailbox.lanes(), 1);
 }
 
-/// A TCP socket whose `close` waits: it lingers, and has unsent data for a peer that reads nothing.
-fn lingering() -> (OwnedFd, std::net::TcpStream) {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("binds");
-    let mut ours =
-        std::net::TcpStream::connect(listener.local_addr().expect("a port")).expect("up");
-    let theirs = listener.accept().expect("accepts").0;
-    ours.set_nonblocking(true).expect("set");
-    while ours.write(&[0; 65536]).is_ok() {}
-    let linger = libc::linger { l_onoff: 1, l_linger: 60 };
-    // SAFETY: a structure of the size that is given with it.
-    let set = unsafe {
-        libc::setsockopt(
-            ours.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_LINGER,
-            (&raw const linger).cast(),
-            size_of::<libc::linger>() as libc::socklen_t,
-        )
-    };
-    assert_eq!(set, 0);
-    ours.set_nonblocking(false).expect("set");
-    (ours.into(), theirs)
-}
-
 /// Descriptors that came with something refusable were closed in passing, by a plain `close`: a
 /// socket told to linger held the receiver for as long as it liked. Only those of a `HELLO` with
 /// too many or too few were closed with care.
@@ -249,14 +222,14 @@ fn closing_what_was_passed_does_not_wait() {
     version[4] = 2;
     let started = Instant::now();
     for bytes in [good.clone(), version, raw::note(77, &[]), raw::note(raw::ROOM, &[])] {
-        let (tcp, _unread) = lingering();
+        let (tcp, _unread) = raw::lingering();
         let socket = raw::dial(&place.path);
         assert!(raw::send(&socket, &bytes, &[tcp.as_fd(), chunk.fd.as_fd()]));
         drop(tcp);
         faults(&mut mailbox);
     }
     for bytes in [raw::chunk_note(12, 1), raw::note(raw::WANT, &[0, 0]), vec![1]] {
-        let (tcp, _unread) = lingering();
+        let (tcp, _unread) = raw::lingering();
         let (socket, _chunk) = raw::lane(&place.path);
         assert!(raw::send(&socket, &bytes, &[tcp.as_fd()]));
         drop(tcp);

@@ -8,14 +8,12 @@ mod raw;
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use common::{AMPLE, fork, place, reap, until};
 use raw::fuse::Mount;
 use raw::hello;
-use rustix::net::sockopt;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tontine::mailbox::{Mailbox, Options, Sender};
 use tontine::{Error, Peer};
@@ -414,7 +412,7 @@ fn slow_descriptors_hold_no_call() {
 fn lingering_sockets_hold_no_call() {
     let silent = std::cell::RefCell::new(Vec::new());
     let make = || {
-        let all = (0..4).map(|_| lingering());
+        let all = (0..4).map(|_| raw::lingering());
         all.map(|(socket, other)| {
             silent.borrow_mut().push(other);
             socket
@@ -498,17 +496,6 @@ fn memory(size: usize) -> OwnedFd {
     let none = rustix::fs::FallocateFlags::empty();
     rustix::fs::fallocate(&fd, none, 0, size as u64).expect("memory");
     fd
-}
-
-fn lingering() -> (OwnedFd, TcpStream) {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("binds");
-    let mut stream = TcpStream::connect(listener.local_addr().expect("a port")).expect("up");
-    let silent = listener.accept().expect("accepts").0;
-    stream.set_nonblocking(true).expect("set");
-    while stream.write(&[0; 65536]).is_ok() {}
-    stream.set_nonblocking(false).expect("set");
-    sockopt::set_socket_linger(&stream, Some(Duration::from_secs(60))).expect("linger");
-    (stream.into(), silent)
 }
 
 /// Sends a HELLO that names many chunks of the largest size: each would be looked at, page by page.

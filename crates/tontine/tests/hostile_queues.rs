@@ -6,8 +6,7 @@
 mod common;
 mod raw;
 
-use std::io::Write;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -16,21 +15,8 @@ use rustix::net::sockopt;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use tontine::mailbox::{Mailbox, Options, Sender};
 
-/// How long a socket lingers here, and how long a call may take that does not wait for it.
-const LINGER: Duration = Duration::from_secs(60);
+/// Longer than a call takes that does not wait for a socket that lingers.
 const AT_ONCE: Duration = Duration::from_secs(30);
-
-/// A TCP socket whose last close waits, and its silent other end.
-fn lingering() -> (OwnedFd, TcpStream) {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("binds");
-    let mut stream = TcpStream::connect(listener.local_addr().expect("a port")).expect("up");
-    let silent = listener.accept().expect("accepts").0;
-    stream.set_nonblocking(true).expect("set");
-    while stream.write(&[0; 65536]).is_ok() {}
-    stream.set_nonblocking(false).expect("set");
-    sockopt::set_socket_linger(&stream, Some(LINGER)).expect("linger");
-    (stream.into(), silent)
-}
 
 fn pair(kind: SocketType) -> (OwnedFd, OwnedFd) {
     rustix::net::socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).expect("a pair")
@@ -38,7 +24,7 @@ fn pair(kind: SocketType) -> (OwnedFd, OwnedFd) {
 
 /// A Unix socket in whose queue lies one that lies in ... in whose queue a lingering one lies.
 fn nested(kind: SocketType, depth: usize) -> (OwnedFd, TcpStream) {
-    let (mut inner, silent) = lingering();
+    let (mut inner, silent) = raw::lingering();
     for _ in 0..depth {
         let (outer, other) = pair(kind);
         assert!(raw::send(&other, b"rubbish", &[]));
@@ -62,7 +48,7 @@ fn what_lies_behind_a_refused_hello_holds_nobody() {
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
     for count in [1, 3] {
-        let (tcp, _silent) = lingering();
+        let (tcp, _silent) = raw::lingering();
         let socket = raw::dial(&place.path);
         for _ in 0..count {
             assert!(raw::send(&socket, b"rubbish", &[]));
@@ -97,7 +83,7 @@ fn what_lies_in_a_passed_socket_holds_nobody() {
 fn connections_that_nobody_reads_hold_nobody() {
     let place = place();
     let mailbox = Mailbox::bind(&place.path).expect("binds");
-    let (tcp, _silent) = lingering();
+    let (tcp, _silent) = raw::lingering();
     let socket = raw::dial(&place.path);
     assert!(raw::send(&socket, b"rubbish", &[tcp.as_fd()]));
     drop((tcp, socket));
@@ -116,7 +102,7 @@ fn descriptors_at_the_doorbell_hold_nobody() {
         drop(mailbox.try_recv().map(drop));
         let (kind, _, passed) = raw::receive(&socket);
         assert_eq!(kind, raw::WELCOME);
-        let (tcp, _silent) = lingering();
+        let (tcp, _silent) = raw::lingering();
         // A kernel that lets us refuse them does.
         if !raw::send(&passed[2], b"1", &[tcp.as_fd()]) {
             sockopt::set_socket_linger(&tcp, None).expect("set");
@@ -151,7 +137,7 @@ fn a_hostile_receiver_does_not_hold_up_a_senders_drop() {
             sender.service().expect("welcome");
             assert!(sender.peer().is_some());
         }
-        let (tcp, _silent_too) = lingering();
+        let (tcp, _silent_too) = raw::lingering();
         assert!(raw::send(&socket, b"rubbish", &[tcp.as_fd()]));
         drop((tcp, button, socket, listener));
         in_time("dropping the sender", || drop(sender));
@@ -170,7 +156,7 @@ fn doorbell_with_hidden_messages_holds_no_drop() {
         let socket = raw::accept(&listener);
         let (page, control) = (raw::process_page(1), raw::control(0, 4096));
         let (button, other) = pair(SocketType::DGRAM);
-        let (tcp, _silent) = lingering();
+        let (tcp, _silent) = raw::lingering();
         if hides_by_offset {
             let offset = 1_i32 << 20;
             // SAFETY: the option's value is one integer.

@@ -24,7 +24,7 @@ const ROUND: u64 = 500;
 const CAPACITY: usize = 4 << 20;
 /// Blocks that a member has at most.
 const MOST: usize = 60;
-/// A child that nobody kills ends after so long.
+/// Lifetime of a child that is not killed, in seconds.
 const LIMIT_S: u32 = 300;
 /// Who does nothing for so long hangs.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -7,8 +7,9 @@
 
 pub mod fuse;
 
-use std::io::{IoSlice, IoSliceMut};
+use std::io::{IoSlice, IoSliceMut, Write};
 use std::mem::MaybeUninit;
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -265,4 +266,16 @@ pub fn lane(path: &Path) -> (OwnedFd, Memory) {
     let chunk = chunk(12);
     assert!(send(&socket, &hello(1 << 20, &[12]), &[life(), chunk.fd.as_fd()]));
     (socket, chunk)
+}
+
+/// A TCP socket whose last close waits a minute, with unsent data for its silent other end.
+pub fn lingering() -> (OwnedFd, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("binds");
+    let mut stream = TcpStream::connect(listener.local_addr().expect("a port")).expect("up");
+    let silent = listener.accept().expect("accepts").0;
+    stream.set_nonblocking(true).expect("set");
+    while stream.write(&[0; 65536]).is_ok() {}
+    stream.set_nonblocking(false).expect("set");
+    sockopt::set_socket_linger(&stream, Some(Duration::from_secs(60))).expect("linger");
+    (stream.into(), silent)
 }
