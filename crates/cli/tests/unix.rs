@@ -69,7 +69,9 @@ fn a_run_that_never_ends_is_found_to_stall() {
     let output = run(&[], file.path());
     assert_eq!(output.status.code(), Some(1));
     let printed = text(&output.stdout);
-    assert!(printed.contains("fails: the run: expected an end, found that everybody waits"));
+    assert!(
+        printed.contains("fails: the run: expected an end, found that all threads are blocked")
+    );
 }
 
 #[test]
@@ -102,6 +104,21 @@ fn many_runs_stop_at_the_first_that_fails() {
 
 /// Goes round for ever.
 const ENDLESS: &str = "process main\n  note \"here\"\n  repeat 2000000000: x = x + 1\n";
+
+/// A signal just before `pause` made it return, so that no seed showed the lost wake-up.
+#[test]
+fn some_seed_loses_signal_before_pause() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../unix/tests/scenes/lost/pause.unix");
+    for mode in ["uniprocessor", "master", "coarse", "parallel", "per-process"] {
+        let output = run(&["--runs", "2000", "--mode", mode], &file);
+        assert_eq!(output.status.code(), Some(1), "{mode}: {}", text(&output.stdout));
+        let printed = text(&output.stdout);
+        assert!(
+            printed.contains("expected an end, found that all threads are blocked"),
+            "{printed}"
+        );
+    }
+}
 
 #[test]
 fn an_endless_run_is_stopped_after_the_limit_and_its_timeline_printed() {

@@ -42,6 +42,33 @@ fn a_violation_is_printed_with_a_command_that_shows_it_again() {
     }
 }
 
+/// The report of a scenario that does not end said only that it was stopped, and printed hundreds
+/// of turns; no option raised the limit.
+#[test]
+fn run_without_an_end_names_limit_and_option() {
+    let file = scenario("process main\n  while 0 == 0\n    child = fork main\n    yield\n");
+    let output = explore(&["--mode", "parallel", "--steps", "9000"], file.path());
+    let printed = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{printed}{}", text(&output.stderr));
+    for said in ["none within 9000 steps, the limit", "--steps N", "running: process", "more turns"]
+    {
+        assert!(printed.contains(said), "no {said:?}: {printed}");
+    }
+    assert!(printed.lines().count() < 400, "{}", printed.lines().count());
+    let (_, command) = printed.split_once("explore ").expect("a command");
+    assert!(command.starts_with("--mode parallel --steps 9000 --replay "), "{command}");
+}
+
+#[test]
+fn idle_clock_keeps_timers_from_ending_while_a_thread_is_runnable() {
+    let file = scenario("process main\n  alarm 9\n  alarm 0 -> 9\n\nexpect main exited 0\n");
+    let early = explore(&["--mode", "coarse"], file.path());
+    assert_eq!(early.status.code(), Some(1), "{}", text(&early.stdout));
+    assert!(text(&early.stdout).contains("time passes to the next timer"));
+    let idle = explore(&["--mode", "coarse", "--idle-clock"], file.path());
+    assert_eq!(idle.status.code(), Some(0), "{}", text(&idle.stdout));
+}
+
 #[test]
 fn what_the_dice_found_is_found_again_from_the_seed() {
     let file = scenario(BELIEVES);

@@ -225,7 +225,7 @@ fn without_a_terminal_nothing_waits_for_ever() {
         let output = without_a_terminal(&[mode, &["seq 2; catch USR1"]].concat());
         assert!(String::from_utf8_lossy(&output.stdout).starts_with("1\n2\n"));
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(said.contains("found that everybody waits for ever:"), "{said}");
+        assert!(said.contains("found that all threads are blocked:"), "{said}");
         assert!(said.contains(" S catch"), "{said}");
         assert_eq!(output.status.code(), Some(1));
     }

@@ -248,6 +248,16 @@ impl Actor {
         patience::state(Path::new(&format!("/proc/{pid}/task/{pid}")))
     }
 
+    /// Returns `true` if each of its other threads sleeps or has ended.
+    pub(crate) fn others_are_asleep(&self) -> bool {
+        let pid = self.pid.as_raw_nonzero();
+        let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return true };
+        let main = pid.to_string();
+        let mut others = threads.flatten().filter(|thread| *thread.file_name() != *main);
+        // A thread that ended meanwhile has no state.
+        others.all(|thread| matches!(patience::state(&thread.path()), Some('S') | None))
+    }
+
     /// What its main thread has run so far.
     fn processor_time(&self) -> Duration {
         let pid = self.pid.as_raw_nonzero();

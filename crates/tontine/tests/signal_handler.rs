@@ -347,7 +347,8 @@ fn in_child_of_busy_parent(inherited: &Flag) {
         raise(signal);
         assert!(wake.take());
     }
-    // No thread of the parent uses this one.
+    // No thread of the parent uses this one, which nohup(1) ignores.
+    dispose(Signal::HUP, libc::SIG_DFL, 0);
     let flag = Flag::install(Signal::HUP).expect("installed");
     raise(Signal::HUP);
     assert!(flag.take());

@@ -59,6 +59,10 @@ impl Virtual {
     /// Makes a system whose second process runs `program`, and runs it until that has ended;
     /// whoever is left then is killed. Each run is a system of its own.
     ///
+    /// The program begins with descriptors 0, 1 and 2: the terminal of the
+    /// [`console`](Builder::console) if there is one, else a null device: reads return end-of-file,
+    /// and writes are discarded.
+    ///
     /// # Panics
     /// Within a virtual program: a system cannot run inside of another. With debug assertions also
     /// if the system is found to have lost count of its process groups: that would be its mistake.

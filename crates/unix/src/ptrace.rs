@@ -13,7 +13,7 @@ pub enum Ptrace {
     /// `PTRACE_CONT`: a stopped tracee goes on, and gets this signal in place of the one that
     /// stopped it.
     Continue(Pid, Option<Signal>),
-    /// `PTRACE_KILL`: a stopped tracee ends.
+    /// `PTRACE_KILL`: kills a tracee, stopped or running.
     Kill(Pid),
     /// `PTRACE_DETACH`: a stopped tracee goes on untraced, with this signal.
     Detach(Pid, Option<Signal>),

@@ -2,9 +2,14 @@
 
 mod examples;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
 use std::time::Duration;
 
 use examples::examples;
+#[cfg(debug_assertions)]
+use tontine_unix::Rule;
 use tontine_unix::check::{
     CheckError, Checker, Comparison, Ending, Options, Trace, against, on_virtual,
 };
@@ -32,6 +37,25 @@ fn same(text: &str) -> Trace {
 
 fn events(trace: &Trace) -> Vec<&str> {
     trace.entries.iter().map(|entry| entry.what.as_str()).collect()
+}
+
+/// A report named `main` and `main/1`, but did not say that these are two threads of one process,
+/// nor which of the text's threads the second one is.
+#[test]
+#[cfg(debug_assertions)]
+fn report_of_difference_explains_names_of_threads() {
+    let scenario = scenario(
+        "process main\n  thread other\n  getpid\n\nthread other\n  close 77 -> anything\n",
+    );
+    let builder = Virtual::builder().without(Rule::ClosedIsGone);
+    let options = Options { builder, ..Options::new() };
+    let Comparison::Differs(difference) = checker().check(&scenario, &options).expect("compared")
+    else {
+        panic!("a broken rule is seen")
+    };
+    let told = difference.to_string();
+    assert!(told.contains("\nmain (main): process, its first thread\n"), "{told}");
+    assert!(told.contains("\nmain/1 (other): thread 1 that process main made\n"), "{told}");
 }
 
 #[test]
@@ -249,4 +273,162 @@ fn a_signal_that_a_tracer_chose_comes_from_its_parent() {
          on USR2: note \"{sender} {code}\"\n  ptrace traceme\n  raise USR1\n",
     );
     assert!(events(&trace).contains(&"notes \"main user\""), "{trace:?}");
+}
+
+/// Like [`same`], but in every mode with each of the seeds 1 to `seeds`.
+fn always_same(text: &str, seeds: u64) -> Trace {
+    let (scenario, mut checker) = (scenario(text), checker());
+    let mut last = None;
+    for seed in 1..=seeds {
+        let options = Options { seed, ..Options::new() };
+        let real = checker.on_linux(&scenario, &options).expect("it comes to an end");
+        for mode in MODES {
+            let options = Options { builder: Virtual::builder().mode(mode), ..options.clone() };
+            match against(&scenario, &options, &real).expect("it was compared on Linux") {
+                Comparison::Same(trace) => last = Some(trace),
+                Comparison::Differs(difference) => panic!("{mode}: {difference}"),
+            }
+        }
+    }
+    last.expect("there is a seed")
+}
+
+/// A loop that waited without blocking saw the end of a child's sleep on the virtual Unix, whose
+/// clock advanced with each point. On Linux, where steps take longer, the run was given up.
+#[test]
+fn sleep_ends_after_all_steps_that_others_can_take() {
+    let trace = always_same(
+        "process main\n  fork sleeper\n  found = 0\n  rounds = 400\n  while rounds != 0\n    \
+         found = wait nohang -> nothing\n    yield\n    rounds = rounds - 1\n  \
+         wait -> exited 0\n\nprocess sleeper\n  sleep 1ms\n",
+        1,
+    );
+    assert!(events(&trace).contains(&"wait -> main.1 exited 0"), "{trace:?}");
+}
+
+/// The same with a loop that polls until the sleep ends: on the virtual Unix it ended.
+#[test]
+fn loop_that_polls_for_a_sleeper_is_cut_on_both_sides() {
+    let text = "process main\n  fork sleeper\n  found = 0\n  while found == 0\n    \
+                found = wait nohang -> anything\n    poll\n\nprocess sleeper\n  sleep 1ms\n";
+    assert_eq!(always_same(text, 1).ending, Ending::Cut);
+}
+
+/// Two timers of equal length expire in the order in which they were set, and the thread that the
+/// first one wakes runs before the second expires.
+#[test]
+fn timers_of_equal_length_expire_one_by_one() {
+    always_same(
+        "process main\n  fork other\n  fork other\n  sleep 10ms\n  getpid\n  wait -> exited 0\n  \
+         wait -> exited 0\n\nprocess other\n  sleep 10ms\n  getpid\n  sleep 10ms\n  getpid\n",
+        4,
+    );
+}
+
+/// A sleep of length 0 sleeps for a moment on Linux: the check took it for one that never ends, or
+/// it ended within a later step.
+#[test]
+fn sleep_of_length_zero_ends_within_its_step() {
+    let trace = always_same(
+        "process main\n  fork other\n  sleep 0ms\n  getpid\n  sleep 0ms\n  wait -> exited 0\n\n\
+         process other\n  sleep 0ms\n  getpid\n  sleep 0ms\n",
+        10,
+    );
+    assert_eq!(trace.ending, Ending::Finished);
+}
+
+/// Sleeps on Linux follow the run's clock, and alarms did not: the time left of an alarm was too
+/// long, and a sleep of two seconds ended before an alarm of one.
+#[test]
+fn alarm_and_sleep_use_the_same_clock() {
+    let trace = always_same(
+        "process main\n  on ALRM: note \"rings\"\n  alarm 8 -> 0\n  sleep 3s\n  alarm 0 -> 5\n  \
+         fork other\n  alarm 1 -> 0\n  pause\n  wait -> exited 0\n\n\
+         process other\n  sleep 2s\n  note \"slept\"\n",
+        2,
+    );
+    let events = events(&trace);
+    let at = |what| events.iter().position(|event| *event == what);
+    assert!(at("notes \"rings\"") < at("notes \"slept\""), "{events:?}");
+}
+
+/// The first process's parent had the keeper's group and session on Linux. These are outside of the
+/// namespace, so that their numbers were 0.
+#[test]
+fn parent_of_the_first_process_leads_its_group_and_session() {
+    let trace = always_same(
+        "process main\n  getpgid parent -> parent\n  getsid parent -> parent\n  \
+         kill parent 0\n  kill group parent USR1\n  kill parent TERM\n  sigqueue parent USR2 3\n  \
+         setpgid 0 parent -> EPERM\n  setpgid parent 0 -> ESRCH\n  fork other\n  wait\n\n\
+         process other\n  getpgid init -> init\n  getsid init -> init\n",
+        4,
+    );
+    assert_eq!(trace.ending, Ending::Finished);
+    let mut checker = Checker::without_namespace().expect("a process");
+    let text = "process main\n  getpgid parent -> parent\n  getsid parent -> parent\n";
+    let found = checker.check(&scenario(text), &Options::new()).expect("compared");
+    assert!(found.difference().is_none(), "{found:?}");
+}
+
+/// The virtual Unix looked for the process number 2, which no process has in a comparison: the
+/// process that killed `init` continued there.
+#[test]
+fn run_ends_with_init_on_both_sides() {
+    for kill in ["kill parent KILL", "kill init KILL", "kill everyone KILL"] {
+        let trace = always_same(
+            &format!(
+                "process main\n  fork other\n  {kill}\n  getppid\n\nprocess other\n  getpid\n  \
+                 getppid\n  pause\n"
+            ),
+            6,
+        );
+        assert_eq!(trace.ending, Ending::Finished);
+    }
+}
+
+/// A kernel worker carries bytes that are written to a terminal to the other end. On a busy machine
+/// they arrived later than the 2 ms for which the system was quiescent.
+#[test]
+fn written_text_reaches_sleeping_reader_in_its_step() {
+    let _load = Load::new();
+    always_same(
+        "process main\n  openpty user terminal\n  fork reader\n  write terminal \"hello\"\n  \
+         write terminal \"you\"\n  wait -> exited 0\n\n\
+         process reader\n  read user 5\n  read user 5\n",
+        200,
+    );
+}
+
+/// The same for bytes typed while there is unread input: no thread sleeps in a read, and no poll of
+/// the terminal makes the kernel deliver the bytes.
+#[test]
+fn text_typed_after_unread_input_arrives_in_its_step() {
+    let _load = Load::new();
+    always_same(
+        "process main\n  openpty user terminal\n  controlling terminal\n  \
+         tcsetattr terminal -echo -icanon\n  on INT: note \"interrupted\"\n  type user \"a\"\n  \
+         type user \"bc\"\n  read terminal -> \"abc\"\n  type user \"a\"\n  \
+         type user \"b\\x03c\"\n  read terminal -> \"c\"\n",
+        60,
+    );
+}
+
+/// Threads that compute, two for each processor.
+struct Load(Arc<AtomicBool>);
+
+impl Load {
+    fn new() -> Self {
+        let ends = Arc::new(AtomicBool::new(false));
+        for _ in 0..2 * thread::available_parallelism().map_or(1, usize::from) {
+            let ends = Arc::clone(&ends);
+            thread::spawn(move || while !ends.load(Relaxed) {});
+        }
+        Self(ends)
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
 }

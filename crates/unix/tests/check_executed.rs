@@ -79,11 +79,26 @@ fn without_a_namespace_they_are_too() {
 #[test]
 fn an_executed_process_is_as_exec_has_left_it() {
     let trace = same(
-        "process main\n  exec after\n\nprocess after\n  sigaction PIPE -> by-default\n  \
-         sigaction SEGV -> by-default\n  close 0 -> EBADF\n  close 2 -> EBADF\n  \
-         sigstack -> 0\n  getmask -> {}\n",
+        "process main\n  close 2\n  exec after\n\nprocess after\n  \
+         sigaction PIPE -> by-default\n  sigaction SEGV -> by-default\n  close 0\n  \
+         close 2 -> EBADF\n  sigstack -> 0\n  getmask -> {}\n",
     );
     assert!(tells(&trace, "close 2 -> EBADF"), "{trace:?}");
+}
+
+/// On both sides a scenario's processes begin with descriptors 0 to 2 on a null device, and so do
+/// the programs that they execute or spawn. They used to begin with all descriptors closed, unlike
+/// on any Unix.
+#[test]
+fn standard_descriptors_are_a_null_device_on_both() {
+    let uses = "read 0 -> \"\"\n  write 1 \"dropped\" -> 7\n  write 2 \"x\" -> 1\n  \
+                tcgetattr 0 -> ENOTTY\n  pipe reads writes\n  note \"{reads} {writes}\"\n";
+    let trace = same(&format!(
+        "process main\n  {uses}  child = spawn other\n  wait -> child exited 0\n  exec other\n\n\
+         process other\n  {uses}"
+    ));
+    let told = trace.entries.iter().filter(|entry| entry.what == "notes \"3 4\"").count();
+    assert_eq!(told, 3, "{trace:?}");
 }
 
 /// The first thread stands at its gate, or sleeps until a time, while another one executes: the
@@ -150,7 +165,7 @@ fn a_closed_descriptor_stays_closed_whoever_is_spawned() {
          read writes 4 -> EBADF\n  pipe one other\n  note \"{one}\"\n  wait\n\n\
          process other\n  getpid\n",
     );
-    assert!(tells(&trace, "notes \"1\""), "{trace:?}");
+    assert!(tells(&trace, "notes \"4\""), "{trace:?}");
 }
 
 #[test]

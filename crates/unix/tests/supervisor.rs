@@ -107,6 +107,6 @@ fn without_it_nobody_is_left_behind_at_any_schedule() {
     for how in ["explore", "dice"] {
         let (said, status) = explored(&[how]);
         assert_eq!(status, Some(0), "{said}");
-        assert!(said.starts_with("nobody was left behind at any of "), "{said}");
+        assert!(said.starts_with("no process was left behind at any of "), "{said}");
     }
 }

@@ -171,6 +171,16 @@ fn full_pair(random: &mut Random) -> Vec<OwnedFd> {
     vec![other, one]
 }
 
+impl Drop for Stock<'_> {
+    /// Turns lingering off: if the hostile process is the last to close a socket that lingers, the
+    /// close would block.
+    fn drop(&mut self) {
+        for fd in &self.fds {
+            let _ = rustix::net::sockopt::set_socket_linger(fd, None);
+        }
+    }
+}
+
 /// Returns what `fstat` says a descriptor's file takes: its identity and its bytes.
 pub(super) fn charge(fd: &OwnedFd) -> Option<(u64, u64)> {
     let stat = rustix::fs::fstat(fd).ok()?;

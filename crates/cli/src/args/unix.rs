@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use tontine_unix::explore::Schedule;
+use tontine_unix::explore::{Exploration, Schedule};
 
 #[derive(Debug, Args)]
 pub(crate) struct Unix {
@@ -166,7 +166,7 @@ A preemption takes the processor from a thread that could go on. All schedules
 without one are run, then those with at most one, and so on to --bound; those
 that come to the same as others are left out. docs/explore.md says how.
 
-The first run in which an expectation fails, everybody waits for ever, or a
+The first run in which an expectation fails, all threads are blocked, or a
 check of the kernel's own finds something is printed with a schedule, a short
 text, that --replay takes, and by dice with the seed.
 
@@ -204,6 +204,19 @@ pub(crate) struct ExploreScenario {
     /// Run at most so many schedules.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) most: Option<u64>,
+
+    /// Report a run of more than N steps as one that does not end.
+    #[arg(long, value_name = "N", default_value_t = Exploration::STEPS)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) steps: u64,
+
+    /// Let time pass only while no thread is runnable, for a scenario that relies on a timer being
+    /// far off.
+    ///
+    /// Otherwise time may pass at any point, as a preemption: on a busy machine each thread may be
+    /// kept waiting that long.
+    #[arg(long)]
+    pub(crate) idle_clock: bool,
 
     /// Also run schedules that come to the same as others.
     #[arg(long)]
@@ -244,7 +257,7 @@ killed by SIGKILL, your terminal stays raw: type `reset`, though you do not
 see it, and ^J.
 
 Exit status: that of the shell, 128 + N if signal N ended it; 2 wrong usage,
-or no terminal to type at; 1 the terminal failed, or everybody waits for ever.")]
+or no terminal to type at; 1 the terminal failed, or all threads are blocked.")]
 pub(crate) struct UnixShell {
     /// Do these commands, and leave.
     #[arg(short, value_name = "COMMANDS")]

@@ -32,6 +32,7 @@ fn failure(failure: &Failure) -> Value {
     json!({
         "line": failure.line,
         "process": failure.process,
+        "thread": failure.thread,
         "what": failure.what,
         "expected": failure.expected,
         "found": failure.found,

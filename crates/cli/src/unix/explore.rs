@@ -50,8 +50,10 @@ fn exploration(asked: &ExploreScenario, scenario: &Scenario, mode: Mode) -> Expl
     let exploration = Exploration::scenario(scenario)
         .mode(mode)
         .bound(asked.bound)
+        .steps(asked.steps)
         .most(asked.most.unwrap_or(u64::MAX))
         .reduced(!asked.unreduced)
+        .idle_clock(asked.idle_clock)
         .with(move |builder: Builder| builder.delivery(delivery).masks(masks));
     match asked.processors {
         Some(processors) if mode != Mode::Uniprocessor => {
@@ -91,8 +93,14 @@ fn told(asked: &ExploreScenario, mode: Mode, violation: &Violation) -> String {
         Some(processors) => format!(" --processors {processors}"),
         None => String::new(),
     };
+    let steps = match asked.steps {
+        Exploration::STEPS => String::new(),
+        steps => format!(" --steps {steps}"),
+    };
+    let clock = if asked.idle_clock { " --idle-clock" } else { "" };
     let file = asked.file.display();
-    let command = format!("  tontine unix explore --mode {mode}{processors}");
+    let command = format!("  tontine unix explore --mode {mode}{processors}{steps}{clock}");
+    let interleaving = brief(interleaving);
     let by_seed = match seed {
         Some(seed) => format!("or from the seed:\n{command} --seeds 1 --seed {seed} {file}\n"),
         None => String::new(),
@@ -101,6 +109,20 @@ fn told(asked: &ExploreScenario, mode: Mode, violation: &Violation) -> String {
         "{what}\n\n{interleaving}\nafter {preemptions} preemptions; again:\n\
          {command} --replay '{schedule}' {file}\n{by_seed}"
     )
+}
+
+/// Number of turns at the beginning, and at the end, of a violation that are printed.
+const TURNS: usize = 100;
+
+/// Returns the interleaving, without its middle if it is long.
+fn brief(interleaving: &str) -> String {
+    let turns: Vec<&str> = interleaving.lines().collect();
+    let middle = turns.len().saturating_sub(2 * TURNS);
+    if middle == 0 {
+        return interleaving.to_owned();
+    }
+    let (first, last) = (turns[..TURNS].join("\n"), turns[TURNS + middle..].join("\n"));
+    format!("{first}\n        {middle} more turns, which --replay prints\n{last}\n")
 }
 
 /// What a schedule came to.

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use tontine_unix::scenario::{Observed, Scenario, run as observe};
-use tontine_unix::{Builder, Executor, State, Stopper, Virtual};
+use tontine_unix::{Builder, Executor, Stopper, Virtual};
 
 use super::bound::Bound;
 use super::document::document;
@@ -23,8 +23,6 @@ use crate::{FAILED, Refusal, print, stopped_by};
 const LONGEST: u64 = 1 << 20;
 /// Threads that may live at once.
 const MOST_THREADS: usize = 4096;
-/// Processes that the table of a run without an end shows.
-const MOST_SHOWN: usize = 40;
 
 /// Carries out `unix run`.
 pub(crate) fn run(asked: &RunScenario) -> Result<ExitCode, Refusal> {
@@ -133,7 +131,7 @@ fn report(asked: &RunScenario, seed: u64, observed: &Observed) -> String {
     };
     text.push('\n');
     if let Some(state) = &report.state {
-        text.push_str(&table(state));
+        let _ = writeln!(text, "{}", state.brief());
     }
     if let Some(locks) = &report.locks {
         let _ = writeln!(text, "{locks}");
@@ -157,12 +155,4 @@ fn report(asked: &RunScenario, seed: u64, observed: &Observed) -> String {
     // Writing to a string does not fail.
     let _ = writeln!(text, "{file}, {how}, mode {mode}, {processors}:\n{verdict}");
     text
-}
-
-/// Who was left, and waits for what.
-fn table(state: &State) -> String {
-    let left = state.processes.len().saturating_sub(MOST_SHOWN);
-    let processes = state.processes.iter().take(MOST_SHOWN).cloned().collect();
-    let more = if left > 0 { format!("and {left} more processes\n") } else { String::new() };
-    format!("{}{more}\n", State { processes })
 }

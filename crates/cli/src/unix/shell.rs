@@ -114,7 +114,7 @@ fn status(report: &Report) -> Result<ExitCode, Refusal> {
         Some(Status::Signaled(signal, _)) => Ok(stopped_by(signal.number())),
         None => {
             let state = report.state.as_ref().map(State::to_string).unwrap_or_default();
-            let waits = "expected the shell to end, found that everybody waits for ever";
+            let waits = "expected the shell to end, found that all threads are blocked";
             Err(Refusal::failed(format!("{waits}:\n{}", state.trim_end())))
         }
         other => Err(Refusal::failed(format!("expected the shell to end, found {other:?}"))),

@@ -26,6 +26,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// A victim that has been asleep in a call for so long is blocked.
 const ASLEEP: Duration = Duration::from_millis(8);
 
+/// Maximum wait for the victim's other threads to fall asleep or to end.
+const SETTLED: Duration = Duration::from_secs(1);
+
 /// Looks at the victim's state before the watcher itself sleeps between two.
 const SPINS: u32 = 64;
 
@@ -40,6 +43,8 @@ const CALL_STOP: i32 = libc::SIGTRAP | 0x80;
 pub(crate) struct Victim<'a> {
     actor: &'a mut Actor,
     trace: Trace,
+    /// Whether its other threads are waited for.
+    settles: bool,
     /// Instructions that it has come to, as long as what is mapped stays.
     known: HashMap<u64, Instruction>,
 }
@@ -113,7 +118,7 @@ impl<'a> Victim<'a> {
     /// Begins to trace an actor, gives it a marked order and leads it to the first mark.
     pub(crate) fn seize(actor: &'a mut Actor, order: Order) -> Result<Self> {
         let trace = Trace::seize(actor.pid())?;
-        let mut victim = Self { actor, trace, known: HashMap::new() };
+        let mut victim = Self { actor, trace, settles: true, known: HashMap::new() };
         victim.actor.tell(order)?;
         loop {
             match victim.awake()? {
@@ -389,6 +394,7 @@ impl<'a> Victim<'a> {
         if event != Event::Stopped(CALL_STOP) {
             return Err(Trouble::fail(format!("in a system call the victim came to {event:?}")));
         }
+        self.settle();
         let behind = self.trace.registers()?.at;
         *here = Position {
             address: behind,
@@ -399,6 +405,20 @@ impl<'a> Victim<'a> {
             touched: Touched::Anything,
         };
         visit(*here)
+    }
+
+    /// Waits until the victim's other threads sleep or have ended. Only a call of the victim wakes
+    /// or starts them, so its path to the next call does not depend on theirs. Without this, a
+    /// thread that a busy machine delayed made the victim sleep where it had not in the recording,
+    /// and points behind that were not reached.
+    ///
+    /// Once a thread has run for [`SETTLED`], no further call waits.
+    fn settle(&mut self) {
+        let began = Instant::now();
+        while self.settles && !self.actor.others_are_asleep() {
+            self.settles = began.elapsed() < SETTLED;
+            std::thread::sleep(PAUSE);
+        }
     }
 
     /// Waits for a stop and returns its signal. Where the victim falls asleep before, it is

@@ -29,8 +29,8 @@ pub(super) struct Connection {
     pub(super) socket: Socket,
     pub(super) joined: Option<Joined>,
     /// The receiver that was joined, once the lane has ended: a fast path that finds no `joined`
-    /// sends nothing.
-    left: Option<Joined>,
+    /// sends nothing. Boxed, because an open lane does not use it.
+    left: Option<Box<Joined>>,
     /// The process that listens where we connected to, of which we know no more until its welcome.
     owner: Option<OwnedFd>,
     /// Who that is.
@@ -151,14 +151,14 @@ impl Connection {
 
     /// Returns the receiver that is joined, or the one that was when the lane ended.
     pub(super) fn last(&self) -> Option<&Joined> {
-        self.joined.as_ref().or(self.left.as_ref())
+        self.joined.as_ref().or(self.left.as_deref())
     }
 
     /// Keeps the receiver for what its page still shows, and nothing more: no message is sent to
     /// it, and its doorbell is not rung.
     pub(super) fn leave(&mut self) {
         if let Some(joined) = self.joined.take() {
-            self.left = Some(joined);
+            self.left = Some(Box::new(joined));
         }
     }
 

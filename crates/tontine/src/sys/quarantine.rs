@@ -22,8 +22,7 @@
 
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::mpsc::{self, RecvError};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::io::{Errno, IoSlice, IoSliceMut};
@@ -81,14 +80,38 @@ pub(crate) fn prepare() -> Result<()> {
 }
 
 /// A thread's work with the descriptors that it is lent.
-type Work = Box<dyn FnOnce(&[BorrowedFd<'_>]) + Send>;
+type Work<T> = Box<dyn FnOnce(&[BorrowedFd<'_>]) -> T + Send>;
 
-/// A thread that has done its work and keeps its table until this is dropped. Then it ends, and
-/// closes the table.
-#[derive(Debug)]
-pub(crate) struct Hold(
-    #[expect(dead_code, reason = "its drop is what the thread waits for")] mpsc::Sender<Work>,
-);
+/// State that the caller and its thread share. It is one allocation, because a process that has
+/// touched less memory ends sooner.
+struct Exchange<T> {
+    stage: Mutex<Stage<T>>,
+    changed: Condvar,
+}
+
+enum Stage<T> {
+    /// The thread creates its table.
+    Starting,
+    /// The thread waits for descriptors, which are lent to this address.
+    Ready(SocketAddrUnix, Pid),
+    /// The thread ends without a table.
+    Failed(Error),
+    /// The thread has its descriptors and runs the work.
+    Lent(Option<Work<T>>),
+    /// The thread waits for the caller's [`Hold`] to be dropped.
+    Done(Option<T>),
+    /// The thread ends.
+    Released,
+}
+
+/// Keeps a thread and its table alive. When it is dropped, the thread ends and closes the table.
+pub(crate) struct Hold<T>(Arc<Exchange<T>>);
+
+impl<T> Drop for Hold<T> {
+    fn drop(&mut self) {
+        self.0.enter(Stage::Released);
+    }
+}
 
 /// A thread that has started and may not have ended.
 #[derive(Debug)]
@@ -112,8 +135,8 @@ pub(crate) fn run<T: Send + 'static>(
     lent: &[BorrowedFd<'_>],
     user: Option<u32>,
     work: impl FnOnce(&[BorrowedFd<'_>]) -> T + Send + 'static,
-) -> Result<(T, Hold)> {
-    let works = start(user, lent).or_else(|error| {
+) -> Result<(T, Hold<T>)> {
+    let hold = start(user, lent).or_else(|error| {
         if error.is_shortage() {
             return Err(error);
         }
@@ -121,42 +144,99 @@ pub(crate) fn run<T: Send + 'static>(
         renew_loan()?;
         start(user, lent).map_err(|_| error)
     })?;
-    let (say_done, done) = mpsc::sync_channel(1);
-    let work: Work = Box::new(move |lent| {
-        let _ = say_done.send(work(lent));
+    hold.0.enter(Stage::Lent(Some(Box::new(work))));
+    let done = hold.0.when(|stage| match stage {
+        Stage::Done(done) => Some(done.take()),
+        _ => None,
     });
-    let lost = || Error::system("a thread with its own descriptors", Errno::AGAIN);
-    works.send(work).map_err(|_| lost())?;
-    // It ends without a report if it could not receive what it was lent.
-    Ok((done.recv().map_err(|_| lost())?, Hold(works)))
+    Ok((done.ok_or_else(lost)?, hold))
 }
 
-/// Starts a thread and lends it these. It waits for its work, and then for the channel's end.
-fn start(user: Option<u32>, lent: &[BorrowedFd<'_>]) -> Result<mpsc::Sender<Work>> {
+/// Starts a thread and lends it these descriptors. The thread waits for its work, or for the
+/// [`Hold`] to be dropped.
+fn start<T: Send + 'static>(user: Option<u32>, lent: &[BorrowedFd<'_>]) -> Result<Hold<T>> {
     let name = loan_name()?;
-    let (send_work, works) = mpsc::channel::<Work>();
-    let (say_ready, ready) = mpsc::sync_channel(1);
-    thread::start("tontine-fds", move || {
-        let table = Table::new(&name);
-        let _ = say_ready.send(table.as_ref().map(Table::address).map_err(Clone::clone));
-        // They were lent before the work comes.
-        if let (Ok(table), Ok(work)) = (table, works.recv())
-            && let Ok(lent) = table.borrow()
-        {
+    let exchange = Exchange { stage: Mutex::new(Stage::Starting), changed: Condvar::new() };
+    let hold = Hold(Arc::new(exchange));
+    let thread = Serving(Arc::clone(&hold.0));
+    thread::start("tontine-fds", move || thread.serve(&name))?;
+    let (address, thread) = hold.0.when(|stage| match stage {
+        Stage::Ready(address, thread) => Some(Ok((address.clone(), *thread))),
+        Stage::Failed(error) => Some(Err(error.clone())),
+        Stage::Done(_) => Some(Err(lost())),
+        _ => None,
+    })?;
+    let mut quarantine = quarantine()?;
+    quarantine.closing.push(Closing { thread, user, since: Instant::now() });
+    quarantine.loan.as_ref().ok_or_else(lost)?.lend(&address, lent)?;
+    Ok(hold)
+}
+
+/// Returns the error for a thread that ended without a result.
+fn lost() -> Error {
+    Error::system("a thread with its own descriptors", Errno::AGAIN)
+}
+
+impl<T> Exchange<T> {
+    fn lock(&self) -> MutexGuard<'_, Stage<T>> {
+        // No caller panics while it holds the lock.
+        self.stage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn enter(&self, stage: Stage<T>) {
+        *self.lock() = stage;
+        self.changed.notify_one();
+    }
+
+    /// Blocks until `found` returns a value for the current stage, and returns that value.
+    fn when<R>(&self, mut found: impl FnMut(&mut Stage<T>) -> Option<R>) -> R {
+        let mut stage = self.lock();
+        loop {
+            if let Some(found) = found(&mut stage) {
+                return found;
+            }
+            stage = self.changed.wait(stage).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// The thread's end of an exchange. If a panic drops it before the work is done, it tells the
+/// caller that there will be no result.
+struct Serving<T>(Arc<Exchange<T>>);
+
+impl<T> Drop for Serving<T> {
+    fn drop(&mut self) {
+        let mut stage = self.0.lock();
+        if matches!(*stage, Stage::Starting | Stage::Ready(..) | Stage::Lent(_)) {
+            *stage = Stage::Done(None);
+            self.0.changed.notify_one();
+        }
+    }
+}
+
+impl<T> Serving<T> {
+    fn serve(&self, name: &SocketAddrUnix) {
+        let table = match Table::new(name) {
+            Ok(table) => table,
+            Err(error) => return self.0.enter(Stage::Failed(error)),
+        };
+        let (address, thread) = table.address();
+        self.0.enter(Stage::Ready(address, thread));
+        // The descriptors were lent before the work arrives.
+        let work = self.0.when(|stage| match stage {
+            Stage::Lent(work) => Some(work.take()),
+            Stage::Released => Some(None),
+            _ => None,
+        });
+        if let (Some(work), Ok(lent)) = (work, table.borrow()) {
             // The thread's end closes them.
             let lent = ManuallyDrop::new(lent);
             let copies: Vec<BorrowedFd<'_>> = lent.iter().map(AsFd::as_fd).collect();
-            work(&copies);
+            let done = work(&copies);
+            self.0.enter(Stage::Done(Some(done)));
+            self.0.when(|stage| matches!(stage, Stage::Released).then_some(()));
         }
-        let _ = works.recv();
-    })?;
-    let lost = |_: RecvError| Error::system("a thread with its own descriptors", Errno::AGAIN);
-    let (address, thread) = ready.recv().map_err(lost)??;
-    let mut quarantine = quarantine()?;
-    quarantine.closing.push(Closing { thread, user, since: Instant::now() });
-    let loan = quarantine.loan.as_ref().ok_or_else(|| lost(RecvError))?;
-    loan.lend(&address, lent)?;
-    Ok(send_work)
+    }
 }
 
 /// Closes descriptors of ours as their last holder, on a thread of its own. Does not wait for it.

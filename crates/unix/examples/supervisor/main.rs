@@ -83,7 +83,7 @@ fn search(groups: Groups, run: impl FnOnce(&Exploration) -> Outcome) -> i32 {
             1
         }
         None => {
-            println!("nobody was left behind at any of {} schedules", outcome.schedules);
+            println!("no process was left behind at any of {} schedules", outcome.schedules);
             0
         }
     }

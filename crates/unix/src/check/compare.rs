@@ -1,5 +1,6 @@
 //! Where two traces part: [`Difference`].
 
+use std::collections::BTreeSet;
 use std::fmt::{self, Display, Formatter};
 
 use super::trace::{Ending, Entry, Step, Trace};
@@ -45,11 +46,47 @@ impl Difference {
         (self.on_virtual.entries.get(self.at), self.on_linux.entries.get(self.at))
     }
 
+    /// Returns the entries of a side that are shown, with their indices.
+    fn shown<'t>(&self, trace: &'t Trace) -> impl Iterator<Item = (usize, &'t Entry)> {
+        let from = self.at.saturating_sub(SHOWN_BEFORE);
+        trace.entries.iter().enumerate().skip(from).take(self.at - from + SHOWN_AFTER)
+    }
+
+    /// Writes, for each name that is shown, the process or thread that it names.
+    fn names(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let sides = [&self.on_virtual, &self.on_linux];
+        let entries = || sides.iter().flat_map(|trace| &trace.entries);
+        let steps = sides.iter().filter_map(|trace| trace.steps.get(self.at_step()));
+        let shown = sides.iter().flat_map(|trace| self.shown(trace));
+        let names: BTreeSet<&str> =
+            shown.map(|(_, entry)| &*entry.who).chain(steps.map(|step| &*step.who)).collect();
+        for name in names.into_iter().filter(|name| *name != "init") {
+            let begun = entries()
+                .find_map(|entry| entry.what.strip_prefix("begins ").filter(|_| entry.who == name));
+            let runs = begun.map_or(String::new(), |block| format!(" ({block})"));
+            match name.split_once('/') {
+                Some((process, ordinal)) => {
+                    writeln!(f, "{name}{runs}: thread {ordinal} that process {process} made")?;
+                }
+                None => {
+                    let thread = format!("{name}/");
+                    let has_several = entries().any(|entry| entry.who.starts_with(&thread));
+                    let which = if has_several { ", its first thread" } else { "" };
+                    writeln!(f, "{name}{runs}: process{which}")?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the index in `steps` at which the two sides diverge.
+    fn at_step(&self) -> usize {
+        self.step.saturating_sub(1) as usize
+    }
+
     fn side(&self, f: &mut Formatter<'_>, name: &str, trace: &Trace) -> fmt::Result {
         writeln!(f, "{name}:")?;
-        let from = self.at.saturating_sub(SHOWN_BEFORE);
-        let shown = trace.entries.iter().enumerate().skip(from);
-        for (at, entry) in shown.take(self.at - from + SHOWN_AFTER) {
+        for (at, entry) in self.shown(trace) {
             writeln!(f, "{} {entry}", if at >= self.at { '>' } else { ' ' })?;
         }
         let left = trace.entries.len().saturating_sub(self.at + SHOWN_AFTER);
@@ -57,7 +94,7 @@ impl Difference {
             0 => writeln!(f, "  and then {}", trace.ending),
             _ => writeln!(f, "  {left} more, and then {}", trace.ending),
         }?;
-        match trace.steps.get(self.step.saturating_sub(1) as usize) {
+        match trace.steps.get(self.at_step()) {
             Some(Step { who, line }) => {
                 writeln!(f, "  step {} is {who}'s, at line {line}", self.step)
             }
@@ -71,7 +108,8 @@ impl Display for Difference {
         writeln!(f, "seed {}: they part in step {}", self.seed, self.step)?;
         writeln!(f, "   step  who          line  what")?;
         self.side(f, "virtual", &self.on_virtual)?;
-        self.side(f, "linux", &self.on_linux)
+        self.side(f, "linux", &self.on_linux)?;
+        self.names(f)
     }
 }
 

@@ -27,9 +27,11 @@ const FARTHEST_NS: u64 = FARTHEST.as_nanos() as u64;
 const NAP_NS: u64 = 1_000_000;
 /// So long a thread that was asked for is waited for if who asked has ended.
 const BIRTH_NS: u64 = 50_000_000;
-/// So long everybody has to be at rest after a terminal was written to: a worker of the kernel
-/// carries that to the other end.
-const TYPING_NS: u64 = 2_000_000;
+/// Time for which all threads must be quiescent after a write, if the conductor cannot see whether
+/// the terminal has received it.
+const BLIND_NS: u64 = 2_000_000;
+/// Maximum time for which a thread may sleep in a read of a terminal that is readable.
+const WAKES_NS: u64 = 50_000_000;
 /// The time between two looks where a look at once is of no use.
 const BETWEEN_LOOKS_NS: u64 = 40_000;
 /// How often the processor is yielded at most to who was let through before the first look.
@@ -53,6 +55,8 @@ pub(super) enum Lost {
 struct Known {
     task: Option<Task>,
     has_ended: bool,
+    /// The thread has ended, but other threads of its process had not.
+    is_zombie: bool,
 }
 
 /// Where a thread was found.
@@ -62,6 +66,19 @@ enum Found {
     InCall,
     Stopped,
     Ended,
+}
+
+/// Delivery of the bytes that were written to terminals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Carried {
+    /// No thread sleeps in a read of a terminal.
+    Nothing,
+    /// All bytes have arrived.
+    All,
+    /// A thread sleeps although its terminal is readable: the kernel is about to wake it.
+    Some,
+    /// The conductor cannot inspect a terminal.
+    Unknown,
 }
 
 struct Conductor<'s> {
@@ -123,6 +140,8 @@ pub(super) fn conduct(shared: &Shared) -> Result<RawEnding, Lost> {
         let line = words.line.load(SeqCst);
         shared.steps[step as usize].store((chosen as u64) << 32 | u64::from(line), SeqCst);
         shared.step.store(step + 1, SeqCst);
+        // Timers of equal length that are set in different steps expire in the order of the steps.
+        shared.clock_ns.fetch_add(1, SeqCst);
         conductor.last = chosen;
         // It is not at its gate any more, though it has not gone yet.
         words.place.store(place::THROUGH, SeqCst);
@@ -149,16 +168,32 @@ impl Conductor<'_> {
         let mut is_first = true;
         let mut looks = 0;
         let mut not_before = 0;
+        let mut wakes_until = 0;
         let mut mark = self.mark();
         loop {
+            self.push_typed();
             let is_at_rest = self.look(looks > QUICK_LOOKS)?;
             let now = self.mark();
             if is_at_rest && !is_first && now == mark && self.found == self.before {
-                if self.is_typing() {
-                    not_before = now_ns() + TYPING_NS;
-                }
-                if not_before == 0 || now_ns() >= not_before {
-                    return Ok(());
+                let wrote = self.shared.wrote.swap(0, SeqCst) != 0;
+                match if wrote { self.carry_to_readers() } else { Carried::Nothing } {
+                    Carried::Nothing if now_ns() >= not_before => return Ok(()),
+                    Carried::Nothing => {}
+                    Carried::All => {
+                        is_first = true;
+                        continue;
+                    }
+                    Carried::Some if wakes_until == 0 || now_ns() < wakes_until => {
+                        if wakes_until == 0 {
+                            wakes_until = now_ns() + WAKES_NS;
+                        }
+                        self.shared.wrote.store(1, SeqCst);
+                        nap(BETWEEN_LOOKS_NS);
+                        is_first = true;
+                        continue;
+                    }
+                    Carried::Some => {}
+                    Carried::Unknown => not_before = now_ns() + BLIND_NS,
                 }
             }
             self.in_time()?;
@@ -171,7 +206,7 @@ impl Conductor<'_> {
                 continue;
             }
             looks += 1;
-            // It may have been ended while it settled; then a closer look says so.
+            // The thread may have been killed meanwhile, which a closer look shows.
             if self.shared.seats[self.last].place.load(SeqCst) == place::SETTLES {
                 nap(NAP_NS);
                 continue;
@@ -189,16 +224,42 @@ impl Conductor<'_> {
         if now_ns() <= self.deadline_ns { Ok(()) } else { Err(Lost::Words(self.who_runs())) }
     }
 
-    /// Whether something that was written to a terminal may reach somebody yet.
-    fn is_typing(&self) -> bool {
-        let reads = |(seat, found): (usize, &Found)| {
-            *found == Found::InCall && self.shared.seats[seat].call.get().contains("read ")
-        };
-        match self.shared.typed.swap(0, SeqCst) {
-            0 => false,
-            typing::TO_READERS => self.found.iter().enumerate().any(reads),
-            _ => true,
+    /// Makes the kernel deliver typed bytes to the terminals whose writers wait for that.
+    fn push_typed(&self) {
+        if self.shared.settling.swap(0, SeqCst) == 0 {
+            return;
         }
+        let seats = (self.shared.seats_taken.load(SeqCst) as usize).min(SEATS);
+        for words in &self.shared.seats[..seats] {
+            let word = words.typed.load(SeqCst);
+            if word != 0 {
+                if typing::push(words.pid.load(SeqCst), word).is_none() {
+                    nap(BLIND_NS);
+                }
+                words.typed.store(0, SeqCst);
+            }
+        }
+    }
+
+    /// Makes the kernel deliver written bytes to the threads that sleep in a read of a terminal.
+    fn carry_to_readers(&self) -> Carried {
+        let mut carried = Carried::Nothing;
+        // The terminal may echo bytes that arrive at one end to the other.
+        for _ in 0..2 {
+            for (seat, found) in self.found.iter().enumerate() {
+                let words = &self.shared.seats[seat];
+                let word = words.reads.load(SeqCst);
+                if *found == Found::InCall && word != 0 {
+                    let one = match typing::carry(words.pid.load(SeqCst), word) {
+                        None => Carried::Unknown,
+                        Some(false) => Carried::All,
+                        Some(true) => Carried::Some,
+                    };
+                    carried = carried.max(one);
+                }
+            }
+        }
+        carried
     }
 
     /// What changes whenever somebody goes on in user mode.
@@ -247,14 +308,25 @@ impl Conductor<'_> {
         let state = known
             .task
             .as_ref()
-            .map_or(Ok(State::Gone), |task| task.state(closely))
+            .map_or(Ok(State::Gone), |task| task.state(closely || known.is_zombie))
             .map_err(proc_fails)?;
         let executes = words.executes.load(SeqCst) != 0;
         self.found[seat] = match (state, place) {
             // What the seat says is of before.
             (State::Sleeps, _) if executes => return Ok(false),
-            // Whether anybody has waited for it makes no difference here.
+            // The thread is inspected again: when the last of the other threads ends, its number is
+            // freed if the parent ignores SIGCHLD.
+            (State::Zombie, _) if self.has_other_threads(seat, pid) => {
+                self.known[seat].is_zombie = true;
+                Found::Ended
+            }
+            // The two are treated alike, reaped or not.
             (State::Gone | State::Zombie, _) => {
+                if self.shared.has_come_early(&words.alarm) {
+                    // The alarm may have expired before the process ended.
+                    self.shared.late.store(1, SeqCst);
+                }
+                let known = &mut self.known[seat];
                 (known.has_ended, known.task) = (true, None);
                 Found::Ended
             }
@@ -264,6 +336,13 @@ impl Conductor<'_> {
             _ => return Ok(false),
         };
         Ok(true)
+    }
+
+    /// Returns `true` if another thread of this process is not known to have ended.
+    fn has_other_threads(&self, seat: usize, pid: i32) -> bool {
+        let is_of_it = |other: usize| self.shared.seats[other].pid.load(SeqCst) == pid;
+        let mut others = self.known.iter().enumerate().filter(|(other, _)| *other != seat);
+        others.any(|(other, known)| !known.has_ended && is_of_it(other))
     }
 
     /// Whether a thread that was asked for will not come: who asked was killed before it was made.
@@ -309,6 +388,7 @@ impl Conductor<'_> {
         // Before the nap: whom the timer wakes looks at once whether it was its turn.
         self.passed_ns = self.passed_ns.max(real);
         self.shared.clock_ns.fetch_max(due, SeqCst);
+        self.shared.passed_due_ns.fetch_max(due, SeqCst);
         if now < real {
             nap((real - now).min(NAP_NS));
         } else {

@@ -27,7 +27,7 @@ use crate::sys::Sys;
 
 /// The number of the first process, far from those that scenarios write.
 pub(super) const FIRST_NUMBER: i32 = 10_001;
-/// A timer that is farther off is not waited for: everybody waits for ever.
+/// A timer that is farther off is not waited for: all threads are blocked.
 pub(super) const FARTHEST: Duration = Duration::from_secs(10);
 /// Points after which a run is given up that makes no call.
 const MOST_POINTS: u64 = 5_000_000;

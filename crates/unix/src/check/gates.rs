@@ -12,10 +12,10 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Duration;
 
+use super::fibers::FARTHEST;
 use super::region::{Region, SEATS, SeatWords, Timer, go, place};
-use super::{image, log};
-use crate::linux::forget_stack;
-use crate::scenario::conduct::{Clock, Conduct, Due, Image, Kind, Seat};
+use super::{image, log, typing};
+use crate::scenario::conduct::{Conduct, Due, Image, Kind, Seat};
 use crate::scenario::wire::with_line;
 use crate::scenario::{Event, Log};
 use crate::sys::Sys;
@@ -30,6 +30,10 @@ const LONG_S: i64 = 1 << 20;
 
 /// So many spacings a timer ends behind an alarm at least.
 const BEHIND_ALARM: u64 = 16;
+/// Length of a timer, on the run's clock, that takes one spacing of real time.
+const UNIT_NS: u64 = 3_000_000;
+/// Additional spacings of a timer longer than [`FARTHEST`], whose end the run does not wait for.
+const FAR: u64 = 1_000;
 
 /// See the module.
 #[derive(Debug, Clone)]
@@ -45,13 +49,10 @@ impl Gates {
     /// and the longer the longer they are to be. If there is no place for it among the others, the
     /// run is late.
     fn set_end(&self, ends: &Timer, duration: Duration) {
-        if duration.is_zero() {
-            return;
-        }
         let spacing = self.0.order.spacing_ns.load(SeqCst);
         let due = self.0.clock_ns.load(SeqCst) + nanoseconds(duration);
-        let doublings = u64::from((duration.as_micros() >> 9).max(1).ilog2());
-        let mut real = now_ns() + spacing * (1 + doublings);
+        let far = if duration > FARTHEST { FAR } else { 0 };
+        let mut real = now_ns() + spacing * (1 + length(duration) + far);
         let mut next = u64::MAX;
         let seats = (self.0.seats_taken.load(SeqCst) as usize).min(SEATS);
         for seat in &self.0.seats[..seats] {
@@ -111,6 +112,36 @@ fn clear(timer: &Timer) {
     timer.due_ns.store(0, SeqCst);
 }
 
+/// Returns the number of spacings that a timer takes: up to 16 in proportion to its length, and
+/// beyond that one more for each doubling.
+fn length(duration: Duration) -> u64 {
+    let units = nanoseconds(duration) / UNIT_NS;
+    units.min(16) + u64::from((units / 16).max(1).ilog2())
+}
+
+/// Returns the time until a timer expires, at least 1 µs.
+fn until(timer: &Timer) -> Duration {
+    Duration::from_nanos(timer.real_ns.load(SeqCst).saturating_sub(now_ns()).max(1_000))
+}
+
+/// Sets the process's alarm, or cancels it if `duration` is zero. Returns `true` if an alarm was
+/// set before.
+fn set_alarm(duration: Duration) -> bool {
+    let (tv_sec, tv_usec) = (duration.as_secs() as i64, i64::from(duration.subsec_micros()));
+    let never = libc::timeval { tv_sec: 0, tv_usec: 0 };
+    let new = libc::itimerval { it_interval: never, it_value: libc::timeval { tv_sec, tv_usec } };
+    let mut old = libc::itimerval { it_interval: never, it_value: never };
+    // SAFETY: both live across the call.
+    unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const new, &raw mut old) };
+    old.it_value.tv_sec != 0 || old.it_value.tv_usec != 0
+}
+
+/// Rounds to seconds as alarm(2) does: never to 0 for an alarm that is set.
+fn seconds_left(left_ns: u64) -> u32 {
+    let seconds = Duration::from_nanos(left_ns) + Duration::from_millis(500);
+    u32::try_from(seconds.as_secs().max(1)).unwrap_or(u32::MAX)
+}
+
 /// Sleeps until the gate is open, and goes through; false if it is to be told anew where the caller
 /// is.
 fn goes_through(words: &SeatWords) -> bool {
@@ -151,40 +182,62 @@ impl Conduct for Gates {
             self.come(words, due);
         }
         clear(&words.ends);
-        match due.clock {
-            Clock::None => {}
-            Clock::Ends(duration) => self.set_end(&words.ends, duration),
-            Clock::Alarm(duration) => {
-                let alarm = &self.words(self.process_of(SEAT.get())).alarm;
-                clear(alarm);
-                if !duration.is_zero() {
-                    let due = self.0.clock_ns.load(SeqCst) + nanoseconds(duration);
-                    alarm.due_ns.store(due, SeqCst);
-                    alarm.real_ns.store(now_ns() + nanoseconds(duration), SeqCst);
-                }
-            }
+        if due.writes.is_some() {
+            // Set before the call, because the call may end the caller.
+            self.0.wrote.store(1, SeqCst);
         }
-        words.place.store(place::THROUGH, SeqCst);
+        if let Some(descriptor) = due.reads.filter(|descriptor| typing::is_terminal(*descriptor)) {
+            words.reads.store(typing::to_word(descriptor), SeqCst);
+        }
+        let place = match due.timeout {
+            None => place::THROUGH,
+            // The kernel sleeps for a moment all the same.
+            Some(Duration::ZERO) => place::SETTLES,
+            Some(duration) => {
+                self.set_end(&words.ends, duration);
+                place::THROUGH
+            }
+        };
+        words.place.store(place, SeqCst);
     }
 
     fn lasting(&self, duration: Duration) -> Duration {
-        match self.words(SEAT.get()).ends.real_ns.load(SeqCst) {
-            0 => duration,
-            ends => Duration::from_nanos(ends.saturating_sub(now_ns()).max(1)),
+        let ends = &self.words(SEAT.get()).ends;
+        if ends.real_ns.load(SeqCst) == 0 { duration } else { until(ends) }
+    }
+
+    /// An alarm uses the run's clock too: the kernel's timer is set to expire in its turn.
+    fn alarm(&self, _: &dyn Sys, seconds: u32) -> u32 {
+        let alarm = &self.words(self.process_of(SEAT.get())).alarm;
+        let due = alarm.due_ns.load(SeqCst);
+        let left = due.saturating_sub(self.0.clock_ns.load(SeqCst));
+        if self.0.has_come_early(alarm) {
+            self.0.late.store(1, SeqCst);
         }
+        clear(alarm);
+        let mut ends = Duration::ZERO;
+        if seconds != 0 {
+            self.set_end(alarm, Duration::from_secs(seconds.into()));
+            ends = until(alarm);
+        }
+        if set_alarm(ends) { seconds_left(left) } else { 0 }
     }
 
     fn passed(&self, due: &Due<'_>) {
-        let ends = &self.words(SEAT.get()).ends;
-        let (real, turn) = (ends.real_ns.load(SeqCst), ends.due_ns.load(SeqCst));
-        if real != 0 && real <= now_ns() && self.0.clock_ns.load(SeqCst) < turn {
-            // It ended within a step, before time was let pass.
+        let words = self.words(SEAT.get());
+        let ends = &words.ends;
+        if self.0.has_come_early(ends) {
             self.0.late.store(1, SeqCst);
         }
         clear(ends);
+        // No handler reads: it does not interrupt another call's read here.
+        if due.reads.is_some() {
+            words.reads.store(0, SeqCst);
+        }
+        words.place.store(place::THROUGH, SeqCst);
         self.0.arrivals.fetch_add(1, SeqCst);
         if let Some(descriptor) = due.writes {
-            super::typing::settle(&self.0, self.words(SEAT.get()), descriptor);
+            typing::settle(&self.0, words, descriptor);
         }
     }
 
@@ -234,12 +287,9 @@ impl Conduct for Gates {
         let words = self.words(seat);
         // Another thread may have executed while the first one slept.
         clear(&words.ends);
+        words.reads.store(0, SeqCst);
         words.pid.store(sys.getpid().number(), SeqCst);
         words.tid.store(sys.gettid().0, SeqCst);
-        if seat == Seat::INIT.0 || words.is_thread.load(SeqCst) != 0 {
-            // The standard library gives each thread an alternate stack of its own.
-            forget_stack();
-        }
         words.place.store(place::THROUGH, SeqCst);
         words.executes.store(0, SeqCst);
         self.0.arrivals.fetch_add(1, SeqCst);
@@ -258,9 +308,10 @@ mod tests {
 
     use super::*;
     use crate::linux::Linux;
+    use crate::scenario::Place;
 
     fn due(line: u32) -> Due<'static> {
-        Due { line, what: &"pause", clock: Clock::None, writes: None }
+        Due::simple(Place { line }, &"pause")
     }
 
     /// A signal came between the word that its thread is at its gate and the sleep there; its

@@ -43,11 +43,13 @@ const LOST: u32 = 4;
 const LATE: u32 = 5;
 
 /// How far timers are apart at least; the next is tried where steps took longer.
-const SPACINGS: [Duration; 4] = [
+const SPACINGS: [Duration; 6] = [
     Duration::from_millis(3),
     Duration::from_millis(12),
     Duration::from_millis(50),
     Duration::from_millis(200),
+    Duration::from_secs(1),
+    Duration::from_secs(5),
 ];
 
 /// How much longer than a run's patience its keeper is waited for.
@@ -226,17 +228,32 @@ fn begin(sys: &dyn Sys, region: Arc<Region>, line: UnixStream, place: Place) -> 
     Ok(())
 }
 
-/// Keeps nothing open but the line, what is said of errors, and the region's memory by its number.
+/// Closes all descriptors but the line, standard error, and the region's memory under its number,
+/// and opens the null device as 0 and 1.
 fn keep(line: UnixStream, memory: OwnedFd) -> io::Result<UnixStream> {
     let kept = UnixStream::from(fcntl_dupfd_cloexec(&line, REGION + 1)?);
     drop(line);
     pass_on(memory)?;
-    let (stderr, number) = (2, kept.as_raw_fd());
-    close(0, stderr - 1);
-    close(stderr + 1, REGION - 1);
+    let null = File::options().read(true).write(true).open("/dev/null")?;
+    // Its own number may be 0 or 1.
+    let null = fcntl_dupfd_cloexec(OwnedFd::from(null), REGION + 1)?;
+    duplicate(null.as_raw_fd(), libc::STDIN_FILENO)?;
+    duplicate(null.as_raw_fd(), libc::STDOUT_FILENO)?;
+    drop(null);
+    let number = kept.as_raw_fd();
+    close(libc::STDERR_FILENO + 1, REGION - 1);
     close(REGION + 1, number - 1);
     close(number + 1, i32::MAX);
     Ok(kept)
+}
+
+/// Makes `to` a duplicate of `from`. Nothing in this process may use `to` any more.
+fn duplicate(from: i32, to: i32) -> io::Result<()> {
+    // SAFETY: the call takes integers; no object in this process owns `to`, as the caller ensures.
+    match unsafe { libc::dup2(from, to) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
 }
 
 /// Closes the descriptors from `first` to `last`, which nobody in this process uses any more.
@@ -302,8 +319,8 @@ fn own_numbers() -> io::Result<File> {
     File::options().write(true).open("/proc/sys/kernel/ns_last_pid")
 }
 
-/// Nothing ignored, handled or blocked (the standard library handles faults and ignores SIGPIPE),
-/// and no cores, which take long.
+/// Sets all dispositions to their defaults and unblocks all signals, whatever the checker's user
+/// has ignored. Disables core dumps, which take long.
 fn as_after_login(sys: &dyn Sys) {
     for signal in Signal::all() {
         // Of those that cannot be changed nothing is changed.
@@ -313,15 +330,14 @@ fn as_after_login(sys: &dyn Sys) {
     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the structure lives across the call.
     unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const none) };
-    crate::linux::forget_stack();
 }
 
 /// Runs the scenario of the region.
 fn play(sys: &dyn Sys, region: &Arc<Region>) -> Result<RawEnding, Lost> {
     let taken = (region.seats_taken.swap(0, SeqCst) as usize).min(SEATS);
     for seat in &region.seats[..taken] {
-        let SeatWords { place, go, maker, is_thread, line, executes, .. } = seat;
-        for word in [place, go, maker, is_thread, line, executes] {
+        let SeatWords { place, go, maker, is_thread, line, executes, reads, typed, .. } = seat;
+        for word in [place, go, maker, is_thread, line, executes, reads, typed] {
             word.store(0, SeqCst);
         }
         for word in [&seat.pid, &seat.tid] {
@@ -333,10 +349,11 @@ fn play(sys: &dyn Sys, region: &Arc<Region>) -> Result<RawEnding, Lost> {
         }
     }
     log::clear(region);
-    for word in [&region.step, &region.arrivals, &region.typed, &region.late] {
+    for word in [&region.step, &region.arrivals, &region.wrote, &region.settling, &region.late] {
         word.store(0, SeqCst);
     }
     region.clock_ns.store(0, SeqCst);
+    region.passed_due_ns.store(0, SeqCst);
     stay_on(region.order.processor.load(SeqCst));
     let scenario = text::get(region)
         .map_err(|error| Lost::Words(format!("its own text is refused: {error}")))?;
@@ -345,10 +362,17 @@ fn play(sys: &dyn Sys, region: &Arc<Region>) -> Result<RawEnding, Lost> {
     assert_eq!(seat, Seat::INIT, "the first seat is free");
     let program = conducted(&scenario, Arc::<Gates>::clone(&gates));
     let first = sys.fork_boxed(Box::new(move |_| {
-        // A virtual process begins without descriptors.
-        close(0, REGION - 1);
+        // A virtual process begins with the null device as its standard descriptors, and no others.
+        if duplicate(libc::STDIN_FILENO, libc::STDERR_FILENO).is_err() {
+            return 1;
+        }
+        close(libc::STDERR_FILENO + 1, REGION - 1);
         close(REGION + 1, i32::MAX);
-        program(&Linux::alone())
+        let linux = Linux::alone();
+        // A virtual process is in a session that the run can name. The keeper's session has no
+        // number in this namespace.
+        let _ = linux.setsid();
+        program(&linux)
     }));
     gates.made(seat, first.ok().map(Pid::number));
     first.map_err(|errno| Lost::Words(format!("fork: {errno}")))?;

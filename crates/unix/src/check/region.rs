@@ -16,12 +16,14 @@ use std::io;
 use std::ops::Deref;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::{NonNull, null_mut};
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64};
 
 use rustix::fs::{MemfdFlags, fstat, ftruncate, memfd_create};
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+use super::gates::now_ns;
 
 /// Threads of a run.
 pub(super) const SEATS: usize = 512;
@@ -51,7 +53,7 @@ pub(super) mod place {
     pub(in super::super) const THROUGH: u32 = 3;
     /// It stands at a gate.
     pub(in super::super) const AT_GATE: u32 = 4;
-    /// Behind its call it waits for a worker of the kernel: that is no rest, though it sleeps.
+    /// It does something that soon ends by itself. It is not quiescent, although it sleeps.
     pub(in super::super) const SETTLES: u32 = 5;
 }
 
@@ -82,6 +84,11 @@ pub(super) struct SeatWords {
     pub(super) line: AtomicU32,
     /// 1: its process is about to be executed, and will sit down here.
     pub(super) executes: AtomicU32,
+    /// The terminal from which its call reads (`typing::to_word`); 0 if it reads from none.
+    pub(super) reads: AtomicU32,
+    /// The terminal that it has typed to while there was unread input, until the bytes have arrived
+    /// (`typing::to_word`); else 0.
+    pub(super) typed: AtomicU32,
     /// When its call ends by itself; 0 if never.
     pub(super) ends: Timer,
     /// When its process gets SIGALRM; 0 if never. Of a process's first thread.
@@ -163,10 +170,14 @@ pub(super) struct Shared {
     pub(super) log_length: AtomicU32,
     /// The run's own clock.
     pub(super) clock_ns: AtomicU64,
+    /// The due time of the last timer to which time has passed.
+    pub(super) passed_due_ns: AtomicU64,
     /// Whether a timer could not be set so that it ends in its turn.
     pub(super) late: AtomicU32,
-    /// Whether this step wrote what the terminal's worker carries.
-    pub(super) typed: AtomicU32,
+    /// 1: a thread wrote in this step, and the bytes may be in flight to a terminal.
+    pub(super) wrote: AtomicU32,
+    /// 1: a thread has typed and waits until the bytes have arrived.
+    pub(super) settling: AtomicU32,
     /// How it ended, and how many steps there were.
     pub(super) ending: AtomicU32,
     pub(super) seats: [SeatWords; SEATS],
@@ -184,6 +195,13 @@ pub(super) struct Shared {
 unsafe impl Sync for Shared {}
 
 impl Shared {
+    /// Returns `true` if a timer has expired before its turn: within a step, not while time passed.
+    pub(super) fn has_come_early(&self, timer: &Timer) -> bool {
+        let real = timer.real_ns.load(SeqCst);
+        let due = timer.due_ns.load(SeqCst);
+        real != 0 && real <= now_ns() && self.passed_due_ns.load(SeqCst) < due
+    }
+
     /// Puts the scenario's text down.
     pub(super) fn put_text(&self, text: &str) {
         // SAFETY: the keeper reads when it is told to, which comes later.

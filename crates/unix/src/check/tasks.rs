@@ -14,9 +14,10 @@ pub(super) enum State {
     Sleeps,
     /// It is stopped, by a signal or for its tracer.
     Stopped,
-    /// It has ended, and its process is not waited for.
+    /// It has ended and still has its number: its process is not reaped, or another thread of the
+    /// process has not ended.
     Zombie,
-    /// It has ended.
+    /// It has ended, and its number is free.
     Gone,
 }
 
@@ -105,7 +106,6 @@ impl Task {
             Some(b'S') => self.state_off_processor()?,
             Some(b'T' | b't') => State::Stopped,
             Some(b'Z') => State::Zombie,
-            Some(b'X') => State::Gone,
             _ => State::Runs,
         })
     }

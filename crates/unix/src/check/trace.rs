@@ -238,7 +238,7 @@ impl Display for Ending {
         match self {
             Self::Finished => f.write_str("an end"),
             Self::Stuck(waiting) => {
-                f.write_str("that everybody waits for ever")?;
+                f.write_str("that all threads are blocked")?;
                 for (index, one) in waiting.iter().enumerate() {
                     write!(f, "{}{one}", if index == 0 { ": " } else { "; " })?;
                 }

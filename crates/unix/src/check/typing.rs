@@ -1,57 +1,126 @@
-//! What is written to a terminal arrives by a worker of the kernel: [`settle`] waits until it has.
+//! Delivery of the bytes that are written to a terminal: a kernel worker carries them, and may run
+//! late. [`settle`], [`push`] and [`carry`] make the kernel deliver them before they return.
+//!
+//! A poll for input on a terminal delivers them, unless there is input to read already. Then a mark
+//! is typed after the earlier bytes: a character that stops output, and one that resumes it. A poll
+//! for output on the terminal shows whether the mark has arrived.
 
 #![allow(unsafe_code, reason = "terminals by their descriptors")]
 
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering::SeqCst;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer};
+use rustix::termios::{InputModes, SpecialCodeIndex, tcgetattr};
 
 use super::gates::{nap, now_ns};
 use super::region::{SeatWords, Shared, place};
 
-/// So long the kernel's worker may take.
-const WORKER_NS: u64 = 2_000_000;
-/// The worker may want the processor of who waits for it.
+/// Maximum wait for the kernel's worker.
+const WORKER_NS: u64 = 500_000_000;
+/// Length of a waiter's naps, in which the worker may use the waiter's processor.
 const NAP_NS: u64 = 100_000;
-/// What was written is on its way, and nobody but a reader can notice.
-pub(super) const TO_READERS: u32 = 1;
-/// What was written is on its way, and may make signals.
-pub(super) const TO_ANYBODY: u32 = 2;
+/// Number of polls before the waiter naps.
+const QUICK_LOOKS: u32 = 8;
 
-/// Called by who has just written to `descriptor`. To look whether a terminal can be read makes the
-/// kernel empty what was typed into the line discipline first, in this thread: signals included;
-/// not so if there was something to read before. The other end is opened for that where there is
-/// one. A program's output goes the other way. What may still be on its way is the conductor's to
-/// wait for.
+/// Encodes a descriptor as a word that is not 0.
+pub(super) const fn to_word(descriptor: i32) -> u32 {
+    descriptor.cast_unsigned() + 1
+}
+
+/// Returns `true` if a descriptor is a terminal's.
+pub(super) fn is_terminal(descriptor: i32) -> bool {
+    // SAFETY: the call takes any descriptor.
+    unsafe { libc::isatty(descriptor) == 1 }
+}
+
+/// Delivers typed bytes; the thread that has just written to `descriptor` calls it. The bytes
+/// arrive in this thread, signals included: if a signal is for this thread, it is still in its
+/// call. If there was input to read before, the thread waits for the keeper's [`push`]. A program's
+/// output goes the other way, and only a reader can notice it.
 pub(super) fn settle(shared: &Shared, words: &SeatWords, descriptor: i32) {
-    // SAFETY: calls that take any descriptor; what is opened here is closed here.
-    unsafe {
-        if libc::isatty(descriptor) == 0 {
-            return;
-        }
-        let flags = libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC | libc::O_NONBLOCK;
-        let other = libc::ioctl(descriptor, libc::TIOCGPTPEER, flags);
-        let is_readable = |end| {
-            let mut ready = libc::pollfd { fd: end, events: libc::POLLIN, revents: 0 };
-            libc::poll(&raw mut ready, 1, 0) > 0
-        };
-        if other < 0 {
-            shared.typed.fetch_max(TO_READERS, SeqCst);
-        } else {
-            if is_readable(other) {
-                // The worker has to come by itself. Whoever typed may be whom it signals, and is to
-                // be in its call still.
-                let until = now_ns() + WORKER_NS;
-                while now_ns() < until {
-                    // Handlers pass gates meanwhile, and end the nap.
-                    words.place.store(place::SETTLES, SeqCst);
-                    nap(NAP_NS);
-                }
-                words.place.store(place::THROUGH, SeqCst);
-                shared.typed.fetch_max(TO_ANYBODY, SeqCst);
-            } else {
-                shared.typed.fetch_max(TO_READERS, SeqCst);
-            }
-            libc::close(other);
-        }
-        is_readable(descriptor);
+    if !is_terminal(descriptor) {
+        return;
     }
+    // SAFETY: the borrow ends with this function. Another thread may close or reuse the number
+    // meanwhile; the calls below accept any descriptor.
+    let written = unsafe { BorrowedFd::borrow_raw(descriptor) };
+    if let Some(other) = other_end(written)
+        && can(&other, PollFlags::IN)
+    {
+        words.typed.store(to_word(descriptor), SeqCst);
+        shared.settling.store(1, SeqCst);
+        while words.typed.load(SeqCst) != 0 {
+            // A handler that runs meanwhile passes gates, which change the place, and ends the nap.
+            words.place.store(place::SETTLES, SeqCst);
+            nap(NAP_NS);
+        }
+        words.place.store(place::THROUGH, SeqCst);
+    }
+    // The terminal may have echoed typed bytes.
+    can(&written, PollFlags::IN);
+}
+
+/// Types a mark to the terminal that `process` has typed to, and waits until the mark has arrived.
+/// Returns `None` if that is not possible, or if the mark does not arrive in time.
+pub(super) fn push(process: i32, word: u32) -> Option<()> {
+    let user = of_process(process, word)?;
+    let terminal = other_end(user.as_fd())?;
+    let settings = tcgetattr(&terminal).ok()?;
+    let is_started = || can(&terminal, PollFlags::OUT);
+    let has_flow_control = settings.input_modes.contains(InputModes::IXON);
+    if !has_flow_control || !is_started() || !can(&user, PollFlags::OUT) {
+        return None;
+    }
+    let [stop, start] = [SpecialCodeIndex::VSTOP, SpecialCodeIndex::VSTART];
+    rustix::io::write(&user, &[settings.special_codes[stop]]).ok()?;
+    let has_stopped = wait_until(|| !is_started());
+    rustix::io::write(&user, &[settings.special_codes[start]]).ok()?;
+    (has_stopped && wait_until(is_started)).then_some(())
+}
+
+/// Delivers the bytes for the thread of `process` that sleeps in a read of a terminal. Returns
+/// `true` if there is input to read, and `None` if the terminal cannot be inspected.
+pub(super) fn carry(process: i32, word: u32) -> Option<bool> {
+    of_process(process, word).map(|read| can(&read, PollFlags::IN))
+}
+
+/// Returns a copy of the descriptor of `process` that `word` encodes.
+fn of_process(process: i32, word: u32) -> Option<OwnedFd> {
+    let pidfd = pidfd_open(Pid::from_raw(process)?, PidfdFlags::empty()).ok()?;
+    let number = word.checked_sub(1)?.cast_signed();
+    pidfd_getfd(pidfd, number, PidfdGetfdFlags::empty()).ok()
+}
+
+/// Opens the programs' end of the terminal whose users' end is `user`.
+fn other_end(user: BorrowedFd<'_>) -> Option<OwnedFd> {
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    ioctl_tiocgptpeer(user, flags | OpenptFlags::from_bits_retain(libc::O_NONBLOCK as u32)).ok()
+}
+
+/// Returns `true` if `end` is ready for one of these events.
+fn can(end: &impl AsFd, what: PollFlags) -> bool {
+    let mut asked = [PollFd::new(end, what)];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut asked, Some(&at_once)).is_ok() && asked[0].revents().intersects(what)
+}
+
+/// Waits until `is_so` returns `true`. Returns `false` if it does not within [`WORKER_NS`].
+fn wait_until(is_so: impl Fn() -> bool) -> bool {
+    let until = now_ns() + WORKER_NS;
+    for looks in 0.. {
+        if is_so() {
+            return true;
+        }
+        if looks < QUICK_LOOKS {
+            rustix::thread::sched_yield();
+        } else if now_ns() < until {
+            nap(NAP_NS);
+        } else {
+            break;
+        }
+    }
+    false
 }

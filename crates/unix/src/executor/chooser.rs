@@ -24,6 +24,9 @@ pub(crate) struct Left {
     pub(crate) touched: Touched,
 }
 
+/// Number of the clock in a list of runnable fibers, which are numbered from 1.
+pub(crate) const CLOCK: u32 = 0;
+
 /// Decides for the simulated executor.
 pub(crate) trait Chooser: Send {
     /// How many points the fiber that goes on may pass until the next decision, that one included:
@@ -33,6 +36,12 @@ pub(crate) trait Chooser: Send {
     /// Which of `runnable`, an index, goes on. `running` is the index of the one that could simply
     /// go on, if it can.
     fn choose(&mut self, runnable: &[u32], running: Option<usize>) -> usize;
+
+    /// Returns `true` if the chooser may let time pass to the next timer while fibers are runnable.
+    /// Then, whenever a timer is set, the last number that it is given is [`CLOCK`].
+    fn passes_time(&self) -> bool {
+        false
+    }
 
     /// Whether it is asked at each point on the fiber's own stack: a fiber that goes on is not
     /// switched away from and back to.

@@ -43,7 +43,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-pub(crate) use chooser::{Chooser, Left, Rerolled, Seeded};
+pub(crate) use chooser::{CLOCK, Chooser, Left, Rerolled, Seeded};
 pub(crate) use fiber::{
     Fiber, abandon, aside, context, current, current_id, forget_context, park, point, preempt,
     processor, rest, serves_nobody, spin, take_turns, turn, yield_now,
@@ -132,7 +132,7 @@ impl Executor {
     /// [`Options::processors`] is 0.
     pub(crate) fn chosen(chooser: Box<dyn Chooser>, options: Options) -> Arc<Self> {
         assert!(options.processors > 0, "somebody must run");
-        let simulation = simulated::Simulation::new(chooser);
+        let simulation = simulated::Simulation::new(chooser, options.farthest.is_some());
         Arc::new(Self::on_one_thread(options, Kind::Simulated(simulation)))
     }
 
@@ -271,7 +271,7 @@ impl Executor {
         }
     }
 
-    /// Runs until no fiber is left, everybody waits for ever, or [`Executor::stop`] is called.
+    /// Runs until no fiber is left, all threads are blocked, or [`Executor::stop`] is called.
     ///
     /// The fibers that are left are given up: what lies on their stacks is leaked and counted as
     /// abandoned, and those that have not begun never do.

@@ -76,7 +76,8 @@ pub(crate) struct Options {
     pub(crate) processors: usize,
     /// Simulated: the run ends as [`Outcome::Stopped`] after exactly so many points.
     pub(crate) stop_at: Option<u64>,
-    /// Simulated: a timer that is farther off when nobody can go on is not waited for.
+    /// Simulated: time does not pass with each point, and the clock never advances to a timer that
+    /// is farther off than this.
     pub(crate) farthest: Option<Duration>,
     /// Where stacks come from; of the run's own pool, if nothing is said.
     pub(crate) reused: Option<Reused>,
@@ -104,7 +105,7 @@ impl Default for Options {
 pub(crate) enum Outcome {
     /// No fiber is left.
     Finished,
-    /// Nobody can run, no timer is set and nothing outside is attached: everybody waits for ever.
+    /// Nobody can run, no timer is set and nothing outside is attached: all threads are blocked.
     Stalled,
     /// [`Executor::stop`](super::Executor::stop) was called, or the last step was reached.
     Stopped,

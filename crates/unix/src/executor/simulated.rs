@@ -3,12 +3,16 @@
 //! A fiber passes points; after as many as the chooser gave it, or when it leaves by itself, the
 //! chooser picks among those that can go on. A fiber that spins at a lock cannot until the lock is
 //! free. Each point takes [`STEP_NS`] nanoseconds of the virtual clock; when nobody can go on the
-//! clock jumps to the next timer. Nothing here depends on an address, the wall clock, or another
-//! thread, unless something outside is attached.
+//! clock jumps to the next timer. If [`Options::farthest`](super::Options) is set, points take no
+//! time, and the fibers that one timer makes runnable run before the next timer's action. Nothing
+//! here depends on an address, the wall clock, or another thread, unless something outside is
+//! attached.
 //!
 //! The trace, of which [`Simulation::digest`] is the hash, has an entry a decision: the step, the
 //! fiber that goes on, how the last one left, and whether a tick lands.
 #![allow(unsafe_code, reason = "runs fibers by address")]
+
+mod choice;
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -35,6 +39,8 @@ const LOOK: Duration = Duration::from_millis(50);
 /// The part of a simulated executor that others read.
 pub(super) struct Simulation {
     chooser: Mutex<Option<Box<dyn Chooser>>>,
+    /// Virtual nanoseconds from one point to the next; 0 if points take no time.
+    step_ns: u64,
     /// Nanoseconds of the virtual clock at the last decision.
     clock_ns: AtomicU64,
     /// Points passed before the last decision.
@@ -45,9 +51,10 @@ pub(super) struct Simulation {
 }
 
 impl Simulation {
-    pub(super) fn new(chooser: Box<dyn Chooser>) -> Self {
+    pub(super) fn new(chooser: Box<dyn Chooser>, stands_still: bool) -> Self {
         Self {
             chooser: Mutex::new(Some(chooser)),
+            step_ns: if stands_still { 0 } else { STEP_NS },
             clock_ns: AtomicU64::new(0),
             steps: AtomicU64::new(0),
             stretch: AtomicU32::new(0),
@@ -61,7 +68,7 @@ impl Simulation {
     }
 
     pub(super) fn now_ns(&self) -> u64 {
-        self.clock_ns.load(Ordering::Relaxed) + STEP_NS * u64::from(self.passed())
+        self.clock_ns.load(Ordering::Relaxed) + self.step_ns * u64::from(self.passed())
     }
 
     /// Points passed.
@@ -85,7 +92,7 @@ impl Simulation {
         let add =
             |to: &AtomicU64, more| to.store(to.load(Ordering::Relaxed) + more, Ordering::Relaxed);
         add(&self.steps, u64::from(points));
-        add(&self.clock_ns, STEP_NS * u64::from(points));
+        add(&self.clock_ns, self.step_ns * u64::from(points));
     }
 
     fn record(&self, id: u32, left: Leave, tick: bool) {
@@ -112,6 +119,7 @@ impl Simulation {
             executor,
             worker,
             local: &local,
+            passes_time: chooser.as_ref().is_some_and(|chooser| chooser.passes_time()),
             chooser: chooser.expect("a simulated executor runs once"),
             runnable: Vec::new(),
             numbers: Vec::new(),
@@ -222,6 +230,15 @@ struct Heir {
     number: u32,
 }
 
+/// The outcome of a decision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Decision {
+    /// The fiber at this index runs; `true` if a clock tick is delivered to it.
+    Fiber(usize, bool),
+    /// Time passes to the next timer.
+    Clock,
+}
+
 /// A run under way.
 struct Run<'a> {
     simulation: &'a Simulation,
@@ -229,6 +246,8 @@ struct Run<'a> {
     worker: &'static Worker,
     local: &'a Local,
     chooser: Box<dyn Chooser>,
+    /// `true` if the chooser may let time pass while fibers are runnable.
+    passes_time: bool,
     /// Those that can go on, and their numbers, in an order that follows from the choices alone.
     runnable: Vec<*const Task>,
     numbers: Vec<u32>,
@@ -242,8 +261,8 @@ struct Run<'a> {
     stretch: u32,
     /// Who goes on when the running one sleeps.
     heir: Option<Heir>,
-    /// Who goes on, and whether a tick lands: what was decided in the place of who left.
-    decided: Option<(usize, bool)>,
+    /// The decision that was made on the stack of the fiber that left.
+    decided: Option<Decision>,
     /// The step at which the hook was asked.
     asked_at: Option<u64>,
 }
@@ -269,25 +288,38 @@ impl Run<'_> {
 
     /// Lets the next fiber begin its stretch, or says how the run ended.
     fn next(&mut self) -> ControlFlow<Outcome, *const Task> {
-        if let Some((chosen, tick)) = self.decided.take() {
-            return ControlFlow::Continue(self.begin_stretch(chosen, tick));
+        match self.decided.take() {
+            Some(Decision::Fiber(chosen, tick)) => {
+                return ControlFlow::Continue(self.begin_stretch(chosen, tick));
+            }
+            Some(Decision::Clock) => self.pass_time(),
+            None => {}
         }
         loop {
             let steps = self.simulation.steps.load(Ordering::Relaxed);
             if self.is_to_stop(steps) {
                 return ControlFlow::Break(Outcome::Stopped);
             }
-            if self.executor.timers.first_ns() <= self.simulation.now_ns() {
+            if self.is_timer_due() {
                 self.executor.timers.run_due(self.simulation.now());
             }
             self.collect();
-            if let Some((chosen, tick)) = self.decide() {
-                return ControlFlow::Continue(self.begin_stretch(chosen, tick));
+            match self.decide() {
+                Some(Decision::Fiber(chosen, tick)) => {
+                    return ControlFlow::Continue(self.begin_stretch(chosen, tick));
+                }
+                Some(Decision::Clock) => {
+                    self.pass_time();
+                    continue;
+                }
+                None => {}
             }
             if self.executor.live() == 0 {
                 return ControlFlow::Break(Outcome::Finished);
             }
             if self.executor.options.hooks.on_rest() {
+                // Timers of equal length set in different steps expire in the order of the steps.
+                self.simulation.clock_ns.fetch_add(1, Ordering::Relaxed);
                 self.last = None;
                 continue;
             }
@@ -308,16 +340,6 @@ impl Run<'_> {
         self.executor.stopping.load(Ordering::Relaxed) || steps >= stop_at
     }
 
-    /// Who goes on, and whether a tick lands; nobody if nobody can.
-    fn decide(&mut self) -> Option<(usize, bool)> {
-        let heir = self.heir.take().filter(|_| self.left == Leave::Park);
-        let heir = heir.and_then(|heir| self.place(heir.task));
-        let chosen = self.choose(self.left, self.last.or(heir))?;
-        let tick = self.executor.ticks.get().is_some() && self.chooser.tick();
-        self.simulation.record(self.numbers[chosen], self.left, tick);
-        Some((chosen, tick))
-    }
-
     /// Whether the running fiber goes on from a point at which the chooser wants no choice.
     ///
     /// # Safety
@@ -331,7 +353,7 @@ impl Run<'_> {
             return false;
         }
         this.collect();
-        let stays = this.chooser.stays(this.numbers.len() > 1);
+        let stays = this.chooser.stays(this.numbers.len() > 1 || this.offers_clock());
         if stays {
             this.heir = None;
             this.simulation.advance(1);
@@ -342,8 +364,7 @@ impl Run<'_> {
     /// Whether something is to happen at this point that happens outside of fibers.
     fn must_leave(&self) -> bool {
         let steps = self.simulation.steps.load(Ordering::Relaxed) + 1;
-        let due = self.executor.timers.first_ns() <= self.simulation.now_ns();
-        self.stretch != 1 || due || self.is_to_stop(steps)
+        self.stretch != 1 || self.is_timer_due() || self.is_to_stop(steps)
     }
 
     /// Decides at a point of the running fiber, without a switch: whether it goes on itself.
@@ -361,13 +382,16 @@ impl Run<'_> {
         this.tell(this.runnable[this.running], Leave::Point, None);
         (this.left, this.last) = (Leave::Point, Some(this.running));
         this.collect();
-        let Some((chosen, tick)) = this.decide() else { return false };
-        if chosen == this.running {
-            HERE.with(|here| here.tick_due.set(tick));
-            return true;
+        match this.decide() {
+            Some(Decision::Fiber(chosen, tick)) if chosen == this.running => {
+                HERE.with(|here| here.tick_due.set(tick));
+                true
+            }
+            decided => {
+                this.decided = decided;
+                false
+            }
         }
-        this.decided = Some((chosen, tick));
-        false
     }
 
     /// Tells the chooser what the fiber has done that runs or has just left, and that had this
@@ -390,7 +414,7 @@ impl Run<'_> {
         };
         let goes_on = self.chooser.hands_over(self.numbers.len() > 1);
         if goes_on {
-            (self.heir, self.decided) = (None, Some((at, false)));
+            (self.heir, self.decided) = (None, Some(Decision::Fiber(at, false)));
         }
         goes_on
     }
@@ -446,20 +470,6 @@ impl Run<'_> {
     fn remove(&mut self, index: usize) -> *const Task {
         self.numbers.swap_remove(index);
         self.runnable.swap_remove(index)
-    }
-
-    /// Who goes on, if anybody can. One that yielded does only if nobody else can.
-    fn choose(&mut self, left: Leave, last: Option<usize>) -> Option<usize> {
-        let count = self.runnable.len();
-        match (last, left) {
-            _ if count < 2 => count.checked_sub(1),
-            (Some(last), Leave::Yield) => {
-                self.runnable.swap(last, count - 1);
-                self.numbers.swap(last, count - 1);
-                Some(self.chooser.choose(&self.numbers[..count - 1], None))
-            }
-            _ => Some(self.chooser.choose(&self.numbers, last)),
-        }
     }
 
     /// Prepares a fiber to be resumed, for a stretch of as many points as the chooser gives it.
@@ -535,21 +545,6 @@ impl Run<'_> {
         }
         self.left = leave;
         self.last = matches!(leave, Leave::Point | Leave::Yield).then_some(index);
-    }
-
-    /// Nobody can go on: lets time pass, or waits for what is outside. False if nothing will come.
-    fn wait(&self) -> bool {
-        let next_ns = self.executor.timers.first_ns();
-        let farthest = self.executor.options.farthest.map_or(u64::MAX, |farthest| {
-            let farthest_ns = u64::try_from(farthest.as_nanos()).unwrap_or(u64::MAX);
-            self.simulation.now_ns().saturating_add(farthest_ns)
-        });
-        if next_ns != u64::MAX && next_ns <= farthest {
-            let clock_ns = &self.simulation.clock_ns;
-            clock_ns.store(next_ns.max(self.simulation.now_ns()), Ordering::Relaxed);
-            return true;
-        }
-        self.executor.wait_outside(self.worker)
     }
 
     /// Drops the fibers that have not begun, and gives the stacks back.

@@ -85,20 +85,25 @@ impl Timers {
     /// Does what is due at `now`, in order, on this thread; how many that were.
     pub(super) fn run_due(&self, now: Duration) -> usize {
         let mut done = 0;
-        loop {
-            let mut queue = self.lock();
-            let Some(entry) = queue.actions.first_entry().filter(|entry| entry.key().0 <= now)
-            else {
-                return done;
-            };
-            let action = entry.remove();
-            self.note_first(&queue);
-            queue.under_way += 1;
-            drop(queue);
-            action();
-            self.lock().under_way -= 1;
+        while self.run_first(now) {
             done += 1;
         }
+        done
+    }
+
+    /// Runs the first action on this thread if it is due at `now`. Returns `false` if it is not.
+    pub(super) fn run_first(&self, now: Duration) -> bool {
+        let mut queue = self.lock();
+        let Some(entry) = queue.actions.first_entry().filter(|entry| entry.key().0 <= now) else {
+            return false;
+        };
+        let action = entry.remove();
+        self.note_first(&queue);
+        queue.under_way += 1;
+        drop(queue);
+        action();
+        self.lock().under_way -= 1;
+        true
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {

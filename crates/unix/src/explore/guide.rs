@@ -9,7 +9,7 @@ use super::interleaving::Step;
 use super::order::{Order, gives_way};
 use super::path::Path;
 use super::schedule::Schedule;
-use crate::executor::{Chooser, Leave, Left};
+use crate::executor::{CLOCK, Chooser, Leave, Left};
 use crate::kernel::call_of;
 
 /// Who decides.
@@ -232,7 +232,9 @@ impl Guide {
         let (fiber, preemptions) = match &mut self.policy {
             Policy::All(path) => (path.choose(&self.order, self.decisions), None),
             Policy::Dice(dice, preemptions) => {
-                let others = ready.len() as u32 - u32::from(*goes_on);
+                // Time passes as a preemption only.
+                let clocks = u32::from(!goes_on && ready.last() == Some(&CLOCK));
+                let others = ready.len() as u32 - u32::from(*goes_on) - clocks;
                 let fiber = match goes_on {
                     _ if others == 0 => first,
                     true => ready[1 + dice.below(others) as usize],
@@ -253,7 +255,7 @@ impl Guide {
             }
         };
         if let Some(preemptions) = preemptions {
-            *preemptions += u32::from(*goes_on && fiber != first);
+            *preemptions += u32::from(fiber == CLOCK || (*goes_on && fiber != first));
         }
         if fiber != first {
             self.taken.turns.push((self.decisions, fiber));
@@ -271,14 +273,14 @@ impl Kept {
         Self(Box::into_raw(Box::new(guide)))
     }
 
-    /// Lends it to runs.
+    /// Lends it to runs. With `passes_time` it may let time pass while fibers are runnable.
     ///
     /// # Safety
     ///
     /// They are on this thread, and over before this is dropped. Nobody uses the guide while one is
     /// under way.
-    pub(super) unsafe fn lend(&self) -> Guided {
-        Guided(self.0)
+    pub(super) unsafe fn lend(&self, passes_time: bool) -> Guided {
+        Guided { guide: self.0, passes_time }
     }
 }
 
@@ -307,7 +309,10 @@ impl Drop for Kept {
 
 /// A guide that outlives the run in which it decides.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Guided(*mut Guide);
+pub(crate) struct Guided {
+    guide: *mut Guide,
+    passes_time: bool,
+}
 
 // SAFETY: a run has one thread, which made the guide, says `Kept::lend`.
 unsafe impl Send for Guided {}
@@ -315,6 +320,10 @@ unsafe impl Send for Guided {}
 unsafe impl Sync for Guided {}
 
 impl Chooser for Guided {
+    fn passes_time(&self) -> bool {
+        self.passes_time
+    }
+
     fn decides_in_place(&self) -> bool {
         true
     }
@@ -325,28 +334,28 @@ impl Chooser for Guided {
 
     fn choose(&mut self, runnable: &[u32], running: Option<usize>) -> usize {
         // SAFETY: the guide was lent for the run that asks.
-        let guide = unsafe { &mut *self.0 };
+        let guide = unsafe { &mut *self.guide };
         let fiber = guide.choose(runnable, running.map(|at| runnable[at]));
         runnable.iter().position(|one| *one == fiber).unwrap_or(0)
     }
 
     fn compares(&self) -> bool {
         // SAFETY: as above.
-        matches!(unsafe { &(*self.0).policy }, Policy::All(_))
+        matches!(unsafe { &(*self.guide).policy }, Policy::All(_))
     }
 
     fn stays(&mut self, several: bool) -> bool {
         // SAFETY: as above.
-        unsafe { (*self.0).stays(several) }
+        unsafe { (*self.guide).stays(several) }
     }
 
     fn hands_over(&mut self, several: bool) -> bool {
         // SAFETY: as above.
-        unsafe { (*self.0).hands_over(several) }
+        unsafe { (*self.guide).hands_over(several) }
     }
 
     fn left(&mut self, left: &Left) {
         // SAFETY: as above.
-        unsafe { (*self.0).left(left) }
+        unsafe { (*self.guide).left(left) }
     }
 }

@@ -1,8 +1,9 @@
 //! A run as text: who ran, up to which point, and who was next. [`told`].
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use crate::executor::{At, Leave, Left};
+use crate::executor::{At, CLOCK, Leave, Left};
 use crate::kernel::named_by;
 use crate::lock::lock_order::ORDER;
 
@@ -16,8 +17,12 @@ pub(super) struct Step {
     pub(super) decision: u32,
 }
 
-/// A line for each turn; `name` knows what processes are called.
+/// Returns a line for each turn; `name` returns the names of processes. If a process has several
+/// threads, each of its turns names the thread.
 pub(super) fn told(steps: &[Step], name: impl Fn(i32) -> Option<String>) -> String {
+    let numbers = |step: &Step| named_by(step.left.name);
+    let other_threads = steps.iter().map(numbers).filter(|(pid, tid)| pid != tid);
+    let several: BTreeSet<i32> = other_threads.map(|(pid, _)| pid).collect();
     let mut text = String::new();
     for turn in steps.chunk_by(|one, next| one.left.fiber == next.left.fiber) {
         let (Some(first), Some(last)) = (turn.first(), turn.last()) else { continue };
@@ -25,7 +30,11 @@ pub(super) fn told(steps: &[Step], name: impl Fn(i32) -> Option<String>) -> Stri
         calls.dedup();
         let calls =
             if calls.is_empty() { String::new() } else { format!("{}; ", calls.join(", ")) };
-        let who = who(&first.left, &name);
+        if first.left.fiber == CLOCK {
+            let _ = writeln!(text, "{:>6}  time passes to the next timer", first.decision);
+            continue;
+        }
+        let who = who(&first.left, &name, &several);
         let end = end(last);
         // Writing to a string does not fail.
         let _ = writeln!(
@@ -37,7 +46,8 @@ pub(super) fn told(steps: &[Step], name: impl Fn(i32) -> Option<String>) -> Stri
     text
 }
 
-fn who(left: &Left, name: &impl Fn(i32) -> Option<String>) -> String {
+/// Returns the process, and its thread if the process is one of `several`.
+fn who(left: &Left, name: &impl Fn(i32) -> Option<String>, several: &BTreeSet<i32>) -> String {
     if left.name == 0 {
         return "the system".to_owned();
     }
@@ -46,7 +56,7 @@ fn who(left: &Left, name: &impl Fn(i32) -> Option<String>) -> String {
         Some(name) => format!("process {pid} ({name})"),
         None => format!("process {pid}"),
     };
-    if pid == tid { process } else { format!("{process}, thread {tid}") }
+    if several.contains(&pid) { format!("{process}, thread {tid}") } else { process }
 }
 
 /// How a turn ended.

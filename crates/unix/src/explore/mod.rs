@@ -62,6 +62,7 @@ pub struct Exploration {
     steps: u64,
     most: u64,
     reduces: bool,
+    idle_clock: bool,
 }
 
 /// What came of it.
@@ -108,6 +109,9 @@ pub struct Replayed {
 }
 
 impl Exploration {
+    /// Maximum number of steps of a run, unless [`Exploration::steps`] sets another.
+    pub const STEPS: u64 = 20_000;
+
     /// Of a program that `make` makes for each run; its exit status is 0 if what is to hold has
     /// held. Begins with mode [`Parallel`](Mode::Parallel), two processors and two preemptions.
     pub fn new<P>(make: impl Fn() -> P + 'static) -> Self
@@ -129,9 +133,10 @@ impl Exploration {
             mode: Mode::Parallel,
             processors: None,
             bound: 2,
-            steps: 20_000,
+            steps: Self::STEPS,
             most: u64::MAX,
             reduces: true,
+            idle_clock: false,
         }
     }
 
@@ -164,7 +169,8 @@ impl Exploration {
         self
     }
 
-    /// A run that takes more steps is one without an end; 20,000 if nothing is said.
+    /// Sets the maximum number of steps: a longer run counts as one that does not end. The default
+    /// is [`Exploration::STEPS`].
     #[must_use]
     pub fn steps(mut self, most: u64) -> Self {
         self.steps = most;
@@ -182,6 +188,14 @@ impl Exploration {
     #[must_use]
     pub fn reduced(mut self, reduced: bool) -> Self {
         self.reduces = reduced;
+        self
+    }
+
+    /// Lets time pass only while no thread is runnable: for programs that rely on a timer being
+    /// far off. False by default: then time may pass at any point, as a preemption.
+    #[must_use]
+    pub fn idle_clock(mut self, idle_clock: bool) -> Self {
+        self.idle_clock = idle_clock;
         self
     }
 
@@ -307,7 +321,7 @@ impl Exploration {
             .stop_at(self.steps);
         // SAFETY: a run is over when `Subject::run` returns, and nobody uses the guide meanwhile;
         // whoever asked keeps it as long as the system.
-        let guided = unsafe { guide.lend() };
+        let guided = unsafe { guide.lend(!self.idle_clock) };
         self.subject.system((self.with)(builder).guided(guided, reused))
     }
 }

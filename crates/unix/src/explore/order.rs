@@ -5,7 +5,7 @@
 //! then has had a turn or cannot run any more: without that a loop that polls would have no end
 //! where it is chosen again and again.
 
-use crate::executor::{At, Leave, Left};
+use crate::executor::{At, CLOCK, Leave, Left};
 
 /// What decides the order, in one run.
 #[derive(Debug, Default)]
@@ -15,7 +15,7 @@ pub(super) struct Order {
     /// Stretches so far.
     clock: u32,
     yielded: Vec<Yielded>,
-    /// Who may go on now, in the order in which they are tried.
+    /// The fibers that may run now, in the order in which they are tried, and last the clock.
     pub(super) ready: Vec<u32>,
     /// Whether the first of them is who ran last and could go on.
     pub(super) goes_on: bool,
@@ -71,6 +71,8 @@ impl Order {
     /// Who may go on, of those that can.
     pub(super) fn decide(&mut self, runnable: &[u32], running: Option<u32>) {
         let Self { last, yielded, ready, goes_on, .. } = self;
+        let has_clock = runnable.last() == Some(&CLOCK);
+        let runnable = &runnable[..runnable.len() - usize::from(has_clock)];
         for one in yielded.iter_mut() {
             let others = || runnable.iter().copied().filter(|fiber| *fiber != one.fiber).collect();
             let before = one.before.get_or_insert_with(others);
@@ -91,6 +93,9 @@ impl Order {
         {
             ready[..=at].rotate_right(1);
             *goes_on = !yielded.iter().any(|one| one.fiber == running);
+        }
+        if has_clock {
+            ready.push(CLOCK);
         }
     }
 }

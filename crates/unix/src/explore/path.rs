@@ -17,7 +17,7 @@
 use smallvec::SmallVec;
 
 use super::order::Order;
-use crate::executor::{Leave, Left, Touched};
+use crate::executor::{CLOCK, Leave, Left, Touched};
 
 /// The tree, as far as it is known.
 #[derive(Debug, Default)]
@@ -168,8 +168,10 @@ impl Path {
             let is_all = node.now == node.first
                 && self.reduces
                 && !node.reached.conflicts(node.after.by_others(fiber));
-            let next = (node.now + 1..node.ready.len()).find(|at| !node.asleep.has(*at));
-            if let (Some(next), false) = (next, is_all) {
+            // The clock is always tried: the first choice may cancel the timer.
+            let is_left = |at: &usize| !is_all || node.ready[*at] == CLOCK;
+            let awake = (node.now + 1..node.ready.len()).filter(|at| !node.asleep.has(*at));
+            if let Some(next) = awake.into_iter().find(is_left) {
                 node.now = next;
                 return true;
             }
@@ -185,19 +187,25 @@ impl Path {
     pub(super) fn choose(&mut self, order: &Order, decision: u32) -> u32 {
         let Self { nodes, bound, reduces, run } = self;
         run.pass(nodes, decision);
-        let (ready, goes_on) = (&order.ready, order.goes_on);
+        let (ready, goes_on) = (&order.ready[..], order.goes_on);
+        // The clock is a preemption: it takes the processor from all runnable fibers.
+        let is_spent = run.spent == *bound;
+        let clocks = usize::from(is_spent && ready.last() == Some(&CLOCK));
+        let ready = &ready[..ready.len() - clocks];
         if !goes_on && *reduces && run.in_turn {
             run.end_turn();
         }
-        let fiber = if run.is_over || (goes_on && run.spent == *bound) {
+        let fiber = if run.is_over || (goes_on && is_spent) {
             ready[0]
         } else {
             run.try_one(nodes, decision, ready, goes_on)
         };
-        let interrupts = goes_on && fiber != ready[0];
+        let interrupts = fiber == CLOCK || (goes_on && fiber != ready[0]);
         if interrupts {
             run.spent += 1;
-            if *reduces {
+            // A turn that the clock cuts short does not end here for the reduction: moved to an
+            // earlier place, it would have to be cut short there by one more preemption.
+            if *reduces && fiber != CLOCK {
                 run.end_turn();
             }
         }

@@ -48,10 +48,7 @@ impl Subject {
             Self::Scenario(stage) => {
                 let report = system.run(stage.root());
                 let (timeline, verdict) = stage.judge(&report);
-                let failed = (!verdict.holds()).then(|| {
-                    let state = report.state.as_ref().map(ToString::to_string);
-                    format!("{verdict}\n{}", state.unwrap_or_default())
-                });
+                let failed = (!verdict.holds()).then(|| format!("{verdict}\n{}", left(&report)));
                 let names = if failed.is_some() { timeline.names() } else { Vec::new() };
                 Seen { wrong: failed.or_else(|| wrong(&report, |_| true)), names }
             }
@@ -70,11 +67,11 @@ fn words(panic: &(dyn Any + Send)) -> String {
 
 /// What is wrong with a run, whose program `held` if that says so of how it ended.
 fn wrong(report: &Report, held: impl Fn(Status) -> bool) -> Option<String> {
-    let Report { status, ending, panicked, abandoned, state, .. } = report;
+    let Report { status, ending, panicked, abandoned, .. } = report;
     let ended = match ending {
         Ending::Finished => None,
-        Ending::Stalled => Some("everybody waits for ever".to_owned()),
-        Ending::Stopped => Some("it came to no end".to_owned()),
+        Ending::Stalled => Some("all threads are blocked".to_owned()),
+        Ending::Stopped => Some(format!("it did not end within {} steps, the limit", report.steps)),
     };
     let panicked = || (!panicked.is_empty()).then(|| format!("a program panicked: {panicked:?}"));
     let abandoned = || (*abandoned > 0).then(|| format!("{abandoned} stacks were given up"));
@@ -84,6 +81,21 @@ fn wrong(report: &Report, held: impl Fn(Status) -> bool) -> Option<String> {
         None => Some("the program did not end".to_owned()),
     };
     let wrong = ended.or_else(panicked).or_else(abandoned).or_else(status)?;
-    let state = state.as_ref().map(|state| format!("\n{state}")).unwrap_or_default();
-    Some(format!("{wrong}{state}"))
+    let left = left(report);
+    let break_line = if left.is_empty() { "" } else { "\n" };
+    Some(format!("{wrong}{break_line}{left}"))
+}
+
+/// Describes the final state of a run. If the run reached the step limit, also names the running
+/// threads and the option that raises the limit.
+fn left(report: &Report) -> String {
+    let Some(state) = &report.state else { return String::new() };
+    let limit = (report.ending == Ending::Stopped).then(|| {
+        let running = state.running();
+        format!(
+            "running: {running}\n\
+             if it ends after more steps, raise the limit: --steps N, or Exploration::steps\n"
+        )
+    });
+    format!("{}{}", limit.unwrap_or_default(), state.brief())
 }

@@ -209,7 +209,8 @@ impl<'k> Call<'k> {
         }
     }
 
-    /// The way into the kernel.
+    /// Enters the kernel. A signal that arrives before the call begins is delivered before it,
+    /// because the processor is still in user mode.
     ///
     /// # Errors
     /// `EINTR` while the stack is unwound: destructors make no system calls.
@@ -219,8 +220,15 @@ impl<'k> Call<'k> {
         }
         executor::enter_kernel();
         executor::spend(Step::Call);
-        executor::point(At::Call);
-        Ok(())
+        loop {
+            executor::point(At::Call);
+            // A restarted `sigsuspend` first restores the saved mask.
+            if !self.is_wanted() || self.saved_mask.get().is_some() {
+                return Ok(());
+            }
+            self.return_to_user();
+            executor::enter_kernel();
+        }
     }
 
     /// A program that computes is interrupted where it is, and not, as by a call, on the master.

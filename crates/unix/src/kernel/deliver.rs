@@ -127,7 +127,7 @@ impl Call<'_> {
                 self.proc.siglock.block(&self.kernel.locks);
             } else if attention.contains(Attention::REPORT) {
                 self.thread.settle(Attention::REPORT);
-                self.kernel.tell_parent(self.proc, Code::Continued, Signal::CONT.number());
+                self.report_continued();
             } else if attention.contains(Attention::STOP) {
                 self.stay_stopped();
             } else if attention.contains(Attention::TICK) {
@@ -152,6 +152,14 @@ impl Call<'_> {
             Some(sig_wait_lock()?)
         };
         let mut state = self.state();
+        if std::mem::take(&mut state.continue_unreported) {
+            drop(state);
+            if let Some(waiting) = waiting {
+                waiting.sig_wait_unlock();
+            }
+            self.report_continued();
+            return None;
+        }
         let doomed = state.doomed.filter(|_| state.phase == Phase::Live);
         let taken = if doomed.is_none() { self.issig(&mut state) } else { None };
         let (waiting, act) = match taken {
@@ -350,11 +358,27 @@ impl Call<'_> {
         Frame { handler, info, mask, alternate }
     }
 
-    /// Stops the whole process. Of one that is traced its tracer is told too, as of any stop, and
-    /// says when it goes on.
+    /// Reports to the parent that the process was continued, and to the tracer if that is another
+    /// process.
+    fn report_continued(&self) {
+        let (kernel, signal) = (self.kernel, Signal::CONT.number());
+        kernel.tell_parent(self.proc, Code::Continued, signal);
+        let (uid, tracer) = {
+            let state = self.state();
+            (state.credentials.real, kernel.other_tracer(self.proc, &state))
+        };
+        if let Some(tracer) = tracer {
+            let info = SignalInfo::child(self.proc.number(), uid, Code::Continued, signal);
+            kernel.tell_tracer(tracer, info);
+        }
+    }
+
+    /// Stops the whole process. If it is traced, its tracer is notified too, as of any stop, and
+    /// decides when it continues. If it was stopped already and its tracer had continued it, its
+    /// parent is not notified again.
     fn stop(&self, signal: Signal) {
         let kernel = self.kernel;
-        let (traced, by_another) = {
+        let (traced, told) = {
             let mut state = self.state();
             // A SIGCONT or a SIGKILL that came after the stop was taken has cancelled it.
             let stopping = std::mem::take(&mut state.stopping);
@@ -362,30 +386,28 @@ impl Call<'_> {
             if state.phase != Phase::Live || !stands {
                 return;
             }
-            state.stopped = Some(signal);
             let traced = state.tracer.is_some();
             let by_another = kernel.other_tracer(self.proc, &state).is_some();
             if traced {
                 (state.trapped, state.untold) = (Some(signal), Some(signal));
             }
-            if !traced || by_another {
-                state.news = Some(News::Stopped(signal));
+            let is_first = state.stopped.is_none();
+            if is_first {
+                (state.stopped, state.news) = (Some(signal), Some(News::Stopped(signal)));
             }
             let alone = state.threads.len() == 1;
             let all = alone || self.kernel.follows(Rule::StopStopsAllThreads);
             for member in &state.threads {
                 if all || member.thread.tid() == self.thread.tid() {
-                    member.thread.demand(Attention::STOP);
-                    // Who sleeps stops outside of its call: that has no file any more.
-                    member.wake();
+                    member.stop();
                 }
             }
-            (traced, by_another)
+            (traced, is_first && (!traced || by_another))
         };
         if traced {
             kernel.tell_of_trap(self.proc, Code::Stopped, signal);
         }
-        if !traced || by_another {
+        if told {
             kernel.tell_parent(self.proc, Code::Stopped, signal.number());
         }
     }
@@ -402,7 +424,7 @@ impl Call<'_> {
                 if state.tracer.is_none() || killed {
                     (state.trapped, state.untold) = (None, None);
                 }
-                let held = state.stopped.is_some() || state.trapped.is_some();
+                let held = state.is_stopped() || state.trapped.is_some();
                 if !held || killed || halted {
                     self.thread.settle(Attention::STOP);
                     // Of several that go on the first one has what continued them, as on Linux.

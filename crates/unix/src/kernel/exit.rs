@@ -20,9 +20,6 @@ use crate::rule::Rule;
 use crate::signal::{SigSet, Signal};
 use crate::wait::Status;
 
-/// The number of the process that runs the program.
-const FIRST_PROGRAM: i32 = 2;
-
 impl Call<'_> {
     /// Begins to end the process, unless another thread does: all others are halted, and this one
     /// is to leave its program.
@@ -127,7 +124,7 @@ impl Kernel {
         if !self.stays_childless(proc) {
             self.give_children_away(proc, &mut orphaned);
         }
-        if proc.number() == FIRST_PROGRAM {
+        if self.runs_program(proc) {
             self.close(status);
         }
         let told = self.mutates(Mutation::ToldBeforeZombie).then(|| {
@@ -192,7 +189,7 @@ impl Kernel {
         let Notice { info, traced, failed } = notice;
         let mut state = parent.lock(&self.locks);
         // Who traces its child wants to know how it ends, whatever it does about SIGCHLD.
-        let unwanted = !traced && (self.is_init(parent) || self.children_vanish(&state));
+        let unwanted = self.is_init(parent) || (!traced && self.children_vanish(&state));
         // A child that could not be spawned is none, but somebody may wait for it alone.
         let vanishes = unwanted || failed;
         let heard = !failed && !Self::ignores(&state, Signal::CHLD);
@@ -322,8 +319,7 @@ impl Kernel {
             let state = reaper.lock(&self.locks);
             let inherits = reaper.subreaper.load(Ordering::Relaxed) && state.phase == Phase::Live;
             // The first program adopts for all, whatever a test breaks.
-            let first = reaper.number() == FIRST_PROGRAM;
-            inherits && (first || self.follows(Rule::OrphansToSubreaper))
+            inherits && (self.runs_program(reaper) || self.follows(Rule::OrphansToSubreaper))
         };
         self.is_init(reaper) || (reaper.subreaper.load(Ordering::Relaxed) && lives())
     }
@@ -331,6 +327,11 @@ impl Kernel {
     /// The first process, which waits for whoever it inherits.
     pub(super) fn is_init(&self, proc: &Proc) -> bool {
         proc.slot == self.init
+    }
+
+    /// Returns `true` if `proc` is the process that runs the program.
+    fn runs_program(&self, proc: &Proc) -> bool {
+        proc.number() == self.config.second
     }
 
     /// Says that a process's program panicked.

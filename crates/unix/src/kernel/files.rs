@@ -1,4 +1,5 @@
-//! Descriptors: [`Files`], and what they stand for ([`File`]): ends of pipes and of terminals.
+//! Descriptors ([`Files`]) and the files that they name ([`File`]): ends of pipes and of terminals,
+//! and the null device.
 
 use std::sync::Arc;
 
@@ -24,7 +25,17 @@ use crate::terminal::Fd;
 
 /// A process's descriptors, by number.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Files(Vec<Option<Descriptor>>);
+pub(super) struct Files {
+    /// The descriptors that name a file.
+    open: Vec<Option<Descriptor>>,
+    /// Bit mask of the standard descriptors that are still the null device; each is free in `open`.
+    /// Most processes use none of them, so that children inherit them without a [`File`] that all
+    /// processes would share.
+    null: u8,
+}
+
+/// Number of standard descriptors.
+const STANDARD: usize = 3;
 
 /// No limit goes beyond this, as `/proc/sys/fs/nr_open` has it.
 pub(super) const MOST: u64 = 1 << 20;
@@ -46,6 +57,8 @@ pub(super) struct File {
 
 #[derive(Debug)]
 pub(super) enum End {
+    /// The null device: reads return end-of-file, and writes are discarded.
+    Null,
     /// Where a pipe is read.
     Reader(Arc<Channel>),
     /// Where it is written.
@@ -69,25 +82,48 @@ struct ChannelState {
 }
 
 impl Files {
-    fn get(&self, descriptor: Fd) -> Result<Arc<File>> {
+    /// Returns the descriptors of a first process: the standard ones, on the null device.
+    pub(super) fn standard() -> Self {
+        Self { open: Vec::new(), null: (1 << STANDARD) - 1 }
+    }
+
+    /// Returns `true` if this number is a standard descriptor that is still the null device.
+    fn is_null(&self, at: usize) -> bool {
+        at < STANDARD && self.null & 1 << at != 0
+    }
+
+    fn get(&self, kernel: &Kernel, descriptor: Fd) -> Result<Arc<File>> {
         let at = usize::try_from(descriptor.0).map_err(|_| Errno::EBADF)?;
-        let found = self.0.get(at).and_then(Option::as_ref);
+        if self.is_null(at) {
+            return Ok(File::new(kernel, End::Null));
+        }
+        let found = self.open.get(at).and_then(Option::as_ref);
         found.map(|descriptor| Arc::clone(&descriptor.file)).ok_or(Errno::EBADF)
     }
 
     /// The lowest free number below `limit`.
     fn lowest(&self, limit: u64) -> Result<usize> {
-        let at = self.0.iter().position(Option::is_none).unwrap_or(self.0.len());
+        let is_free =
+            |at: &usize| !self.is_null(*at) && self.open.get(*at).is_none_or(Option::is_none);
+        let at = (0..=self.open.len() + STANDARD).find(is_free).expect("one is always free");
         if at as u64 >= limit.min(MOST) { Err(Errno::EMFILE) } else { Ok(at) }
+    }
+
+    /// Returns the entry of this number, which is not the null device afterwards.
+    fn place(&mut self, at: usize) -> &mut Option<Descriptor> {
+        if at < STANDARD {
+            self.null &= !(1 << at);
+        }
+        if self.open.len() <= at {
+            self.open.resize(at + 1, None);
+        }
+        &mut self.open[at]
     }
 
     /// Opens the lowest one.
     fn insert(&mut self, file: Arc<File>, limit: u64) -> Result<Fd> {
         let at = self.lowest(limit)?;
-        if at == self.0.len() {
-            self.0.push(None);
-        }
-        self.0[at] = Some(Descriptor { file, closed_by_exec: true });
+        *self.place(at) = Some(Descriptor { file, closed_by_exec: true });
         Ok(Fd(at as i32))
     }
 
@@ -102,22 +138,24 @@ impl Files {
         if at as u64 >= limit.min(MOST) {
             return Err(Errno::EBADF);
         }
-        if self.0.len() <= at {
-            self.0.resize(at + 1, None);
-        }
-        let before = self.0[at].replace(Descriptor { file, closed_by_exec: false });
+        let before = self.place(at).replace(Descriptor { file, closed_by_exec: false });
         Ok(before.map(|descriptor| descriptor.file))
     }
 
-    fn remove(&mut self, descriptor: Fd) -> Result<Arc<File>> {
+    /// Removes a descriptor. Returns its file, or `None` if it was the null device.
+    fn remove(&mut self, descriptor: Fd) -> Result<Option<Arc<File>>> {
         let at = usize::try_from(descriptor.0).map_err(|_| Errno::EBADF)?;
-        let taken = self.0.get_mut(at).and_then(Option::take);
-        taken.map(|descriptor| descriptor.file).ok_or(Errno::EBADF)
+        if self.is_null(at) {
+            self.null &= !(1 << at);
+            return Ok(None);
+        }
+        let taken = self.open.get_mut(at).and_then(Option::take);
+        taken.map(|descriptor| Some(descriptor.file)).ok_or(Errno::EBADF)
     }
 
     /// The pipes of which there is an end, by the numbers of their locks; each end once.
     pub(super) fn pipe_ends(&self) -> Vec<(i32, PipeEnd)> {
-        let files = self.0.iter().flatten().map(|descriptor| &descriptor.file.end);
+        let files = self.open.iter().flatten().map(|descriptor| &descriptor.file.end);
         let mut ends: Vec<_> = files.filter_map(End::of_pipe).collect();
         ends.sort_unstable();
         ends.dedup();
@@ -129,7 +167,7 @@ impl Files {
         let closed = |descriptor: &mut Option<Descriptor>| {
             descriptor.take_if(|descriptor| descriptor.closed_by_exec)
         };
-        Self(self.0.iter_mut().map(closed).collect())
+        Self { open: self.open.iter_mut().map(closed).collect(), null: 0 }
     }
 }
 
@@ -139,7 +177,7 @@ impl End {
         match self {
             Self::Reader(channel) => Some((channel.number(), PipeEnd::Reader)),
             Self::Writer(channel) => Some((channel.number(), PipeEnd::Writer)),
-            Self::Terminal(_) | Self::Controlling(_) => None,
+            Self::Null | Self::Terminal(_) | Self::Controlling(_) => None,
         }
     }
 }
@@ -164,6 +202,7 @@ impl Drop for File {
     fn drop(&mut self) {
         let kernel = self.kernel.get();
         match &self.end {
+            End::Null => {}
             End::Reader(channel) => {
                 let mut state = channel.state.lock(&kernel.locks);
                 state.pipe.drop_reader();
@@ -182,7 +221,7 @@ impl Drop for File {
 
 impl Call<'_> {
     pub(super) fn file(&self, descriptor: Fd) -> Result<Arc<File>> {
-        self.state().files.get(descriptor)
+        self.state().files.get(self.kernel, descriptor)
     }
 
     pub(super) fn make_pipe(&self) -> Result<(Fd, Fd)> {
@@ -228,6 +267,7 @@ impl Call<'_> {
             let file = self.file(descriptor)?;
             self.says_what_for(&file.end);
             match &file.end {
+                End::Null => Ok(0),
                 End::Reader(channel) => self.read_pipe(channel, buffer),
                 End::Writer(_) => Err(self.wrong_end()),
                 End::Terminal(terminal) => self.read_terminal(terminal, buffer),
@@ -242,6 +282,7 @@ impl Call<'_> {
             let file = self.file(descriptor)?;
             self.says_what_for(&file.end);
             match &file.end {
+                End::Null => Ok(bytes.len()),
                 End::Reader(_) => Err(self.wrong_end()),
                 End::Writer(channel) => self.write_pipe(channel, bytes, &mut written),
                 End::Terminal(terminal) => self.write_terminal(terminal, bytes, &mut written),
@@ -262,6 +303,7 @@ impl Call<'_> {
                 self.thread.waits_for(For::Pipe(channel.number()));
             }
             End::Terminal(_) | End::Controlling(_) => self.thread.waits_for(For::Terminal),
+            End::Null => {}
         }
     }
 
@@ -368,7 +410,7 @@ impl Kernel {
         let mut state = proc.lock(&self.locks);
         let limit = state.limits.of(Resource::Descriptors).soft;
         let files: Vec<_> =
-            moves.iter().map(|&(from, _)| state.files.get(from)).collect::<Result<_>>()?;
+            moves.iter().map(|&(from, _)| state.files.get(self, from)).collect::<Result<_>>()?;
         let moved = files.into_iter().zip(moves).try_for_each(|(file, &(_, to))| {
             closed.extend(state.files.replace(file, to, limit)?);
             Ok(())
@@ -380,7 +422,7 @@ impl Kernel {
     /// Closes what a process's next program is not to have.
     pub(super) fn close_for_exec(&self, proc: &Proc) {
         let mut state = proc.lock(&self.locks);
-        let closes = state.files.0.iter().flatten().any(|descriptor| descriptor.closed_by_exec);
+        let closes = state.files.open.iter().flatten().any(|descriptor| descriptor.closed_by_exec);
         let closed = (closes && self.follows(Rule::ExecCloses)).then(|| state.files.executed());
         drop(state);
         drop(closed);

@@ -188,7 +188,7 @@ impl Call<'_> {
             child.actions = Arc::default();
         }
         if !kernel.follows(Rule::ForkKeepsDescriptors) {
-            child.files = Files::default();
+            child.files = Files::standard();
         }
     }
 

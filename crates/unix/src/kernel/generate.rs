@@ -131,7 +131,7 @@ impl Kernel {
         if state.phase != Phase::Live {
             return Ok(());
         }
-        let kills_stopped = info.signal == Signal::KILL && state.stopped.is_some();
+        let kills_stopped = info.signal == Signal::KILL && state.is_stopped();
         if kills_stopped && !self.follows(Rule::KillEndsStopped) {
             return Ok(());
         }
@@ -234,9 +234,11 @@ impl Kernel {
         if !untold || self.follows(Rule::ContinueReplacesStop) {
             state.news = Some(News::Continued);
         }
+        let stops = |member: &Member| member.thread.attention().contains(Attention::STOP);
+        state.continue_unreported = !state.threads.iter().any(stops);
         for (nth, member) in state.threads.iter().enumerate() {
             member.thread.settle(Attention::STOP);
-            if nth == 0 {
+            if nth == 0 && !state.continue_unreported {
                 member.thread.demand(Attention::REPORT);
             }
             member.unpark();
@@ -371,7 +373,7 @@ fn takes(thread: &Thread, signal: Signal) -> bool {
 /// Has a thread see to a signal.
 fn wake(state: &ProcState, member: &Member, signal: Signal) {
     member.thread.demand(Attention::SIGNAL);
-    if state.stopped.is_none() {
+    if !state.is_stopped() {
         member.wake();
     } else if signal == Signal::KILL {
         // A stopped thread sleeps on until it is continued; only this gets through.

@@ -119,10 +119,14 @@ pub(super) struct ProcState {
     /// Whoever waits for forks to end, for the other threads to end, or for references to be
     /// dropped.
     pub(super) ender: Option<Fiber>,
-    /// The signal that stopped it, while it is stopped.
+    /// The signal that stopped it, until SIGCONT or SIGKILL cancels the stop. Meanwhile its tracer
+    /// may continue it.
     pub(super) stopped: Option<Signal>,
     /// A thread has taken a stop and will stop the process, unless that is cancelled before.
     pub(super) stopping: bool,
+    /// SIGCONT arrived while its threads ran because its tracer had continued them: the parent gets
+    /// SIGCHLD when a thread next takes a signal.
+    pub(super) continue_unreported: bool,
     /// A thread has taken what ends the process, and is about to halt the others.
     pub(super) dying: bool,
     /// The signal that ends it, and whether with a core, from the moment when it is sent.
@@ -427,6 +431,7 @@ impl ProcState {
             ender: None,
             stopped: None,
             stopping: false,
+            continue_unreported: false,
             dying: false,
             doomed: None,
             news: None,
@@ -477,6 +482,7 @@ impl ProcState {
             ender,
             stopped,
             stopping,
+            continue_unreported,
             dying,
             doomed,
             news,
@@ -510,6 +516,7 @@ impl ProcState {
         pending.discard(SigSet::ALL);
         (*turn, *p_forkcnt, *ender, *image, *alarm) = (0, 0, None, None, None);
         (*stopped, *stopping, *dying, *executed) = (None, false, false, false);
+        *continue_unreported = false;
         (*news, *end, *tracer, *doomed) = (None, None, None, None);
         *tracing = None;
         (*trapped, *untold, *resumed, *failure) = (None, None, None, None);

@@ -117,6 +117,44 @@ impl State {
 }
 
 impl State {
+    /// Maximum number of processes in a [`State::brief`] table.
+    pub const BRIEF: usize = 40;
+
+    /// Returns the table of the first 40 processes, and how many more there are.
+    pub fn brief(&self) -> impl fmt::Display {
+        let left = self.processes.len().saturating_sub(Self::BRIEF);
+        let first = Self { processes: self.processes.iter().take(Self::BRIEF).cloned().collect() };
+        fmt::from_fn(move |f| match left {
+            0 => write!(f, "{first}"),
+            _ => writeln!(f, "{first}and {left} more processes"),
+        })
+    }
+
+    /// Describes the first ten runnable threads with their last calls, and how many more there are.
+    pub(crate) fn running(&self) -> String {
+        let running = |process: &ProcessState| {
+            let several = process.threads.len() > 1;
+            let ProcessState { pid, name, letter, .. } = process;
+            let thread = |thread: &ThreadState| {
+                let ThreadState { tid, call, .. } = thread;
+                let which = if several { format!(", thread {tid}") } else { String::new() };
+                let call = match *call {
+                    "" => String::new(),
+                    call => format!(", in or after {call}"),
+                };
+                format!("process {pid} ({name}){which}{call}")
+            };
+            let awake = process.threads.iter().filter(|thread| !thread.sleeps && *letter == 'R');
+            awake.map(thread).collect::<Vec<_>>()
+        };
+        let mut all: Vec<String> = self.processes.iter().flat_map(running).collect();
+        if let Some(more @ 1..) = all.len().checked_sub(RUNNING) {
+            all.truncate(RUNNING);
+            all.push(format!("and {more} more threads"));
+        }
+        if all.is_empty() { "no thread".to_owned() } else { all.join("; ") }
+    }
+
     /// Gives the process whose program calls this a name, as `exec` does. Nothing happens outside
     /// of virtual programs, and while the caller's stack is unwound.
     pub fn name_caller(name: &str) {
@@ -179,7 +217,7 @@ impl Kernel {
         let letter = match state.phase {
             Phase::Zombie => 'Z',
             _ if state.trapped.is_some() => 't',
-            _ if state.stopped.is_some() => 'T',
+            _ if state.is_stopped() => 'T',
             _ if sleeps => 'S',
             _ => 'R',
         };
@@ -250,6 +288,9 @@ impl fmt::Display for ProcessState {
         self.threads.iter().try_for_each(|thread| write!(f, "{thread}"))
     }
 }
+
+/// Maximum number of threads that [`State::running`] names.
+const RUNNING: usize = 10;
 
 /// Of so many blocked signals those are named that are not.
 const MANY: usize = 40;

@@ -108,10 +108,13 @@ impl Call<'_> {
 
     pub(super) fn accept(&self, set: SigSet, timeout: Option<Duration>) -> Result<SignalInfo> {
         let set = set.difference(SigSet::UNBLOCKABLE);
-        let deadline = timeout.map(|timeout| self.kernel.executor.now().saturating_add(timeout));
-        let wakings = self.wakings.get();
+        let mut begun = None;
         let taken = self.interruptible(After::Interrupt, || {
             self.sig_lock_or_return()?.unlock();
+            let (deadline, wakings) = *begun.get_or_insert_with(|| {
+                let now = self.kernel.executor.now();
+                (timeout.map(|timeout| now.saturating_add(timeout)), self.wakings.get())
+            });
             if self.wakings.get() != wakings && self.kernel.follows(Rule::StopEndsSigwait) {
                 // On Linux a stop, or a signal of which nothing comes, ends this call, and no other
                 // one that sleeps.
@@ -208,10 +211,15 @@ impl Call<'_> {
         &self,
         duration: Duration,
     ) -> std::result::Result<(), (Errno, Duration)> {
-        let deadline = self.kernel.executor.now().saturating_add(duration);
+        let mut deadline = None;
         let slept = self.interruptible(After::Interrupt, || {
+            let now = self.kernel.executor.now();
+            let deadline = *deadline.get_or_insert_with(|| now.saturating_add(duration));
             self.sleep(Some(deadline), |_| None::<()>).map(|_| ())
         });
-        slept.map_err(|errno| (errno, deadline.saturating_sub(self.kernel.executor.now())))
+        slept.map_err(|errno| {
+            let now = self.kernel.executor.now();
+            (errno, deadline.map_or(duration, |deadline| deadline.saturating_sub(now)))
+        })
     }
 }

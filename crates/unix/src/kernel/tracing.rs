@@ -17,7 +17,7 @@ use super::call::Call;
 use super::exit::{Notice, wake_waiters};
 use super::family::Writing;
 use super::generate::To;
-use super::proc::{News, Phase, Proc, ProcState, Tenant};
+use super::proc::{Member, News, Phase, Proc, ProcState, Tenant};
 use super::siglock::Waiting;
 use super::thread::{Attention, Thread};
 use crate::action::{ActionFlags, Code, SignalInfo};
@@ -43,11 +43,7 @@ impl Call<'_> {
             Ptrace::TraceMe => self.let_parent_trace(),
             Ptrace::Attach(pid) => self.attach(pid),
             Ptrace::Continue(pid, signal) => self.resume_tracee(pid, signal, false),
-            Ptrace::Kill(pid) => match self.resume_tracee(pid, Some(Signal::KILL), false) {
-                // A tracee that runs does not hear of it, and its tracer is not told, as on Linux.
-                Err(Errno::ESRCH) if self.traces(pid) => Ok(()),
-                resumed => resumed,
-            },
+            Ptrace::Kill(pid) => self.kill_tracee(pid),
             Ptrace::Detach(pid, signal) => self.resume_tracee(pid, signal, true),
         })
     }
@@ -58,7 +54,7 @@ impl Call<'_> {
         // The lock is a writer's. A parent that ends says so before it locks its family and looks
         // whom it traces: either it finds this process there, or this process finds it ending here.
         let (_writing, parent) = kernel.write_parent(self.proc);
-        let parent = parent.filter(|parent| !kernel.is_init(parent)).ok_or(Errno::EPERM)?;
+        let parent = parent.ok_or(Errno::EPERM)?;
         let (mut parents, mut state) = parent.lock_both(self.proc, &kernel.locks);
         if parents.phase != Phase::Live {
             return Ok(());
@@ -66,11 +62,14 @@ impl Call<'_> {
         if state.tracer.is_some() {
             return Err(Errno::EPERM);
         }
-        // The thread that made it, if that is still there.
+        state.tracer = Some(parent.tenant());
+        // The thread that created it traces it, if it has not ended. Process 1 has no threads, so
+        // that none can continue its tracee.
         let maker = parents.threads.iter().position(|one| one.thread.tid() == self.proc.maker());
-        let by = &mut parents.threads[maker.unwrap_or(0)];
-        by.traces = true;
-        (state.tracer, state.tracing) = (Some(parent.tenant()), Some(Arc::clone(&by.thread)));
+        if let Some(by) = parents.threads.get_mut(maker.unwrap_or(0)) {
+            by.traces = true;
+            state.tracing = Some(Arc::clone(&by.thread));
+        }
         Ok(())
     }
 
@@ -103,7 +102,11 @@ impl Call<'_> {
         }
         let (pid, uid) = (self.proc.number(), mine.real);
         let stop = SignalInfo { pid, uid, code: Code::User, ..SignalInfo::kernel(Signal::STOP) };
-        kernel.psignal_found(&target, stop);
+        if let Some(mut state) = target.state() {
+            // On Linux the stop is sent to a thread, which takes it before the process's signals.
+            let first = state.threads.first().map(|first| To::Thread(first.thread.tid()));
+            kernel.post_own(&mut state, stop, first.unwrap_or(To::Process));
+        }
         drop(coarse);
         if let Some(signal) = stopped {
             kernel.tell_of_trap(&target, Code::Stopped, signal);
@@ -111,10 +114,19 @@ impl Call<'_> {
         Ok(())
     }
 
-    fn traces(&self, pid: Pid) -> bool {
-        let target = self.kernel.find(pid);
-        let state = target.as_ref().and_then(|target| target.state());
-        state.is_some_and(|state| self.traces_itself(&state))
+    /// Kills a tracee, stopped or running, as Linux 6.18 does.
+    fn kill_tracee(&self, pid: Pid) -> Result<()> {
+        let target = self.kernel.find(pid).ok_or(Errno::ESRCH)?;
+        let mut state = target.state().ok_or(Errno::ESRCH)?;
+        if !self.traces_itself(&state) {
+            return Err(Errno::ESRCH);
+        }
+        let (pid, uid) = (self.proc.number(), self.proc.ids().real);
+        let kill = SignalInfo { pid, uid, code: Code::User, ..SignalInfo::kernel(Signal::KILL) };
+        self.kernel.post_own(&mut state, kill, To::Process);
+        // A wait does not find the stop of a tracee that is about to end.
+        (state.trapped, state.untold) = (None, None);
+        Ok(())
     }
 
     /// Whether it is this thread that traces the process of this state.
@@ -157,19 +169,19 @@ impl Call<'_> {
             state.resumed = Some(Resumed { signal, sender });
             if detach {
                 state.end_tracing();
-            } else {
-                // If its group has stopped, it goes on alone.
-                state.stopped = None;
             }
             for member in &state.threads {
                 member.unpark();
             }
         }
         if detach {
+            let is_child = self.kernel.keep_news(&target, self.proc);
             let mut state = self.state();
             state.forget_tracee(target.slot);
-            // Others may wait for this tracee alone.
-            wake_waiters(&mut state);
+            if !is_child {
+                // Others may wait for this tracee alone.
+                wake_waiters(&mut state);
+            }
         }
         Ok(())
     }
@@ -244,6 +256,15 @@ impl Call<'_> {
     }
 }
 
+impl Member {
+    /// Makes the thread stop.
+    pub(super) fn stop(&self) {
+        self.thread.demand(Attention::STOP);
+        // A sleeping thread stops outside of its call, where it holds no file.
+        self.wake();
+    }
+}
+
 impl ProcState {
     /// Whether it is traced, and by this thread if one is named.
     pub(super) fn is_traced_by(&self, by: Option<&Arc<Thread>>) -> bool {
@@ -257,8 +278,18 @@ impl ProcState {
         }
     }
 
+    /// Returns `true` if the process is stopped and its tracer has not continued it.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stopped.is_some() && (self.tracer.is_none() || self.trapped.is_some())
+    }
+
+    /// Ends the tracing. If no SIGCONT has cancelled the stop of the process, it stops again, even
+    /// if its tracer had continued it.
     pub(super) fn end_tracing(&mut self) {
         (self.tracer, self.tracing) = (None, None);
+        if self.phase == Phase::Live && self.stopped.is_some() {
+            self.threads.iter().for_each(Member::stop);
+        }
     }
 }
 
@@ -269,15 +300,33 @@ impl Kernel {
         state.tracer.filter(|tracer| parent != Some(tracer.slot))
     }
 
+    /// Makes a change of the tracee that its parent could not wait for while it traced the process
+    /// available to the parent's next `wait`; as on Linux, no waiter is woken. Returns `true` if
+    /// `tracer` is the parent.
+    fn keep_news(&self, tracee: &Proc, tracer: &Proc) -> bool {
+        let _coarse = self.coarse();
+        let (_reading, parent) = self.read_parent(tracee);
+        if let (Some(parent), Some(_)) = (parent, tracee.lock(&self.locks).news) {
+            self.set_changed(parent, tracee, true);
+        }
+        parent.is_some_and(|parent| parent.slot == tracer.slot)
+    }
+
     /// Tells the tracer of a process that has stopped for it, before a signal or because of one:
     /// SIGCHLD, and those that wait.
     pub(super) fn tell_of_trap(&self, proc: &Proc, code: Code, signal: Signal) {
-        let (uid, tracer) = {
+        let (uid, tracer, news) = {
             let state = proc.lock(&self.locks);
-            (state.credentials.real, state.tracer)
+            (state.credentials.real, state.tracer, state.news)
         };
         let Some(tracer) = tracer else { return };
-        let status = signal.number();
+        // SIGCHLD of a stop names the signal that `wait` would return; if `wait` has returned it
+        // already, 0, as on Linux.
+        let status = match (code, news) {
+            (Code::Stopped, Some(News::Stopped(stop))) => stop.number(),
+            (Code::Stopped, _) => 0,
+            _ => signal.number(),
+        };
         if self.parent_hint(proc).is_some_and(|parent| parent.slot == tracer.slot) {
             return self.tell_parent(proc, code, status);
         }
@@ -292,7 +341,7 @@ impl Kernel {
             return;
         }
         let flags = state.actions.of(Signal::CHLD).flags;
-        let is_stop = matches!(info.code, Code::Trapped | Code::Stopped);
+        let is_stop = matches!(info.code, Code::Trapped | Code::Stopped | Code::Continued);
         if !is_stop || !flags.contains(ActionFlags::NOCLDSTOP) {
             self.post_own(&mut state, info, To::Process);
         }
@@ -348,9 +397,8 @@ impl Kernel {
                 return;
             }
             state.end_tracing();
-            if let (Some(signal), Some(parent), true) = (state.stopped, parent, is_child) {
+            if let (Some(_), Some(parent)) = (state.news, parent) {
                 // Its parent heard of the stop as its tracer; whoever is its parent next may ask.
-                state.news = Some(News::Stopped(signal));
                 self.set_changed(parent, tracee, true);
             }
             tracee.owner.store(0, Ordering::Relaxed);

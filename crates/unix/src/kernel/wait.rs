@@ -147,30 +147,41 @@ impl Call<'_> {
         // Who was continued is told of at once, and says that it has changed only when it runs.
         let continued = options.contains(WaitOptions::CONTINUED);
         let changed = continued || kernel.any_changed(self.proc);
-        let mut later = false;
-        for child in self.tracees().chain(kernel.children_to_wait_for(self.proc)) {
+        let seen = |child: &Proc| {
             let matches = match children {
                 Children::Any | Children::One(_) => true,
                 Children::Group(group) => kernel.is_in_group(child, group),
                 Children::OwnGroup => own_group.is_some_and(|own| kernel.is_in_group(child, own)),
             };
             let matches = matches || !kernel.follows(Rule::GroupWaited);
-            match if matches { self.look_at(child, options) } else { Look::Never } {
+            if matches { self.look_at(child, options) } else { Look::Never }
+        };
+        let mut later = false;
+        for child in kernel.children_to_wait_for(self.proc) {
+            match seen(child) {
                 Look::Has(waited, ended) => return Found::Child(child, waited, ended),
                 Look::Later => later = true,
                 Look::Never => {}
             }
-            if later && !changed && kernel.is_child(self.proc, child) {
+            if later && !changed {
                 break;
+            }
+        }
+        for tracee in self.tracees() {
+            match seen(tracee) {
+                Look::Has(waited, ended) => return Found::Child(tracee, waited, ended),
+                Look::Later => later = true,
+                Look::Never => {}
             }
         }
         if later { Found::Later } else { Found::Nobody }
     }
 
-    /// Those that the caller traces beside its children.
+    /// Those that the caller traces and that are not its children, in the order in which Linux
+    /// looks at them: the one that was attached last comes first.
     fn tracees(&self) -> impl Iterator<Item = &Proc> {
         let slots = self.state().tracees.clone();
-        let slabs = slots.into_iter().map(|slot| self.kernel.slab.get(slot));
+        let slabs = slots.into_iter().rev().map(|slot| self.kernel.slab.get(slot));
         slabs.filter(|tracee| !self.kernel.is_child(self.proc, tracee))
     }
 

@@ -17,7 +17,7 @@ use rustix::io::Errno as KernelErrno;
 use rustix::process::{PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid};
 
 use super::convert::{check, last_error};
-use super::{Linux, send, table};
+use super::{Linux, handlers, send, stack, table};
 use crate::errno::{Errno, Result};
 use crate::process::{Pid, Program};
 
@@ -65,6 +65,9 @@ pub(super) fn fork(child: Program) -> Result<Pid> {
         0 => {
             drop(room);
             table.forget();
+            if handlers::begin_program() {
+                stack::forget();
+            }
             table.placement.apply();
             drop(table);
             drop(births);
@@ -126,5 +129,6 @@ pub(super) fn exit(status: i32) -> ! {
 
 /// `exec`.
 pub(super) fn exec(path: &str, arguments: &[&str]) -> Result<Infallible> {
-    Err(Image::new(path, arguments)?.execute())
+    let image = Image::new(path, arguments)?;
+    Err(handlers::without_ignored(|| image.execute()))
 }

@@ -12,8 +12,8 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ptr;
-use std::sync::atomic::AtomicPtr;
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
 
 use super::convert::{check, from_sigset, to_sigset};
 use super::{Linux, info, table, wait};
@@ -27,6 +27,18 @@ const SIGNALS: usize = 65;
 /// What each signal's handler is, once one was installed.
 static SLOTS: [AtomicPtr<Installed>; SIGNALS] =
     [const { AtomicPtr::new(ptr::null_mut()) }; SIGNALS];
+
+/// `true` if this process has been a program of the backend since it began, and is not the host
+/// that embeds the backend.
+static IS_PROGRAM: AtomicBool = AtomicBool::new(false);
+
+/// Bit mask of the signals whose action [`action`] has set in this process or in an ancestor that
+/// forked it.
+static CHOSEN: AtomicU64 = AtomicU64::new(0);
+
+/// The signals whose actions Rust's runtime sets: it ignores SIGPIPE, and handles the others to
+/// report stack overflows.
+const RUNTIMES: [Signal; 3] = [Signal::PIPE, Signal::SEGV, Signal::BUS];
 
 /// The handler of a slot, and the action that it came with.
 #[derive(Debug)]
@@ -84,8 +96,71 @@ pub(super) fn action(signal: Signal, new: Option<SigAction>) -> Result<SigAction
             },
         };
         kernel = kernel_action(signal, Some(&wanted))?;
+        CHOSEN.fetch_or(SigSet::of(&[signal]).bits(), Relaxed);
     }
     Ok(told(signal, &kernel, old_slot, &mut table.foreign))
+}
+
+/// Marks this process as a program of the backend, which inherits no dispositions of a host.
+pub(super) fn mark_as_program() {
+    IS_PROGRAM.store(true, Relaxed);
+}
+
+/// Called in a forked child. If the host forked it, resets the dispositions that Rust's runtime
+/// set, and returns `true`. Any handler of SIGSEGV or SIGBUS that was not set through the backend
+/// goes, and SIGPIPE is not ignored. Other ignored signals stay ignored, as under nohup(1), and
+/// other handlers stay: the library that installed one expects it in the child.
+pub(super) fn begin_program() -> bool {
+    if IS_PROGRAM.load(Relaxed) {
+        return false;
+    }
+    let default = plain(libc::SIG_DFL, &SigAction::DEFAULT);
+    let chosen = chosen();
+    for signal in RUNTIMES.into_iter().filter(|signal| !chosen.contains(*signal)) {
+        let ignored =
+            || kernel_action(signal, None).is_ok_and(|now| now.sa_sigaction == libc::SIG_IGN);
+        let is_runtimes =
+            if signal == Signal::PIPE { ignored() } else { is_foreign(signal) == Ok(true) };
+        if is_runtimes {
+            // The kernel refuses SIGKILL and SIGSTOP only.
+            let _ = kernel_action(signal, Some(&default));
+        }
+    }
+    mark_as_program();
+    true
+}
+
+/// Returns the signals that the host's runtime ignores and that have their default action when a
+/// program begins.
+pub(super) fn host_ignores() -> SigSet {
+    if IS_PROGRAM.load(Relaxed) {
+        return SigSet::EMPTY;
+    }
+    SigSet::of(&[Signal::PIPE]).difference(chosen())
+}
+
+/// Calls `execute` while the signals of [`host_ignores`] have their default action, and ignores
+/// them again if `execute` returns.
+pub(super) fn without_ignored<T>(execute: impl FnOnce() -> T) -> T {
+    let default = plain(libc::SIG_DFL, &SigAction::DEFAULT);
+    let set = |signal| kernel_action(signal, Some(&default)).map(|before| (signal, before));
+    let before: Vec<_> = host_ignores().iter().filter_map(|signal| set(signal).ok()).collect();
+    let returned = execute();
+    for (signal, action) in &before {
+        // The kernel accepts the action that it returned.
+        let _ = kernel_action(*signal, Some(action));
+    }
+    returned
+}
+
+fn chosen() -> SigSet {
+    SigSet::from_bits(CHOSEN.load(Relaxed))
+}
+
+/// Returns `true` if the signal has a handler that the backend did not install.
+pub(super) fn is_foreign(signal: Signal) -> Result<bool> {
+    let address = kernel_action(signal, None)?.sa_sigaction;
+    Ok(![libc::SIG_DFL, libc::SIG_IGN, trampoline_address()].contains(&address))
 }
 
 /// What the kernel does about the signal, and with `Some` what it is to do.

@@ -25,8 +25,6 @@ mod threads;
 mod tracing;
 mod wait;
 
-pub(crate) use stack::forget as forget_stack;
-
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -64,8 +62,17 @@ use crate::wait::{Children, Usage, WaitOptions, Waited};
 /// - [`Sys::fork_boxed`] really forks: the child has the calling thread alone, the parent's memory
 ///   as it was, and other threads' locks as they were; in a program of many threads it should do
 ///   little. It ends with `_exit`, without flushing what is buffered; by SIGABRT if it panics.
+/// - A child of this program **begins** with the dispositions that [`Sys::sigaction`] has set here,
+///   and without those of Rust's runtime. The runtime ignores SIGPIPE, handles SIGSEGV and SIGBUS,
+///   and gives each thread an alternate stack; in the child the three signals have their defaults,
+///   and there is no alternate stack. A library's handler of SIGSEGV or SIGBUS goes too; its other
+///   handlers stay, and so do other ignored signals, as nohup(1) requires. SIGPIPE also has its
+///   default in programs that [`Sys::spawn`] and [`Sys::exec`] start, as with
+///   [`std::process::Command`]. To ignore it there, call [`Sys::sigaction`]. The calling process
+///   itself is not changed: a program that you run on a `Linux` without a fork finds SIGPIPE
+///   ignored. Children of a child inherit everything, as fork(2) specifies.
 /// - [`Sys::spawn`] copies nothing. Its path is one; `PATH` is not searched. An ignored signal
-///   stays ignored (the standard library ignores SIGPIPE) unless it is among the defaults.
+///   stays ignored unless it is among the defaults.
 /// - **Descriptors** made here are closed by exec; [`Sys::dup2`] and [`Spawn::descriptors`] pass
 ///   them on.
 /// - [`Sys::sigaction`] installs real handlers: see [`Handler`](crate::Handler) for what they may
@@ -99,9 +106,11 @@ impl Linux {
 
     /// The same for a process that has no children but its own, those from before it executed its
     /// program among them, where no number is given out again soon: it waits in one call, as any
-    /// program would, and so do the processes that it forks. Somebody has asked the kernel before.
+    /// program would, and so do the processes that it forks. Dispositions are taken to be the
+    /// program's own. The caller has asked the kernel before.
     pub(crate) fn alone() -> Self {
         wait::take_at_once();
+        handlers::mark_as_program();
         Self(())
     }
 }

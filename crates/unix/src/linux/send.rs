@@ -85,11 +85,13 @@ pub(super) fn tgkill(process: Pid, thread: Tid, signal: Option<Signal>) -> Resul
     if process.number() <= 0 || thread.0 <= 0 {
         return Err(Errno::EINVAL);
     }
-    with_number(process, |process| {
-        // SAFETY: the call takes three integers.
-        let sent = unsafe { libc::syscall(libc::SYS_tgkill, process, thread.0, number(signal)) };
-        check_long(sent).map(drop)
-    })
+    with_number(process, |process| to_thread(process, thread, number(signal)))
+}
+
+/// Sends a signal to a thread by tgkill(2).
+pub(super) fn to_thread(process: i32, thread: Tid, signal: i32) -> Result<()> {
+    // SAFETY: the call takes three integers.
+    check_long(unsafe { libc::syscall(libc::SYS_tgkill, process, thread.0, signal) }).map(drop)
 }
 
 /// `sigqueue`.
@@ -108,6 +110,10 @@ pub(super) fn queue(process: Pid, signal: Option<Signal>, value: i32) -> Result<
 
 /// A fault of this thread: as the kernel does it, a signal that is blocked or ignored first gets
 /// its default back, which ends the process.
+///
+/// A handler that the backend did not install, such as that of Rust's runtime, may restore the
+/// default and return, because a faulting instruction would fault again. The signal is then sent
+/// again.
 pub(super) fn fault(signal: Signal) -> Result<()> {
     if !FAULTS.contains(signal) {
         return Err(Errno::EINVAL);
@@ -118,6 +124,15 @@ pub(super) fn fault(signal: Signal) -> Result<()> {
         handlers::action(signal, Some(SigAction::DEFAULT))?;
         masks::change(Some((How::Unblock, SigSet::of(&[signal]))))?;
     }
+    let is_foreign = handlers::is_foreign(signal)?;
+    send_fault(signal)?;
+    if is_foreign && handlers::action(signal, None)?.disposition == Disposition::Default {
+        send_fault(signal)?;
+    }
+    Ok(())
+}
+
+fn send_fault(signal: Signal) -> Result<()> {
     let fault = Sent::fault(signal.number());
     // SAFETY: getpid and gettid cannot fail; the third call reads `fault`, which has the layout of
     // a siginfo_t and lives across it.

@@ -19,7 +19,7 @@ use rustix::process::{WaitId, WaitIdOptions, waitid};
 use super::convert::{check, check_long, to_sigset};
 use super::fork::{self, Image};
 use super::place::Placement;
-use super::table;
+use super::{handlers, table};
 use crate::errno::{Errno, Result};
 use crate::process::{Pid, Spawn, SpawnGroup};
 use crate::signal::SigSet;
@@ -86,7 +86,7 @@ pub(super) fn spawn(spawn: &Spawn) -> Result<Pid> {
         image: Image::new(&spawn.path, &spawn.arguments)?,
         session: spawn.session,
         group,
-        defaults: spawn.defaults,
+        defaults: spawn.defaults.union(handlers::host_ignores()),
         mask: spawn.mask.map_or(*births.mask_before(), to_sigset),
         descriptors: moves(spawn),
         placement: table::read().placement,

@@ -51,10 +51,14 @@ fn install(size: usize) -> Result<libc::stack_t> {
 }
 
 /// The alternate stack that the language's runtime gives each thread is not used: a thread begins
-/// without one, and `sigstack` tells of none.
-pub(crate) fn forget() {
-    // It fails on the stack itself alone, and nothing runs there.
-    let _ = exchange(Some(&disabled()));
+/// without one, and so does a child that the host forks; `sigstack` reports none. An alternate
+/// stack that the backend allocated stays, in a child too.
+pub(super) fn forget() {
+    let Ok(current) = exchange(None) else { return };
+    if !OWN.with_borrow(|own| own.iter().any(|area| area.start == current.ss_sp)) {
+        // It fails on the stack itself alone, and nothing runs there.
+        let _ = exchange(Some(&disabled()));
+    }
 }
 
 fn told(old: &libc::stack_t) -> SigStack {

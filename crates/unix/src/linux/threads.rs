@@ -1,11 +1,13 @@
 //! Threads of this process: made by the standard library, known by their number, joined once.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
 use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
 
-use super::{Linux, stack, table};
+use super::{Linux, send, stack, table};
 use crate::errno::{Errno, Result};
 use crate::process::{Body, Tid};
 
@@ -57,12 +59,67 @@ pub(super) fn join(thread: Tid) -> Result<()> {
     };
     // The body does not panic.
     let _ = handle.join();
+    await_removal(thread);
     let mut table = table::write();
     // A new thread may have the number by now.
     if let Some(None) = table.threads.0.get(&thread) {
         table.threads.0.remove(&thread);
     }
     Ok(())
+}
+
+/// Number of looks whether the kernel has removed a joined thread before each waits for 100 µs.
+const QUICK_LOOKS: u32 = 10_000;
+
+/// Maximum number of looks: more than a second, where removal takes microseconds.
+const MAX_LOOKS: u32 = 2 * QUICK_LOOKS;
+
+/// `PF_EXITING`, in the flags of /proc/PID/stat: the thread is exiting.
+const EXITING: u64 = 1 << 2;
+
+/// Blocks until the kernel has released the number of an ended thread, for [`MAX_LOOKS`] at
+/// most: without `/proc`, a number that was reused at once looks like one that is kept.
+///
+/// The C library's join returns when the thread has left the address space. The kernel removes the
+/// thread a little later, and `tgkill` finds it until then. Yields, because the thread only needs a
+/// processor.
+fn await_removal(thread: Tid) {
+    let process = rustix::process::getpid().as_raw_nonzero().get();
+    for look in 0..MAX_LOOKS {
+        if send::to_thread(process, thread, 0) == Err(Errno::ESRCH) {
+            return;
+        }
+        // The number may name another thread: see `is_removed`. It reads files, so that it is
+        // called only for every 64th look.
+        if look % 64 == 63 && is_removed(thread) {
+            return;
+        }
+        match look {
+            ..QUICK_LOOKS => rustix::thread::sched_yield(),
+            // A sleep lets the thread run even if the caller's priority is higher.
+            _ => std::thread::sleep(Duration::from_micros(100)),
+        }
+    }
+}
+
+/// Returns `true` if there is nothing left to wait for although the number is in use: a new thread
+/// has it, or a tracer keeps the ended thread until it waits for it.
+fn is_removed(thread: Tid) -> bool {
+    let said = |file: &str| fs::read_to_string(format!("/proc/self/task/{}/{file}", thread.0)).ok();
+    let Some(stat) = said("stat") else { return false };
+    // The thread's name, in parentheses, may contain any characters.
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+    let mut fields = fields.split_ascii_whitespace();
+    let letter = fields.next();
+    // The ninth field of the file.
+    let flags = fields.nth(5).and_then(|flags| flags.parse::<u64>().ok());
+    let is_another = flags.is_some_and(|flags| flags & EXITING == 0);
+    let is_kept = || {
+        let status = said("status").unwrap_or_default();
+        let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:"));
+        tracer.is_some_and(|tracer| tracer.trim() != "0")
+    };
+    is_another || (letter == Some("Z") && is_kept())
 }
 
 /// The caller.

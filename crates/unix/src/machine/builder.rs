@@ -115,7 +115,8 @@ impl Builder {
         self
     }
 
-    /// Gives the program a controlling terminal, at whose other end `console` is.
+    /// Gives the program a controlling terminal, at whose other end `console` is. Without one its
+    /// descriptors 0 to 2 are a null device.
     pub fn console(mut self, console: &Console) -> Self {
         self.0.console = Some(console.clone());
         self

@@ -30,17 +30,6 @@ pub(crate) enum Kind {
     Thread,
 }
 
-/// What a call has to do with the clock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Clock {
-    /// Nothing.
-    None,
-    /// It ends after so long, if nothing ends it before.
-    Ends(Duration),
-    /// The process gets SIGALRM after so long; none where that is nothing.
-    Alarm(Duration),
-}
-
 /// A program that runs a process of the scenario.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Image {
@@ -55,21 +44,29 @@ pub(crate) struct Due<'d> {
     pub(crate) line: u32,
     /// The call. Printing it allocates nothing.
     pub(crate) what: &'d dyn Display,
-    /// When it ends by itself.
-    pub(crate) clock: Clock,
-    /// Whether it may change what a terminal holds.
+    /// Time after which it ends, if nothing ends it before.
+    pub(crate) timeout: Option<Duration>,
+    /// The descriptor to which it writes, which may be a terminal's.
     pub(crate) writes: Option<i32>,
+    /// The descriptor from which it reads.
+    pub(crate) reads: Option<i32>,
 }
 
-impl Due<'_> {
+impl<'d> Due<'d> {
     /// What comes behind the last statement of a block: the end of its process or thread.
     pub(crate) fn end(place: Place) -> Self {
-        Self { line: place.line, what: &"its end", clock: Clock::None, writes: None }
+        Self::simple(place, &"its end")
+    }
+
+    /// Returns a call that neither sets a timer nor reads or writes a descriptor.
+    pub(crate) fn simple(place: Place, what: &'d dyn Display) -> Self {
+        Self { line: place.line, what, timeout: None, writes: None, reads: None }
     }
 }
 
-/// See the module. Handlers come to the [`Log`] too, to [`Conduct::gate`], [`Conduct::lasting`] and
-/// [`Conduct::passed`]: on Linux these allocate nothing. They make nothing, and execute nothing.
+/// See the module. Handlers call the [`Log`] too, and [`Conduct::gate`], [`Conduct::lasting`],
+/// [`Conduct::alarm`] and [`Conduct::passed`]; on Linux these do not allocate. Handlers create no
+/// processes or threads, and execute no program.
 pub(crate) trait Conduct: Log {
     /// Holds the caller until it may make its next call. Handlers run meanwhile.
     fn gate(&self, sys: &dyn Sys, due: &Due<'_>);
@@ -78,6 +75,10 @@ pub(crate) trait Conduct: Log {
     /// How long a call really takes that is to end by itself after so long.
     fn lasting(&self, duration: Duration) -> Duration {
         duration
+    }
+    /// Makes the call `alarm`.
+    fn alarm(&self, sys: &dyn Sys, seconds: u32) -> u32 {
+        sys.alarm(seconds)
     }
     /// Gives what the caller is about to make a seat.
     fn expect(&self, sys: &dyn Sys, kind: Kind) -> Seat;

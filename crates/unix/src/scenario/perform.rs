@@ -158,7 +158,7 @@ impl Frame<'_> {
         let terminal = Fd(number);
         match call {
             OnValue::Exit => sys.exit(number),
-            OnValue::Alarm => Outcome::number(sys.alarm(number.cast_unsigned())),
+            OnValue::Alarm => Outcome::number(self.alarm(number.cast_unsigned())),
             OnValue::Getpgid => sys.getpgid(value).into(),
             OnValue::Getsid => sys.getsid(value).into(),
             OnValue::Join => sys.join(Tid(number)).into(),

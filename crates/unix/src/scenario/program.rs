@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::ast::{CallStep, Condition, HandlerStep, Place, Scenario, Statement, Step};
 use super::call::{Call, Path};
-use super::conduct::{Clock, Conduct, Due, Image, Kind, Seat};
+use super::conduct::{Conduct, Due, Image, Kind, Seat};
 use super::context::{Context, Filled, Frame, Run, Told};
 use super::expected::Expected;
 use super::log::{About, EventKind, Log};
@@ -229,8 +229,9 @@ impl Frame<'_> {
         let due = Due {
             line: place.line,
             what: step,
-            clock: self.clock(&step.call),
+            timeout: Self::timeout(&step.call),
             writes: self.written(&step.call),
+            reads: self.read_from(&step.call),
         };
         self.gate(&due);
         if !step.call.returns() {
@@ -284,14 +285,10 @@ impl Frame<'_> {
     }
 
     /// When a call ends by itself.
-    fn clock(&self, call: &Call) -> Clock {
+    const fn timeout(call: &Call) -> Option<Duration> {
         match call {
-            Call::Sleep(duration) | Call::Sigtimedwait(_, duration) => Clock::Ends(*duration),
-            Call::Value(OnValue::Alarm, seconds) => {
-                let seconds = u64::from(self.number(seconds).cast_unsigned());
-                Clock::Alarm(Duration::from_secs(seconds))
-            }
-            _ => Clock::None,
+            Call::Sleep(duration) | Call::Sigtimedwait(_, duration) => Some(*duration),
+            _ => None,
         }
     }
 
@@ -301,10 +298,26 @@ impl Frame<'_> {
         conduct.map_or(duration, |conduct| conduct.lasting(duration))
     }
 
+    /// Makes the call `alarm`.
+    pub(super) fn alarm(&self, seconds: u32) -> u32 {
+        match &self.context.run.conduct {
+            Some(conduct) => conduct.alarm(self.sys, seconds),
+            None => self.sys.alarm(seconds),
+        }
+    }
+
     /// The descriptor into which a call writes.
     fn written(&self, call: &Call) -> Option<i32> {
         match call {
             Call::Write { descriptor, .. } => Some(self.number(descriptor)),
+            _ => None,
+        }
+    }
+
+    /// Returns the descriptor from which a call reads.
+    fn read_from(&self, call: &Call) -> Option<i32> {
+        match call {
+            Call::Read(descriptor, _) => Some(self.number(descriptor)),
             _ => None,
         }
     }
@@ -339,7 +352,7 @@ impl Frame<'_> {
         });
         let disposition = Disposition::Handler(handler);
         let action = SigAction { disposition, mask: step.mask, flags: step.flags };
-        let due = Due { line: place.line, what: step, clock: Clock::None, writes: None };
+        let due = Due::simple(place, step);
         self.gate(&due);
         let old = if step.bsd {
             self.sys.sigvec(step.signal, Some(SigVec { action })).map(|old| old.action)

@@ -56,15 +56,19 @@ impl Stage {
         let mut verdict = Verdict::new(&self.run.scenario, &timeline);
         let found = match report.ending {
             Ending::Finished => None,
-            Ending::Stalled => Some("that everybody waits for ever"),
-            Ending::Stopped => Some(self.stopper.why().unwrap_or("that it was stopped")),
+            Ending::Stalled => Some("that all threads are blocked".to_owned()),
+            Ending::Stopped => Some(match self.stopper.why() {
+                Some(why) => why.to_owned(),
+                None => format!("none within {} steps, the limit", report.steps),
+            }),
         };
         verdict.failures.extend(found.map(|found| Failure {
             line: 0,
             process: None,
+            thread: None,
             what: "the run".into(),
             expected: "an end".into(),
-            found: found.into(),
+            found,
         }));
         (timeline, verdict)
     }

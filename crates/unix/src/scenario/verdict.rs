@@ -32,6 +32,8 @@ pub struct Failure {
     pub line: u32,
     /// The process, of an inline expectation.
     pub process: Option<String>,
+    /// The number of the thread, if the process had several.
+    pub thread: Option<i32>,
     /// The call or the expectation.
     pub what: String,
     /// What should have come.
@@ -41,12 +43,18 @@ pub struct Failure {
 }
 
 impl Verdict {
+    /// Maximum number of failed inline expectations that are displayed: a loop may fail many times.
+    pub const SHOWN: usize = 10;
+
     /// Judges a run of `scenario`.
     pub fn new(scenario: &Scenario, timeline: &Timeline) -> Self {
+        let other_threads = timeline.records.iter().filter(|record| record.tid != record.pid);
+        let several: BTreeSet<i32> = other_threads.map(|record| record.pid).collect();
         let misses = timeline.records.iter().filter(|record| record.kind == EventKind::Miss);
         let inline = misses.map(|record| Failure {
             line: record.line,
             process: Some(record.name.clone()),
+            thread: several.contains(&record.pid).then_some(record.tid),
             what: record.what.clone(),
             expected: record.result.clone(),
             found: record.found.clone(),
@@ -56,6 +64,7 @@ impl Verdict {
             judge(expectation, timeline, &ends).err().map(|found| Failure {
                 line: expectation.place.line,
                 process: None,
+                thread: None,
                 what: expectation.to_string(),
                 expected: expectation.what.to_string(),
                 found,
@@ -81,25 +90,29 @@ impl Display for Verdict {
                 _ => "holds: every expectation",
             });
         }
-        for (index, failure) in self.failures.iter().enumerate() {
-            if index > 0 {
-                f.write_str("\n")?;
-            }
-            failure.fmt(f)?;
+        let (inline, whole): (Vec<_>, Vec<_>) =
+            self.failures.iter().partition(|failure| failure.process.is_some());
+        let mut lines: Vec<String> =
+            inline.iter().take(Self::SHOWN).map(ToString::to_string).collect();
+        if let Some(more @ 1..) = inline.len().checked_sub(Self::SHOWN) {
+            lines.push(format!("and {more} more expectations of calls fail"));
         }
-        Ok(())
+        lines.extend(whole.iter().map(ToString::to_string));
+        f.write_str(&lines.join("\n"))
     }
 }
 
 impl Display for Failure {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Self { line, process, what, expected, found } = self;
+        let Self { line, process, thread, what, expected, found } = self;
+        let thread = thread.map_or(String::new(), |thread| format!(", thread {thread}"));
         let (expected, found) = (Printable(expected), Printable(found));
         match process {
             Some(process) => {
                 write!(
                     f,
-                    "fails: line {line}, in {process}: {what}: expected {expected}, found {found}"
+                    "fails: line {line}, in {process}{thread}: {what}: expected {expected}, \
+                     found {found}"
                 )
             }
             None if *line == 0 => write!(f, "fails: {what}: expected {expected}, found {found}"),
@@ -331,6 +344,34 @@ mod tests {
         assert!(holds("notes in any order \"a\", \"b\"", &["b", "a"]));
         assert!(!holds("notes in any order \"a\", \"b\"", &["b", "a", "a"]));
         assert!(!holds("notes none", &["b"]));
+    }
+
+    fn missed(pid: i32, tid: i32) -> Record {
+        Record { tid, ..record(pid, "main", EventKind::Miss) }
+    }
+
+    fn verdict_of(records: Vec<Record>) -> String {
+        let scenario: Scenario = "process main\nexpect note \"a\"\n".parse().expect("a scenario");
+        Verdict::new(&scenario, &Timeline { records }).to_string()
+    }
+
+    /// A report of processes that fork without end listed each `fork` beyond the limit: 95,907
+    /// lines.
+    #[test]
+    fn many_call_failures_are_counted_run_failures_follow() {
+        let text = verdict_of((0..95_907).map(|_| missed(2, 2)).collect());
+        assert_eq!(text.lines().count(), Verdict::SHOWN + 2, "{text}");
+        assert!(text.contains("\nand 95897 more expectations of calls fail\n"), "{text}");
+        assert!(text.ends_with("it 0 times"), "{text}");
+    }
+
+    #[test]
+    fn failure_in_multithreaded_process_names_thread() {
+        let text = verdict_of(vec![missed(2, 2), missed(3, 3), missed(3, 7)]);
+        let threads = ["in main: ", "in main, thread 3: ", "in main, thread 7: "];
+        for (line, thread) in text.lines().zip(threads) {
+            assert!(line.contains(thread), "{text}");
+        }
     }
 
     #[test]

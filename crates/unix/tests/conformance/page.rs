@@ -1,18 +1,12 @@
-//! The lists as a page to read, which `docs/conformance.md` is: [`page`].
+//! The lists as pages to read, `docs/conformance.md` and `docs/conformance-further.md`: [`page`].
 
 use std::fmt::Write as _;
 
 use crate::claim::{Claim, REASONS, Verdict};
 use crate::suite::{Suite, Tally};
 
-const HEAD: &str = "\
-# Conformance
-
-What test suites for POSIX and Linux ask of processes and signals, assertion by assertion, and which
-of our tests show it. Printed from the lists in `crates/unix/tests/conformance`; a test compares the
-two, and `WRITE_DOCS=1 cargo test -p tontine-unix --test conformance` writes this page. Other tests
-see to it that each test named here exists.
-
+/// The text that follows the head of each page.
+const VERDICTS: &str = "
 - *holds*: the tests named show it. Those of `rules` and `jobs` run on the virtual Unix in every
   mode, simulated and parallel, and most of them on Linux too; those of `linux` on Linux alone.
 - *n/a*: it does not apply to this crate, for one of the reasons below.
@@ -24,9 +18,9 @@ made with it, by `Signal::new`.
 
 ";
 
-/// The page.
-pub(crate) fn page(suites: &[Suite]) -> String {
-    let mut page = HEAD.to_owned();
+/// Returns the page that begins with `head` and contains these lists.
+pub(crate) fn page(head: &str, suites: &[Suite]) -> String {
+    let mut page = format!("{head}{VERDICTS}");
     push_counts(&mut page, suites);
     push_reasons(&mut page, suites);
     push_open(&mut page, suites);
@@ -39,10 +33,13 @@ pub(crate) fn page(suites: &[Suite]) -> String {
 fn push_counts(page: &mut String, suites: &[Suite]) {
     page.push_str("| suite | assertions | holds | open | n/a | holds, of what applies | n/a |\n");
     page.push_str("| --- | --: | --: | --: | --: | --: | --: |\n");
-    let total = suites.iter().map(Suite::tally).sum();
-    let proper = suites.iter().filter(|suite| suite.about.proper).map(Suite::tally).sum();
-    let rows = suites.iter().map(|suite| (suite.about.title, suite.tally()));
-    for (title, tally) in rows.chain([("all", total), ("all but what is beside", proper)]) {
+    let mut rows: Vec<_> = suites.iter().map(|suite| (suite.about.title, suite.tally())).collect();
+    rows.push(("all", suites.iter().map(Suite::tally).sum()));
+    let proper = suites.iter().filter(|suite| suite.about.proper);
+    if proper.clone().count() < suites.len() {
+        rows.push(("all but what is beside", proper.map(Suite::tally).sum()));
+    }
+    for (title, tally) in rows {
         push(page, &format!("| {title} {}", counts(tally)));
     }
 }

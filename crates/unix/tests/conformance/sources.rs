@@ -1,5 +1,6 @@
 //! Whether a test is there: [`Sources`] follows the modules from a target's root, as the compiler
-//! does, to a function that is marked as a test.
+//! does, to a function that is marked as a test. `examples` is not a target: the path of a scenario
+//! in `examples/unix`, with `_` for `-`, follows it. Other tests run all scenarios in that folder.
 //!
 //! It reads what `cargo fmt` has laid out, and expands no macros: a test that only an expansion
 //! has is not found. Tests that are switched off are refused elsewhere (`cargo xtask tidy`).
@@ -31,11 +32,20 @@ impl Sources {
         let &[target, ref modules @ .., test] = names.as_slice() else {
             return Err(format!("`{path}` names no test"));
         };
+        if target == "examples" {
+            return self.find_scenario(&names[1..]).ok_or_else(|| format!("no scenario `{path}`"));
+        }
         let mut module = self.target(target).ok_or_else(|| format!("no target `{target}`"))?;
         for name in modules {
             module = module.child(name).ok_or_else(|| format!("no module `{name}` in `{path}`"))?;
         }
         if module.has_test(test) { Ok(()) } else { Err(format!("no test `{path}`")) }
+    }
+
+    fn find_scenario(&self, path: &[&str]) -> Option<()> {
+        let &[folder, name] = path else { return None };
+        let file = self.root.join("../../examples/unix").join(folder).join(name.replace('_', "-"));
+        file.with_extension("unix").is_file().then_some(())
     }
 
     fn target(&self, name: &str) -> Option<Module> {
@@ -133,6 +143,7 @@ fn a_test_is_found_in_a_target_a_module_a_file_and_the_library() {
         "lib::kernel::pipe::tests::bytes_come_out_in_the_order_in_which_they_went_in",
         "lib::lock::tests::page::lock_order_page_says_what_the_code_says",
         "lib::kernel::terminal::line::tests::kill_takes_the_line_back",
+        "examples::sending::to_itself_comes_before_kill_returns",
     ] {
         assert_eq!(sources.find(path), Ok(()), "{path}");
     }
@@ -150,6 +161,8 @@ fn what_is_no_test_is_not_found() {
         ("rules::harness::everywhere", "no test"),
         ("lib::kernel::pending::a_fault_comes_before_lower_numbers", "no test"),
         ("lib::lock::page::lock_order_page", "no test"),
+        ("examples::sending::to_itself_comes_after_kill_returns", "no scenario"),
+        ("examples::to_itself_comes_before_kill_returns", "no scenario"),
     ] {
         let said = sources.find(path).expect_err(path);
         assert!(said.contains(why), "{path}: {said}");

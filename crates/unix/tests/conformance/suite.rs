@@ -1,8 +1,8 @@
-//! The lists that there are, and how many of their assertions hold: [`Suite`], [`Tally`].
+//! The lists, by page, and how many of their assertions hold: [`Page`], [`Suite`], [`Tally`].
 
 use std::fs;
 use std::iter::Sum;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::claim::{self, Claim, Verdict};
 
@@ -16,6 +16,52 @@ pub(crate) struct About {
     /// Whether it is about these interfaces, or about others that meet them in the same files.
     pub(crate) proper: bool,
 }
+
+/// A page, and the lists on it.
+#[derive(Debug)]
+pub(crate) struct Page {
+    /// Its file in `docs`.
+    pub(crate) file: &'static str,
+    /// The beginning of the page. The text that both pages share follows it.
+    pub(crate) head: &'static str,
+    suites: &'static [About],
+}
+
+/// The test suites of POSIX and Linux.
+pub(crate) const FIRST: Page = Page {
+    file: "conformance.md",
+    head: "\
+# Conformance
+
+What test suites for POSIX and Linux ask of processes and signals, assertion by assertion, and which
+of our tests show it. Printed from the lists in `crates/unix/tests/conformance`; a test compares the
+two, and `WRITE_DOCS=1 cargo test -p tontine-unix --test conformance` writes this page. Other tests
+see to it that each test named here exists.
+",
+    suites: &SUITES,
+};
+
+/// The tests of other systems, libraries and languages.
+pub(crate) const FURTHER: Page = Page {
+    file: "conformance-further.md",
+    head: "\
+# Conformance, further sources
+
+The assertions about processes and signals in the tests of two other systems, a C library, two
+languages and the Linux kernel itself, case by case, and our tests that show them; the test suites
+for POSIX and Linux are in [conformance.md](conformance.md). A case that asserts several things may
+be several assertions here, and several cases that assert the same of different signals may be one.
+This page is generated and compared like that one.
+
+Many tests named here are scenarios: `examples::tracing::detach` is
+`examples/unix/tracing/detach.unix`, which runs on the virtual Unix under many schedules in every
+mode. It also runs on Linux, and on both in lock-step, unless it needs something that is not
+available there.
+",
+    suites: &SOURCES,
+};
+
+pub(crate) const PAGES: [&Page; 2] = [&FIRST, &FURTHER];
 
 const SUITES: [About; 4] = [
     About {
@@ -49,6 +95,50 @@ const SUITES: [About; 4] = [
     },
 ];
 
+const SOURCES: [About; 6] = [
+    About {
+        file: "netbsd.txt",
+        title: "NetBSD",
+        counted: "Cases of tests/lib/libc/gen and tests/lib/libc/sys, each file in one stored \
+                  version (the list says which).",
+        proper: true,
+    },
+    About {
+        file: "freebsd.txt",
+        title: "FreeBSD",
+        counted: "Cases of tests/sys/kern, each file in one stored version (the list says which).",
+        proper: true,
+    },
+    About {
+        file: "glibc.txt",
+        title: "glibc",
+        counted: "Programs of posix, signal, nptl, sysdeps/pthread and sysdeps/unix/sysv/linux, at \
+                  commit 04e750e7 of January 2026.",
+        proper: true,
+    },
+    About {
+        file: "cpython.txt",
+        title: "CPython",
+        counted: "Cases of test_signal, test_posix, test_wait3 and eintr_tester, each in one \
+                  stored version (the list says which); test_subprocess was not read.",
+        proper: true,
+    },
+    About {
+        file: "go.txt",
+        title: "Go",
+        counted: "Cases of os, os/exec, os/signal and syscall, each file in one stored version \
+                  (the list says which).",
+        proper: true,
+    },
+    About {
+        file: "selftests.txt",
+        title: "Linux selftests",
+        counted: "Cases of tools/testing/selftests: pidfd, signal, timers, clone3, each file in \
+                  one stored version (the list says which).",
+        proper: true,
+    },
+];
+
 /// A list.
 #[derive(Debug)]
 pub(crate) struct Suite {
@@ -75,15 +165,27 @@ impl Suite {
 /// # Panics
 /// If a line is malformed, or a list is about an unknown suite.
 pub(crate) fn all() -> Vec<Suite> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/conformance");
-    for entry in fs::read_dir(&folder).expect("the folder is there") {
+    for entry in fs::read_dir(folder()).expect("the folder is there") {
         let name = entry.expect("the folder can be read").file_name();
         let name = name.to_string_lossy();
-        let known = SUITES.iter().any(|about| about.file == name);
+        let known = SUITES.iter().chain(&SOURCES).any(|about| about.file == name);
         assert!(known || !name.ends_with(".txt"), "{name} is no list of a suite that is known");
     }
+    PAGES.into_iter().flat_map(on).collect()
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/conformance")
+}
+
+/// The lists on a page.
+///
+/// # Panics
+/// If a line is malformed.
+pub(crate) fn on(page: &Page) -> Vec<Suite> {
+    let folder = folder();
     let mut suites = Vec::new();
-    for about in &SUITES {
+    for about in page.suites {
         let path = folder.join(about.file);
         if path.exists() {
             let text = fs::read_to_string(path).expect("a list can be read");

@@ -426,3 +426,33 @@ process member
         }
     }
 }
+
+/// A session leader lost its terminal, acquired another one and ended. Its group got SIGHUP and
+/// SIGCONT for the lost one. On Linux it gets SIGHUP for the new one only, and a stopped process
+/// stays stopped.
+#[test]
+fn leader_with_new_terminal_hangs_up_only_that_one() {
+    is_the_same(
+        "\
+process main
+  openpty u t
+  child = fork leader
+  wait child
+
+process leader
+  setsid
+  openpty v s
+  controlling s
+  on HUP
+    note \"hung up\"
+  close v
+  child = fork stopped
+  waitid child stopped nowait
+  controlling t
+
+process stopped
+  raise STOP
+  note \"goes on\"
+",
+    );
+}

@@ -3,6 +3,7 @@
 
 mod families;
 mod signals;
+mod tracee_stops;
 mod tracing;
 
 use tontine_unix::check::{Checker, Comparison, Options, against};

@@ -279,3 +279,46 @@ process tracee
 ",
     );
 }
+
+/// `wait` found a tracee before a child that had ended. Linux looks at the children first, then at
+/// the tracees that are not children, of which the one that was attached last comes first.
+#[test]
+fn wait_finds_children_before_tracees() {
+    is_the_same(
+        "\
+process main
+  fork other
+  ptrace attach parent
+  wait
+  wait
+  ptrace detach parent
+
+process other
+  getpid
+",
+    );
+    is_the_same(
+        "\
+process main
+  first = fork sleeper
+  second = fork sleeper
+  tracer = fork tracer
+  wait tracer
+  kill first KILL
+  kill second KILL
+  wait
+  wait
+
+process tracer
+  ptrace attach first
+  ptrace attach second
+  wait -> anything
+  wait -> anything
+  ptrace detach first
+  ptrace detach second
+
+process sleeper
+  pause
+",
+    );
+}

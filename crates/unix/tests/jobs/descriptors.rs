@@ -26,27 +26,76 @@ fn what_is_not_open_ebadf() {
 #[test]
 fn a_new_descriptor_has_the_lowest_free_number() {
     everywhere(|sys| {
-        assert_eq!(sys.pipe(), Ok((Fd(0), Fd(1))));
-        assert_eq!(sys.pipe(), Ok((Fd(2), Fd(3))));
-        sys.close(Fd(1)).unwrap();
-        assert_eq!(sys.openpty(), Ok((Fd(1), Fd(4))));
+        assert_eq!(sys.pipe(), Ok((Fd(3), Fd(4))));
+        assert_eq!(sys.pipe(), Ok((Fd(5), Fd(6))));
+        sys.close(Fd(4)).unwrap();
+        assert_eq!(sys.openpty(), Ok((Fd(4), Fd(7))));
+    });
+}
+
+/// Without a console 0 to 2 were closed. The first pipe got them, so that `dup2(w, 1); close(w)`
+/// closed the descriptor that it had just created, and written bytes were lost without an error.
+#[test]
+fn standard_descriptors_are_a_null_device_without_a_console() {
+    everywhere(|sys| {
+        for standard in [Fd::STDIN, Fd::STDOUT, Fd::STDERR] {
+            assert_eq!(sys.read(standard, &mut [0; 8]), Ok(0));
+            assert_eq!(sys.write(standard, b"dropped"), Ok(7));
+            assert_eq!(sys.tcgetattr(standard), Err(Errno::ENOTTY));
+        }
+        let (from, to) = sys.pipe().unwrap();
+        assert_eq!((from, to), (Fd(3), Fd(4)));
+        sys.dup2(to, Fd::STDOUT).unwrap();
+        sys.close(to).unwrap();
+        let child = fork(sys, |sys| assert_eq!(sys.write(Fd::STDOUT, b"heard"), Ok(5)));
+        assert_eq!(end(sys, child), Status::Exited(0));
+        let mut heard = [0; 8];
+        assert_eq!(sys.read(from, &mut heard), Ok(5));
+        // A copy is the device too, and closing one leaves the others.
+        sys.dup2(Fd::STDERR, Fd(9)).unwrap();
+        sys.close(Fd::STDERR).unwrap();
+        assert_eq!(sys.write(Fd::STDERR, b"x"), Err(Errno::EBADF));
+        assert_eq!(sys.write(Fd(9), b"x"), Ok(1));
+        assert_eq!(sys.close(Fd::STDERR), Err(Errno::EBADF));
+        sys.dup2(Fd(9), Fd::STDERR).unwrap();
+        assert_eq!(sys.write(Fd::STDERR, b"x"), Ok(1));
+    });
+}
+
+/// A standard descriptor that a process closes is closed in its children too, and is the next to be
+/// allocated, as on Linux.
+#[test]
+fn closed_standard_descriptor_is_allocated_next() {
+    everywhere_and_on_linux(|sys| {
+        sys.close(Fd::STDIN).unwrap();
+        let child = fork(sys, |sys| {
+            assert_eq!(sys.read(Fd::STDIN, &mut [0; 8]), Err(Errno::EBADF));
+            assert_eq!(sys.pipe().map(|(from, _)| from), Ok(Fd::STDIN));
+        });
+        assert_eq!(end(sys, child), Status::Exited(0));
+        assert_eq!(sys.pipe().map(|(from, _)| from), Ok(Fd::STDIN));
     });
 }
 
 #[test]
 fn no_number_at_or_above_the_limit() {
     everywhere(|sys| {
-        sys.setrlimit(Resource::Descriptors, Limit::of(3)).unwrap();
+        sys.setrlimit(Resource::Descriptors, Limit::of(6)).unwrap();
         let (from, to) = sys.pipe().unwrap();
         assert_eq!(sys.pipe(), Err(Errno::EMFILE), "room for one of two");
         assert_eq!(sys.openpty(), Err(Errno::EMFILE));
-        assert_eq!(sys.dup2(from, Fd(3)), Err(Errno::EBADF));
-        sys.dup2(from, Fd(2)).unwrap();
+        assert_eq!(sys.dup2(from, Fd(6)), Err(Errno::EBADF));
+        sys.dup2(from, Fd(5)).unwrap();
         sys.close(from).unwrap();
-        assert_eq!(sys.read(Fd(2), &mut []), Ok(0));
-        sys.close(Fd(2)).unwrap();
-        assert_eq!(sys.pipe(), Ok((Fd(0), Fd(2))), "what failed left nothing behind");
+        assert_eq!(sys.read(Fd(5), &mut []), Ok(0));
+        sys.close(Fd(5)).unwrap();
+        assert_eq!(sys.pipe(), Ok((Fd(3), Fd(5))), "what failed left nothing behind");
         sys.close(to).unwrap();
+        // Descriptors that are open already stay open, whatever the limit.
+        sys.setrlimit(Resource::Descriptors, Limit::of(0)).unwrap();
+        assert_eq!(sys.write(Fd::STDOUT, b"x"), Ok(1));
+        sys.close(Fd::STDOUT).unwrap();
+        assert_eq!(sys.dup2(Fd::STDIN, Fd::STDOUT), Err(Errno::EBADF));
     });
 }
 

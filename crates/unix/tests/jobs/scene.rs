@@ -218,6 +218,12 @@ impl Gate {
         }
     }
 
+    /// Returns `true` if no process has opened the gate. The caller's end that opens it is closed.
+    pub(crate) fn is_shut(self, sys: &dyn Sys) -> bool {
+        sys.close(self.1).unwrap();
+        sys.read(self.0, &mut [0]) == Ok(0)
+    }
+
     /// Tells a number.
     pub(crate) fn tell(self, sys: &dyn Sys, number: i32) {
         assert_eq!(sys.write(self.1, &number.to_ne_bytes()), Ok(4));

@@ -1,15 +1,18 @@
 //! Tracees among families and groups: who waits for one that has ended when its parent or its
-//! tracer dies, and what becomes of one whose group stops.
+//! tracer dies, what becomes of one whose group stops, and tracees of process 1.
+
+#![allow(unsafe_code, reason = "a namespace of numbers is unshared")]
 
 use std::time::Duration;
 
+use rustix::thread::{UnshareFlags, unshare_unsafe};
 use tontine_unix::{
     Children, Errno, How, Pid, Ptrace, SigAction, SigSet, Signal, Status, Sys, Target, WaitOptions,
 };
 
 use crate::scene::{
-    Gate, change, end, everywhere, everywhere_and_on_linux, fork, ignore, kill, leader, news, rest,
-    sleep_for_ever, sleeper,
+    Gate, change, end, everywhere, everywhere_and_on_linux, fork, ignore, kill, leader, news,
+    on_linux, rest, sleep_for_ever, sleeper,
 };
 use crate::tracing::{TRAPPED, traced_by_another};
 
@@ -223,5 +226,73 @@ fn who_waits_for_a_group_finds_the_tracee_in_it() {
         done.pass(sys);
         assert_eq!(end(sys, tracer), Status::Exited(0));
         kill(sys, other);
+    });
+}
+
+/// Runs `program` in a child of process 1: everywhere, and on Linux in a namespace of its own,
+/// whose process 1 reaps its children.
+fn in_child_of_process_1(program: impl Fn(&dyn Sys) + Clone + Send + Sync + 'static) {
+    let on_linux_too = program.clone();
+    on_linux(move |sys| {
+        // SAFETY: the call changes the namespace of later children, and no descriptor.
+        if unsafe { unshare_unsafe(UnshareFlags::NEWPID) }.is_err() {
+            // Without privilege there is no process 1 but the machine's.
+            return;
+        }
+        let program = on_linux_too.clone();
+        let first = fork(sys, |sys| {
+            let child = fork(sys, program);
+            loop {
+                let waited = sys.waitpid(Children::Any, WaitOptions::empty()).unwrap().unwrap();
+                if waited.pid == child && waited.status.is_end() {
+                    return assert_eq!(waited.status, Status::Exited(0));
+                }
+            }
+        });
+        assert_eq!(end(sys, first), Status::Exited(0));
+    });
+    everywhere(program);
+}
+
+/// A child of process 1 asked to be traced and was refused. Linux permits it, and the child ends as
+/// any other.
+#[test]
+fn child_of_process_1_asks_to_be_traced_and_ends() {
+    in_child_of_process_1(|sys| {
+        assert_eq!(sys.getppid().number(), 1);
+        sys.ptrace(Ptrace::TraceMe).unwrap();
+        assert_eq!(sys.ptrace(Ptrace::TraceMe), Err(Errno::EPERM));
+    });
+}
+
+/// An orphan that process 1 has adopted asks to be traced and stops for a signal. Neither process 1
+/// nor SIGCONT continues it, and SIGKILL ends it.
+#[test]
+fn tracee_of_process_1_stays_stopped_until_it_is_killed() {
+    in_child_of_process_1(|sys| {
+        let (tell, went_on) = (Gate::new(sys), Gate::new(sys));
+        let parent = fork(sys, move |sys| {
+            fork(sys, move |sys| {
+                while sys.getppid().number() != 1 {
+                    rest(sys);
+                }
+                sys.ptrace(Ptrace::TraceMe).unwrap();
+                tell.tell(sys, sys.getpid().number());
+                sys.raise(Signal::WINCH).unwrap();
+                went_on.open(sys);
+            });
+        });
+        assert_eq!(end(sys, parent), Status::Exited(0));
+        let child = tell.ask_pid(sys);
+        rest(sys);
+        assert_eq!(sys.ptrace(Ptrace::Attach(child)), Err(Errno::EPERM), "process 1 traces it");
+        assert_eq!(sys.ptrace(Ptrace::Continue(child, None)), Err(Errno::ESRCH));
+        sys.kill(child.into(), Some(Signal::CONT)).unwrap();
+        rest(sys);
+        sys.kill(child.into(), Some(Signal::KILL)).unwrap();
+        while sys.kill(child.into(), None).is_ok() {
+            rest(sys);
+        }
+        assert!(went_on.is_shut(sys), "it did not go on");
     });
 }

@@ -38,13 +38,12 @@ pub(crate) fn keep(player: impl FnOnce(&dyn Sys) -> i32 + Send + 'static) -> Opt
     end.exited().filter(|status| *status != NO_STATUS)
 }
 
-/// Whoever ran the tests may have had signals ignored or blocked: nohup(1) leaves SIGHUP ignored,
-/// which would hang nobody up. Rust's runtime catches SIGSEGV and SIGBUS, to tell of a stack's end;
-/// where they are sent by somebody else its handler swallows the first.
+/// The tests may have been started with signals ignored or blocked: nohup(1) leaves SIGHUP ignored,
+/// so that a hang-up would have no effect.
 fn as_after_login(linux: &dyn Sys) {
     for signal in Signal::all() {
         let action = linux.sigaction(signal, None).expect("every signal has one");
-        if action.disposition != Disposition::Default {
+        if action.disposition == Disposition::Ignore {
             linux.sigaction(signal, Some(SigAction::DEFAULT)).expect("it is not SIGKILL");
         }
     }

@@ -6,6 +6,7 @@
 #![cfg(target_os = "linux")]
 
 mod children;
+mod dispositions;
 mod groups;
 mod handlers;
 #[path = "../keeper/mod.rs"]

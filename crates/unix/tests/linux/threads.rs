@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Barrier};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use tontine_unix::{Errno, SigAction, Signal, Status, Sys, Tid};
+use tontine_unix::{Errno, Pid, Ptrace, SigAction, Signal, Status, Sys, Tid};
 
 use crate::scene::{end, play, until};
 
@@ -21,6 +21,39 @@ fn a_thread_is_joined_once() {
         assert_eq!(sys.join(thread), Err(Errno::ESRCH));
         assert_eq!(sys.join(sys.gettid()), Err(Errno::EDEADLK));
         assert_eq!(sys.join(Tid(1)), Err(Errno::ESRCH));
+    });
+}
+
+/// `join` returned as soon as the thread had left the address space, and the kernel releases the
+/// number a little later: `tgkill` of a joined thread sometimes returned `Ok`.
+#[test]
+fn number_of_a_joined_thread_is_released() {
+    play(|sys| {
+        for round in 0..3_000 {
+            let thread = sys.thread(|_| {}).unwrap();
+            sys.join(thread).unwrap();
+            let sent = sys.tgkill(sys.getpid(), thread, None);
+            assert_eq!(sent, Err(Errno::ESRCH), "round {round}");
+        }
+    });
+}
+
+/// A tracer keeps an ended thread until it waits for it. A thread that joins it must not wait for
+/// the tracer, which may wait for something else.
+#[test]
+fn join_does_not_wait_for_a_tracer_of_the_thread() {
+    play(|sys| {
+        let (told, tell) = sys.pipe().unwrap();
+        let child = sys.fork(move |sys| {
+            let thread = sys.thread(|sys| sys.ptrace(Ptrace::TraceMe).unwrap()).unwrap();
+            sys.join(thread).unwrap();
+            sys.write(tell, &thread.0.to_ne_bytes()).map_or(1, |_| 0)
+        });
+        let mut number = [0; 4];
+        assert_eq!(sys.read(told, &mut number), Ok(4), "it has joined");
+        let thread = Pid::number_only(i32::from_ne_bytes(number));
+        assert_eq!(end(sys, thread), Status::Exited(0), "it was kept until now");
+        assert_eq!(end(sys, child.unwrap()), Status::Exited(0));
     });
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tontine_unix::Mutation;
 use tontine_unix::{Delivery, Errno, How, Mode, Pid, SigSet, Signal, Sys, Target, WaitOptions};
 
-use crate::explore::{CONCURRENT, PARALLEL, Race, Scene};
+use crate::explore::{CONCURRENT, PARALLEL, PREEMPTED, Race, Scene};
 
 const OWN: Pid = Pid::number_only(0);
 
@@ -39,7 +39,7 @@ const KILLPG_AGAINST_FORK: Race = Race {
         })
     },
     with: |builder| builder,
-    modes: &Mode::ALL,
+    modes: PREEMPTED,
     parallel: PARALLEL,
 };
 

@@ -1,10 +1,14 @@
 //! The known races as small programs, for tests and examples that go through all their schedules:
-//! [`KNOWN`]. docs/races.md says what each is about.
+//! [`KNOWN`], which docs/races.md describes. Lost wake-ups and similar mistakes of programs:
+//! [`lost`].
 
+use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use tontine_unix::explore::Exploration;
+use tontine_unix::scenario::Scenario;
 use tontine_unix::{
     Builder, Children, Errno, How, Mode, Mutation, Pid, SigAction, SigSet, Signal, Sys, Target,
     WaitOptions,
@@ -60,7 +64,7 @@ pub(crate) const KNOWN: [Known; 9] = [
         program: killpg_against_fork,
         with: |builder| builder,
         mutation: Mutation::ForkAfterWalk,
-        modes: &Mode::ALL,
+        modes: PREEMPTED,
     },
     Known {
         name: "killpg against setpgid",
@@ -105,6 +109,24 @@ pub(crate) const KNOWN: [Known; 9] = [
         modes: PREEMPTED,
     },
 ];
+
+/// Returns the scenarios in `lost`, each with a mistake: a signal that arrives between a check and
+/// the call that follows it is lost. Those whose names end with `-cured` are corrected versions.
+pub(crate) fn lost() -> Vec<(String, Scenario)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scenes/lost");
+    let files = fs::read_dir(folder).expect("the folder is there");
+    let mut scenarios: Vec<(String, Scenario)> = files
+        .map(|file| {
+            let path = file.expect("its files can be listed").path();
+            let name = path.file_stem().expect("each has a name").to_string_lossy().into_owned();
+            let text = fs::read_to_string(&path).expect("each can be read");
+            let scenario = text.parse().unwrap_or_else(|error| panic!("{name}: {error}"));
+            (name, scenario)
+        })
+        .collect();
+    scenarios.sort_by(|(one, _), (next, _)| one.cmp(next));
+    scenarios
+}
 
 fn pauses(sys: &dyn Sys) -> i32 {
     sys.pause();

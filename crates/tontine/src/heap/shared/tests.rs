@@ -333,7 +333,8 @@ pub(super) fn address(name: &str) -> String {
 fn blocks_go_through_a_mailbox_without_a_copy() {
     use crate::mailbox::{Mailbox, Sender};
     crate::life::Life::with_anchor_thread().expect("life");
-    let heap = heap(16 * MIB);
+    // Room for all 20 MB: nothing keeps the child from sending them before the first is received.
+    let heap = heap(64 * MIB);
     let address = address("copy");
     let mut inbox = heap.inbox(Mailbox::bind(address.as_str()).expect("bound")).expect("ours");
     let to = heap.member();

@@ -69,10 +69,15 @@ impl Terminal {
             _ => return Err(kernel.error_by(Rule::ControlsOne, Errno::EPERM)),
         }
         own.terminal = Some(Arc::clone(self));
+        // The old terminal was hung up. Its foreground group gets no signals for that from now on,
+        // as on Linux.
+        let left = own.left.take();
         leader.set_terminal(self.instance());
         drop(own);
         state.session = Some(session);
         state.foreground = Some(kernel.hold(group));
+        drop(state);
+        drop(left.map(|left| left.refer(kernel)));
         Ok(())
     }
 

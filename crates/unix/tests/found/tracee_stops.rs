@@ -1,0 +1,313 @@
+//! Stops of tracees: which ends them, what is reported, and what is left of them for the parent.
+
+use super::is_the_same;
+
+/// PTRACE_KILL of a running tracee had no effect. Linux kills it, whatever it does.
+#[test]
+fn ptrace_kill_ends_a_running_tracee() {
+    is_the_same(
+        "\
+process main
+  child = fork tracee
+  other = fork tracee
+  ptrace attach child
+  wait child
+  ptrace continue child
+  wait child
+  ptrace continue child
+  t = thread other
+  join t
+  ptrace kill other -> anything
+  ptrace kill child
+  wait child
+  ptrace kill child -> anything
+  kill other KILL
+
+process tracee
+  raise USR1
+  pause
+
+thread other
+  ptrace kill child -> anything
+",
+    );
+}
+
+/// PTRACE_KILL continued a tracee that had stopped by its tracer's signal. Linux kills it.
+#[test]
+fn ptrace_kill_ends_a_tracee_in_a_group_stop() {
+    is_the_same(&stopped_by_tracer("ptrace kill child", ""));
+}
+
+/// A parent continued its tracee with a stop signal, and detached it before it waited. On Linux the
+/// parent finds that stop then; here only a tracer could, and the wait never returned.
+#[test]
+fn parent_finds_stop_of_a_detached_tracee() {
+    is_the_same(&stopped_by_tracer("ptrace detach child", "wait child stopped"));
+    is_the_same(&stopped_by_tracer("wait child; ptrace detach child", "wait child stopped"));
+}
+
+/// A parent that has detached its tracee finds the tracee's stop, but a thread of the parent that
+/// waits already is not woken for it.
+#[test]
+fn detaching_wakes_no_other_thread_of_the_parent() {
+    is_the_same(
+        "\
+process main
+  child = fork tracee
+  wait child
+  ptrace continue child STOP
+  t = thread waits
+  ptrace detach child
+  kill child KILL
+  join t
+
+process tracee
+  ptrace traceme
+  raise WINCH
+
+thread waits
+  wait child stopped
+  wait child stopped
+",
+    );
+}
+
+/// A stopped tracee that its tracer had continued raised SIGCONT. Linux still counts it as stopped,
+/// so that a wait finds it continued; here the tracer had ended the stop.
+#[test]
+fn sigcont_of_a_tracee_in_a_stop_is_a_continuation() {
+    is_the_same(&stopped_by_tracer(
+        "wait child; ptrace continue child",
+        "\
+wait child continued
+  wait child nohang continued -> anything
+  ptrace continue child
+  wait child nohang continued -> anything",
+    ));
+}
+
+/// The same with a tracer that is not the parent. On Linux both get SIGCHLD for the continuation.
+#[test]
+fn tracer_and_parent_get_sigchld_of_a_continuation() {
+    is_the_same(
+        "\
+process main
+  on CHLD siginfo restart
+    note \"the parent: {code} {status}\"
+  child = fork tracee
+  tracer = fork tracer
+  wait child stopped
+  wait child continued
+  wait tracer
+  wait child
+
+process tracer
+  on CHLD siginfo restart
+    note \"the tracer: {code} {status}\"
+  ptrace attach child
+  wait child
+  ptrace continue child STOP
+  wait child
+  ptrace continue child
+  kill child CONT
+  wait child
+  ptrace continue child
+  wait child nohang continued -> anything
+  wait child nohang continued -> anything
+  ptrace kill child
+
+process tracee
+  pause
+",
+    );
+}
+
+/// A stopped process was attached, continued, and detached. On Linux it stops again at once, since
+/// no SIGCONT has cancelled its stop; here it kept running.
+#[test]
+fn process_stopped_before_it_was_attached_stops_when_detached() {
+    is_the_same(
+        "\
+process main
+  child = fork stopped
+  waitid child stopped nowait
+  ptrace attach child
+  wait child
+  ptrace continue child
+  wait child
+  ptrace continue child
+  wait child
+  ptrace detach child
+  wait child nohang stopped -> anything
+  wait child nohang stopped -> anything
+  kill child CONT
+  wait child
+
+process stopped
+  raise STOP
+  raise WINCH
+  note \"goes on\"
+",
+    );
+}
+
+/// The same if the tracer ends, with a tracee that is stopped for it, and with one that sleeps.
+#[test]
+fn process_stopped_before_attach_stops_when_tracer_ends() {
+    is_the_same(&stopped_before_attach("raise WINCH", "wait child"));
+    is_the_same(&stopped_before_attach("pause", ""));
+}
+
+/// A tracee that was stopped already stopped once more by its tracer's signal, and SIGCHLD named
+/// that signal. On Linux SIGCHLD names the signal that `wait` would return for the stop: none, as
+/// the parent has waited for it already.
+#[test]
+fn sigchld_of_a_stop_that_was_waited_for_names_no_signal() {
+    is_the_same(
+        "\
+process main
+  on CHLD siginfo restart
+    note \"the parent: {code} {status}\"
+  child = fork stopped
+  wait child stopped
+  tracer = fork tracer
+  wait tracer
+  wait child nohang stopped -> anything
+  kill child KILL
+  wait child
+
+process tracer
+  on CHLD siginfo restart
+    note \"the tracer: {code} {status}\"
+  ptrace attach child
+  wait child
+  ptrace continue child
+  wait child
+  ptrace continue child STOP
+  wait child
+  ptrace continue child
+  wait child
+  ptrace detach child TSTP
+
+process stopped
+  raise STOP
+  raise WINCH
+",
+    );
+}
+
+/// An attached process takes the stop of the attach before another signal with a lower number: on
+/// Linux the stop is sent to a thread, the other signal to the process.
+#[test]
+fn stop_of_an_attached_process_comes_before_other_signals() {
+    is_the_same(
+        "\
+process main
+  child = fork stopped
+  waitid child stopped nowait
+  ptrace attach child
+  wait child
+  kill child USR1
+  ptrace continue child
+  wait child
+  ptrace detach child USR2
+  kill child CONT
+  wait child
+
+process stopped
+  on USR1
+    note \"one\"
+  on USR2
+    note \"two\"
+  raise STOP
+",
+    );
+}
+
+/// Returns a scenario in which a parent stops its tracee, does `does`, and then `then`.
+fn stopped_by_tracer(does: &str, then: &str) -> String {
+    let does = does.replace("; ", "\n  ");
+    format!(
+        "\
+process main
+  child = fork tracee
+  wait child
+  ptrace continue child STOP
+  {does}
+  {then}
+  kill child KILL -> anything
+  wait child
+
+process tracee
+  ptrace traceme
+  raise WINCH
+  raise CONT
+  note \"goes on\"
+"
+    )
+}
+
+/// Returns a scenario in which a process other than the parent attaches to a stopped process and
+/// continues it until it does `does`. The tracer then does `then`, and ends.
+fn stopped_before_attach(does: &str, then: &str) -> String {
+    format!(
+        "\
+process main
+  child = fork stopped
+  waitid child stopped nowait
+  tracer = fork tracer
+  wait tracer
+  wait child nohang stopped -> anything
+  wait child nohang stopped -> anything
+  kill child CONT
+  kill child USR1
+  wait child
+
+process tracer
+  ptrace attach child
+  wait child
+  ptrace continue child
+  wait child
+  ptrace continue child
+  {then}
+
+process stopped
+  on USR1
+    note \"handled\"
+  raise STOP
+  {does}
+  note \"goes on\"
+"
+    )
+}
+
+/// A stopped tracee that its tracer had continued raised SIGCONT, which it blocked. On Linux its
+/// parent gets SIGCHLD for that only when the tracee next takes a signal; here it got SIGCHLD at
+/// once.
+#[test]
+fn running_tracee_reports_its_continue_with_its_next_signal() {
+    for next in ["", "  raise USR1\n"] {
+        is_the_same(&format!(
+            "\
+process main
+  on CHLD siginfo restart
+    note \"{{code}} {{status}}\"
+  child = fork stopped
+  wait child
+  ptrace continue child STOP
+  wait child
+  ptrace continue child
+  wait child
+  ptrace continue child -> anything
+  wait child -> anything
+
+process stopped
+  block {{CONT}}
+  ptrace traceme
+  raise WINCH
+  raise CONT
+{next}"
+        ));
+    }
+}

@@ -1,0 +1,157 @@
+//! Dispositions with which a process begins, whatever dispositions the host has set, the program
+//! that embeds the backend.
+#![allow(unsafe_code, reason = "sets dispositions as a library of the host would")]
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitStatus, Stdio};
+
+use tontine_unix::{
+    Disposition, Errno, Linux, SigAction, SigSet, SigStack, Signal, Spawn, Status, Sys,
+};
+
+use crate::scene::end;
+
+/// Exit status of a host whose assertions held: not that of a test program that found no test.
+const HOST_HELD: i32 = 42;
+
+/// In the environment of a test that runs as the host.
+const AS_HOST: &str = "TONTINE_UNIX_TEST_AS_HOST";
+
+/// Runs `host` in a new process of this program, in which only Rust's runtime has changed
+/// dispositions. Returns how that process ended. `test` is the calling test.
+fn in_host(test: &str, host: impl FnOnce(&dyn Sys)) -> ExitStatus {
+    if std::env::var_os(AS_HOST).is_some() {
+        host(&Linux::new().expect("pidfds and clone3"));
+        std::process::exit(HOST_HELD);
+    }
+    let test = format!("dispositions::{test}");
+    Command::new(std::env::current_exe().expect("a test has a file"))
+        .args([test.as_str(), "--exact", "--test-threads=1", "--nocapture"])
+        .env(AS_HOST, "1")
+        .stdout(Stdio::null())
+        .status()
+        .expect("a test can be started")
+}
+
+fn disposition(sys: &dyn Sys, signal: Signal) -> Disposition {
+    sys.sigaction(signal, None).expect("every signal has one").disposition
+}
+
+extern "C" fn caught(_: libc::c_int) {}
+
+/// Sets a disposition without the backend, as a library of the host would.
+fn set_disposition_directly(signal: Signal, does: libc::sighandler_t) {
+    // SAFETY: `caught` does nothing; the other values are not functions.
+    unsafe { libc::signal(signal.number(), does) };
+}
+
+/// Rust's runtime ignores SIGPIPE and handles SIGSEGV and SIGBUS. Programs that the backend ran
+/// inherited that: a writer without a reader did not end, and each test had to reset it.
+#[test]
+fn child_of_host_begins_with_default_dispositions() {
+    let status = in_host("child_of_host_begins_with_default_dispositions", |sys| {
+        assert_eq!(disposition(sys, Signal::PIPE), Disposition::Ignore, "the runtime does so");
+        assert_ne!(disposition(sys, Signal::SEGV), Disposition::Default, "the runtime does so");
+        set_disposition_directly(Signal::USR2, caught as *const () as libc::sighandler_t);
+        set_disposition_directly(Signal::HUP, libc::SIG_IGN);
+        sys.sigaction(Signal::USR1, Some(SigAction::IGNORE)).unwrap();
+        let handler = SigAction::handler(|_, _| {});
+        sys.sigaction(Signal::BUS, Some(handler.clone())).unwrap();
+        let child = sys.fork(move |sys| {
+            for signal in [Signal::PIPE, Signal::SEGV] {
+                assert_eq!(disposition(sys, signal), Disposition::Default, "{signal}");
+            }
+            // A library relies on its handler and would not install it again.
+            assert_ne!(disposition(sys, Signal::USR2), Disposition::Default, "a library's");
+            assert_eq!(disposition(sys, Signal::HUP), Disposition::Ignore, "as under nohup");
+            assert_eq!(disposition(sys, Signal::USR1), Disposition::Ignore, "the program's");
+            assert_eq!(disposition(sys, Signal::BUS), handler.disposition, "the program's");
+            assert_eq!(sys.sigstack(None), Ok(SigStack::default()));
+            // Children inherit what a program sets without the backend, as from any fork.
+            set_disposition_directly(Signal::USR2, caught as *const () as libc::sighandler_t);
+            let grandchild =
+                sys.fork(|sys| i32::from(disposition(sys, Signal::USR2) == Disposition::Default));
+            end(sys, grandchild.unwrap()).exited().unwrap_or(2)
+        });
+        assert_eq!(end(sys, child.unwrap()), Status::Exited(0));
+        // The host is not changed.
+        assert_eq!(disposition(sys, Signal::PIPE), Disposition::Ignore);
+        for signal in [Signal::SEGV, Signal::USR2] {
+            assert_ne!(disposition(sys, signal), Disposition::Default, "{signal}");
+        }
+    });
+    assert_eq!(status.code(), Some(HOST_HELD), "{status}");
+}
+
+/// A child of the host survived a write to a pipe without a reader, and its first `fault(SEGV)` had
+/// no effect: the runtime's handler took it.
+#[test]
+fn child_of_host_ends_by_sigpipe_and_by_its_first_fault() {
+    let status = in_host("child_of_host_ends_by_sigpipe_and_by_its_first_fault", |sys| {
+        let writer = sys.fork(|sys| {
+            let (from, to) = sys.pipe().unwrap();
+            sys.close(from).unwrap();
+            sys.write(to, b"x").map_or(1, |_| 0)
+        });
+        assert_eq!(end(sys, writer.unwrap()).signaled(), Some(Signal::PIPE));
+        for signal in tontine_unix::FAULTS.iter() {
+            let faulty = sys.fork(move |sys| sys.fault(signal).map_or(1, |()| 0));
+            assert_eq!(end(sys, faulty.unwrap()).signaled(), Some(signal));
+        }
+    });
+    assert_eq!(status.code(), Some(HOST_HELD), "{status}");
+}
+
+/// Programs that the host spawned ignored SIGPIPE.
+#[test]
+fn spawned_program_ignores_sigpipe_only_if_host_asked_for_it() {
+    let status = in_host("spawned_program_ignores_sigpipe_only_if_host_asked_for_it", |sys| {
+        let killed = || Spawn::new("/bin/sh", &["sh", "-c", "kill -PIPE $$"]);
+        let child = sys.spawn(&killed()).unwrap();
+        assert_eq!(end(sys, child).signaled(), Some(Signal::PIPE));
+        sys.sigaction(Signal::PIPE, Some(SigAction::IGNORE)).unwrap();
+        let child = sys.spawn(&killed()).unwrap();
+        assert_eq!(end(sys, child), Status::Exited(0));
+        let defaults = SigSet::of(&[Signal::PIPE]);
+        let child = sys.spawn(&Spawn { defaults, ..killed() }).unwrap();
+        assert_eq!(end(sys, child).signaled(), Some(Signal::PIPE));
+        let child =
+            sys.fork(|sys| i32::from(disposition(sys, Signal::PIPE) == Disposition::Ignore));
+        assert_eq!(end(sys, child.unwrap()), Status::Exited(1));
+    });
+    assert_eq!(status.code(), Some(HOST_HELD), "{status}");
+}
+
+/// A program that the host executed in its own process ignored SIGPIPE.
+#[test]
+fn program_that_host_executes_ends_by_sigpipe() {
+    let status = in_host("program_that_host_executes_ends_by_sigpipe", |sys| {
+        assert_eq!(sys.exec("/nowhere", &["it"]).err(), Some(Errno::ENOENT));
+        assert_eq!(disposition(sys, Signal::PIPE), Disposition::Ignore, "the host continues");
+        let error = sys.exec("/bin/sh", &["sh", "-c", "kill -PIPE $$"]);
+        panic!("{error:?}");
+    });
+    assert_eq!(status.signal(), Some(libc::SIGPIPE), "{status}");
+}
+
+/// For a fault that is not a stack overflow, the runtime's handler restores the default and
+/// returns, so that the instruction faults again. A fault that was sent does not recur by itself.
+#[test]
+fn first_fault_of_host_ends_it() {
+    let status = in_host("first_fault_of_host_ends_it", |sys| {
+        sys.fault(Signal::SEGV).unwrap();
+    });
+    assert_eq!(status.signal(), Some(libc::SIGSEGV), "{status}");
+}
+
+/// A library's handler of SIGPIPE went, though only the runtime's ignoring was to be undone.
+#[test]
+fn child_of_host_keeps_librarys_handler_of_sigpipe() {
+    let status = in_host("child_of_host_keeps_librarys_handler_of_sigpipe", |sys| {
+        set_disposition_directly(Signal::PIPE, caught as *const () as libc::sighandler_t);
+        let child =
+            sys.fork(|sys| i32::from(disposition(sys, Signal::PIPE) == Disposition::Default));
+        assert_eq!(end(sys, child.unwrap()), Status::Exited(0));
+    });
+    assert_eq!(status.code(), Some(HOST_HELD), "{status}");
+}
