@@ -135,7 +135,29 @@ impl Kernel {
         if kills_stopped && !self.follows(Rule::KillEndsStopped) {
             return Ok(());
         }
-        self.cancel_opposite(state, info.signal);
+        let resumes = self.cancel_opposite(state, info.signal);
+        let added = self.add_pending(state, info, to, resumes);
+        if resumes {
+            // Only now: a thread that finds no mark returns to user mode without taking the signal.
+            for member in &state.threads {
+                member.thread.settle(Attention::STOP);
+            }
+        }
+        added
+    }
+
+    /// Adds a signal to what is pending, and wakes the thread that delivers it; `resumes` where the
+    /// signal also resumes the process.
+    ///
+    /// # Errors
+    /// As [`Kernel::post`].
+    fn add_pending(
+        &self,
+        state: &mut ProcState,
+        info: SignalInfo,
+        to: To,
+        resumes: bool,
+    ) -> Result<()> {
         if self.is_dropped(state, info.signal, to) {
             return Ok(());
         }
@@ -159,7 +181,7 @@ impl Kernel {
         } else {
             pending.add_without_info(info.signal);
         }
-        self.wake_one(state, info.signal, to);
+        self.wake_one(state, info.signal, to, resumes);
         self.doom(state, info.signal, to);
         Ok(())
     }
@@ -206,28 +228,29 @@ impl Kernel {
         debug_assert_eq!(posted, Ok(()), "{info:?}");
     }
 
-    /// SIGCONT takes pending stops back and continues; a stop takes a pending SIGCONT back.
-    fn cancel_opposite(&self, state: &mut ProcState, signal: Signal) {
+    /// SIGCONT takes pending stops back and continues; a stop takes a pending SIGCONT back. True if
+    /// the process is resumed: the caller takes the marks [`Attention::STOP`] away.
+    fn cancel_opposite(&self, state: &mut ProcState, signal: Signal) -> bool {
         if signal == Signal::CONT {
             state.stopping = false;
             self.discard_by(Rule::ContinueTakesStops, state, SigSet::STOPS);
-            self.resume(state);
-        } else if signal.by_default() == DefaultAction::Stop {
+            return self.resume(state);
+        }
+        if signal.by_default() == DefaultAction::Stop {
             self.discard_by(Rule::StopTakesContinue, state, SigSet::of(&[Signal::CONT]));
         } else if signal == Signal::KILL {
             // It dies; its parent learns of that and of no continuing.
             (state.stopped, state.stopping) = (None, false);
-            for member in &state.threads {
-                member.thread.settle(Attention::STOP);
-                member.unpark();
-            }
+            state.threads.iter().for_each(Member::unpark);
+            return true;
         }
+        false
     }
 
-    /// Lets a stopped process go on; it tells its parent itself.
-    fn resume(&self, state: &mut ProcState) {
+    /// Lets a stopped process go on; it tells its parent itself. False if it was not stopped.
+    fn resume(&self, state: &mut ProcState) -> bool {
         if state.stopped.is_none() || !self.follows(Rule::ContinueResumes) {
-            return;
+            return false;
         }
         state.stopped = None;
         let untold = matches!(state.news, Some(News::Stopped(_)));
@@ -237,12 +260,12 @@ impl Kernel {
         let stops = |member: &Member| member.thread.attention().contains(Attention::STOP);
         state.continue_unreported = !state.threads.iter().any(stops);
         for (nth, member) in state.threads.iter().enumerate() {
-            member.thread.settle(Attention::STOP);
             if nth == 0 && !state.continue_unreported {
                 member.thread.demand(Attention::REPORT);
             }
             member.unpark();
         }
+        true
     }
 
     /// Whether nothing comes of a signal: ignored, and neither blocked nor traced. That somebody
@@ -297,18 +320,19 @@ impl Kernel {
     /// Chooses the thread that will deliver a signal that has just been sent, and wakes it. Of
     /// several that let it in, as Linux has it: the one that is asked first, else the next in turn
     /// that has nothing to see to yet.
-    fn wake_one(&self, state: &mut ProcState, signal: Signal, to: To) {
+    fn wake_one(&self, state: &mut ProcState, signal: Signal, to: To, resumes: bool) {
         let shared = !matches!(to, To::Thread(_)) && signal != Signal::KILL;
         let several = shared && state.threads.len() > 1;
         if !several || self.config.delivery == Delivery::Oldest {
             return self.wake_for(state, signal, to);
         }
-        const BUSY: Attention = Attention::SIGNAL.union(Attention::STOP).union(Attention::HALT);
+        let stop = if resumes { Attention::empty() } else { Attention::STOP };
+        let busy = Attention::SIGNAL.union(stop).union(Attention::HALT);
         let threads = &state.threads;
         let place = |tid: i32| threads.iter().position(|member| member.thread.tid() == tid);
         let free = |nth: &usize| {
             let thread = &threads[*nth].thread;
-            !thread.attention().intersects(BUSY) && takes(thread, signal)
+            !thread.attention().intersects(busy) && takes(thread, signal)
         };
         let asked = match to {
             To::Near(tid) => place(tid).unwrap_or(0),

@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::Duration;
 
 use tontine_unix::{
-    Children, Errno, Executor, Fd, How, Pid, Ptrace, SigAction, SigSet, Signal, Status, Sys,
-    Virtual, WaitOptions,
+    Children, Errno, Executor, Fd, How, Mode, Pid, Ptrace, SigAction, SigSet, Signal, Status, Sys,
+    Virtual, WaitOptions, Waited,
 };
 
-use crate::systems::{assert_success, everywhere, run};
+use crate::systems::{assert_success, everywhere, of, run};
 
 /// How a child ended.
 fn end(sys: &dyn Sys, child: Pid) -> Status {
@@ -286,6 +286,64 @@ fn a_thread_that_sleeps_in_any_call_dies_when_it_is_killed() {
             assert_success(&format!("{name}: {on}"), &report);
             assert_eq!(report.abandoned, 0, "{name}: {on}");
         }
+    }
+}
+
+#[test]
+fn process_that_is_killed_while_it_stops_makes_no_further_call() {
+    for mode in Mode::ALL {
+        let report = run(of(mode, Executor::Parallel), |sys| {
+            for round in 0..1500 {
+                let ready = Arc::new(AtomicBool::new(false));
+                let says = ready.clone();
+                let child = sys.fork(move |sys| {
+                    says.store(true, Ordering::Relaxed);
+                    sys.raise(Signal::STOP).expect("I am there");
+                    9
+                });
+                let child = child.expect("there is room");
+                await_set(sys, &ready);
+                (0..round % 32).for_each(|_| sys.sched_yield());
+                sys.kill(child.into(), Some(Signal::KILL)).expect("it is there");
+                assert_eq!(end(sys, child), KILLED, "round {round}");
+            }
+            0
+        });
+        assert_success(&mode.to_string(), &report);
+    }
+}
+
+#[test]
+fn handler_of_sigcont_runs_before_the_stopped_call_returns() {
+    for mode in Mode::ALL {
+        let report = run(of(mode, Executor::Parallel), |sys| {
+            let child = sys.fork(|sys| {
+                let handled = Arc::new(AtomicI32::new(0));
+                let counter = handled.clone();
+                let count = SigAction::handler(move |_, _| {
+                    counter.fetch_add(1, Ordering::Relaxed);
+                });
+                sys.sigaction(Signal::CONT, Some(count)).expect("it is allowed");
+                for round in 0..5000 {
+                    let before = handled.load(Ordering::Relaxed);
+                    sys.raise(Signal::STOP).expect("I am there");
+                    assert_ne!(handled.load(Ordering::Relaxed), before, "round {round}");
+                }
+                0
+            });
+            let child = child.expect("there is room");
+            let news = WaitOptions::STOPPED | WaitOptions::NOHANG;
+            loop {
+                match sys.waitpid(child.into(), news).expect("it is my child") {
+                    Some(Waited { status: Status::Stopped(_), .. }) => {
+                        sys.kill(child.into(), Some(Signal::CONT)).expect("it is there");
+                    }
+                    Some(ended) => return i32::from(ended.status != Status::Exited(0)),
+                    None => sys.sched_yield(),
+                }
+            }
+        });
+        assert_success(&mode.to_string(), &report);
     }
 }
 
