@@ -108,7 +108,8 @@ const ENDLESS: &str = "process main\n  note \"here\"\n  repeat 2000000000: x = x
 /// A signal just before `pause` made it return, so that no seed showed the lost wake-up.
 #[test]
 fn some_seed_loses_signal_before_pause() {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../unix/tests/scenes/lost/pause.unix");
+    let file =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../unix-lab/tests/scenes/lost/pause.unix");
     for mode in ["uniprocessor", "master", "coarse", "parallel", "per-process"] {
         let output = run(&["--runs", "2000", "--mode", mode], &file);
         assert_eq!(output.status.code(), Some(1), "{mode}: {}", text(&output.stdout));

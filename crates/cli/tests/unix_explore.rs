@@ -11,7 +11,7 @@ fn explore(arguments: &[&str], file: &Path) -> Output {
     unix("explore", arguments, file)
 }
 
-const BELIEVES: &str = include_str!("../../unix/tests/scenes/believes.unix");
+const BELIEVES: &str = include_str!("../../unix-lab/tests/scenes/believes.unix");
 
 #[test]
 fn what_holds_in_every_schedule_is_said_to() {

@@ -140,7 +140,8 @@ impl SignalInfo {
     }
 
     /// SIGCHLD, about this child of this user.
-    pub(crate) const fn child(pid: i32, uid: u32, code: Code, status: i32) -> Self {
+    #[doc(hidden)]
+    pub const fn child(pid: i32, uid: u32, code: Code, status: i32) -> Self {
         Self { signal: Signal::CHLD, code, pid, uid, value: 0, status }
     }
 }

@@ -22,7 +22,8 @@ pub struct Pid {
 
 impl Pid {
     /// The handle of the `birth`th process, which has this number.
-    pub(crate) const fn handle(number: i32, birth: u32) -> Self {
+    #[doc(hidden)]
+    pub const fn handle(number: i32, birth: u32) -> Self {
         Self { number, birth }
     }
 
@@ -37,7 +38,8 @@ impl Pid {
     }
 
     /// Which of those that had the number; `None` if it means whoever has it.
-    pub(crate) const fn birth(self) -> Option<u32> {
+    #[doc(hidden)]
+    pub const fn birth(self) -> Option<u32> {
         if self.birth == 0 { None } else { Some(self.birth) }
     }
 }

@@ -431,7 +431,7 @@ impl dyn Sys + '_ {
 }
 
 /// [`Sys::compute`], by polls.
-pub(crate) fn compute_by_polls<S: Sys + ?Sized>(sys: &S, duration: Duration) {
+pub fn compute_by_polls<S: Sys + ?Sized>(sys: &S, duration: Duration) {
     let end = sys.now().saturating_add(duration);
     while sys.now() < end {
         sys.poll();

@@ -40,17 +40,17 @@ impl dyn Sys + '_ {
     /// the signal was blocked.
     ///
     /// ```
-    /// use tontine_unix::{Disposition, Executor, Signal, Sys, Virtual};
+    /// use tontine_unix::{Disposition, Linux, Signal, Sys};
     ///
-    /// let unix = Virtual::builder().executor(Executor::Simulated { seed: 1 }).build()?;
-    /// let report = unix.run(|sys| {
+    /// let linux: &dyn Sys = &Linux::new()?;
+    /// linux.fork(|sys| {
     ///     assert_eq!(sys.sigset(Signal::USR1, None), Ok(Some(Disposition::Default)));
     ///     sys.raise(Signal::USR1).expect("it is held");
     ///     assert_eq!(sys.sigset(Signal::USR1, Some(Disposition::Ignore)), Ok(None));
     ///     0
-    /// });
-    /// assert!(report.panicked.is_empty());
-    /// # Ok::<(), tontine_unix::BuildError>(())
+    /// })?;
+    /// assert_eq!(linux.wait()?.status.exited(), Some(0));
+    /// # Ok::<(), tontine_unix::Errno>(())
     /// ```
     ///
     /// # Errors

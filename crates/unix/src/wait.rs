@@ -58,7 +58,8 @@ bitflags! {
 
 impl WaitOptions {
     /// Whether waitid(2) takes them: it knows all, and some name a change to wait for.
-    pub(crate) const fn are_valid(self) -> bool {
+    #[doc(hidden)]
+    pub const fn are_valid(self) -> bool {
         let changes = Self::EXITED.union(Self::STOPPED).union(Self::CONTINUED);
         Self::all().contains(self) && self.intersects(changes)
     }

@@ -21,7 +21,7 @@ use tontine_measure::os::pin;
 use tontine_measure::size::Size;
 use tontine_measure::stats::interval::Interval;
 use tontine_measure::stats::{order, ratio};
-use tontine_unix::Costs;
+use tontine_unix_sim::Costs;
 
 use crate::invocation;
 

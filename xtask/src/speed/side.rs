@@ -9,9 +9,9 @@ use std::time::Instant;
 
 use tontine_measure::stats::order::median;
 use tontine_unix::{
-    Builder, Executor, How, Linux, Pid, Result, SigAction, SigSet, Signal, Spawn, Status, Sys,
-    Target, Virtual, WaitOptions,
+    How, Linux, Pid, Result, SigAction, SigSet, Signal, Spawn, Status, Sys, Target, WaitOptions,
 };
+use tontine_unix_sim::{Builder, Executor, Virtual};
 
 /// Processes that are made and reaped, each blocked.
 const MANY: usize = 100_000;

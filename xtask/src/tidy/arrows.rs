@@ -8,19 +8,26 @@ use serde_json::Value;
 use super::{Complaint, output};
 
 /// Who may depend on whom, as (who, whom).
-const ALLOWED: [(&str, &str); 12] = [
+const ALLOWED: [(&str, &str); 19] = [
     ("tontine-crash", "tontine"),
     ("tontine-c", "tontine"),
     ("tontine-measure", "tontine"),
+    ("tontine-unix-sim", "tontine-unix"),
+    ("tontine-unix-lab", "tontine-unix"),
+    ("tontine-unix-lab", "tontine-unix-sim"),
     ("tontine-measure", "tontine-unix"),
+    ("tontine-measure", "tontine-unix-sim"),
     ("tontine-cli", "tontine"),
     ("tontine-cli", "tontine-measure"),
     ("tontine-cli", "tontine-crash"),
     ("tontine-cli", "tontine-unix"),
+    ("tontine-cli", "tontine-unix-sim"),
+    ("tontine-cli", "tontine-unix-lab"),
     ("xtask", "tontine"),
     ("xtask", "tontine-measure"),
     ("xtask", "tontine-crash"),
     ("xtask", "tontine-unix"),
+    ("xtask", "tontine-unix-sim"),
 ];
 
 /// The crate that other programs take.
@@ -115,6 +122,8 @@ mod tests {
     fn arrows_run_one_way() {
         assert_eq!(forbidden(&workspace("tontine-cli", "tontine-measure")), [""; 0]);
         assert_eq!(forbidden(&workspace("tontine-measure", "tontine-cli")).len(), 1);
+        assert_eq!(forbidden(&workspace("tontine-unix", "tontine-unix-sim")).len(), 1);
+        assert_eq!(forbidden(&workspace("tontine-unix-sim", "tontine-unix-lab")).len(), 1);
         assert_eq!(forbidden(&workspace("tontine-unix", "tontine")).len(), 1);
         assert_eq!(forbidden(&workspace("tontine", "tontine-unix")).len(), 1);
         assert_eq!(forbidden(&workspace("tontine-crash", "xtask")).len(), 1);

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use tontine_unix::explore::{Exploration, Schedule};
+use tontine_unix_lab::explore::{Exploration, Schedule};
 
 #[derive(Debug, Args)]
 pub(crate) struct Unix {

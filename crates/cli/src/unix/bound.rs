@@ -17,7 +17,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use signal_hook::flag;
 use tontine_measure::engine::stop::Stop;
-use tontine_unix::{Running, Signal, Stopper};
+use tontine_unix::Signal;
+use tontine_unix_sim::{Running, Stopper};
 
 use crate::{FAILED, signalled};
 

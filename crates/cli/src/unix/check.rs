@@ -6,9 +6,9 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tontine_unix::check::{CheckError, Checker, Comparison, Options, against};
-use tontine_unix::scenario::Scenario;
-use tontine_unix::{Mode, Virtual};
+use tontine_unix_lab::check::{CheckError, Checker, Comparison, Options, against};
+use tontine_unix_lab::scenario::Scenario;
+use tontine_unix_sim::{Mode, Virtual};
 
 use super::{mode, random, run};
 use crate::args::CheckScenario;

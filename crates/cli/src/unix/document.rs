@@ -1,8 +1,9 @@
 //! What a run of a scenario was, for programs: [`document`].
 
 use serde_json::{Value, json};
-use tontine_unix::scenario::{EventKind, Failure, Observed, Record};
-use tontine_unix::{LockRow, ProcessState, SigSet, State, ThreadState};
+use tontine_unix::SigSet;
+use tontine_unix_lab::scenario::{EventKind, Failure, Observed, Record};
+use tontine_unix_sim::{LockRow, ProcessState, State, ThreadState};
 
 use super::mode;
 use super::run::processors;

@@ -5,9 +5,9 @@ use std::fmt::Write;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use tontine_unix::explore::{Exploration, Outcome, Replayed, Violation};
-use tontine_unix::scenario::Scenario;
-use tontine_unix::{Builder, Mode};
+use tontine_unix_lab::explore::{Exploration, Outcome, Replayed, Violation};
+use tontine_unix_lab::scenario::Scenario;
+use tontine_unix_sim::{Builder, Mode};
 
 use super::run::scenario;
 use super::{delivery, masks, mode};

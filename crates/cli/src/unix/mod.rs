@@ -10,7 +10,7 @@ mod shell;
 
 use std::process::ExitCode;
 
-use tontine_unix::{Delivery, Masks, Mode};
+use tontine_unix_sim::{Delivery, Masks, Mode};
 
 use crate::Refusal;
 use crate::args::{self, Unix, UnixCommand};

@@ -4,8 +4,8 @@ use std::fmt::Write;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use tontine_unix::random::{Campaign, Finding, Parting};
-use tontine_unix::{Hits, Mode, Rule};
+use tontine_unix_lab::random::{Campaign, Finding, Parting};
+use tontine_unix_sim::{Hits, Mode, Rule};
 
 use super::check::MODES;
 use super::mode;

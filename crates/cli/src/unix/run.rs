@@ -10,8 +10,8 @@ use std::process::ExitCode;
 #[cfg(debug_assertions)]
 use std::time::{Duration, Instant};
 
-use tontine_unix::scenario::{Observed, Scenario, run as observe};
-use tontine_unix::{Builder, Executor, Stopper, Virtual};
+use tontine_unix_lab::scenario::{Observed, Scenario, run as observe};
+use tontine_unix_sim::{Builder, Executor, Stopper, Virtual};
 
 use super::bound::Bound;
 use super::document::document;

@@ -10,10 +10,9 @@ use std::panic::resume_unwind;
 use std::process::ExitCode;
 use std::thread;
 
-use tontine_unix::shell::{attend, keep, programs, ps, shell as run_shell};
-use tontine_unix::{
-    Builder, Console, Errno, Executor, Fd, Modes, Report, Signal, State, Status, Sys, Virtual,
-};
+use tontine_unix::{Errno, Fd, Modes, Signal, Status, Sys};
+use tontine_unix_lab::shell::{attend, keep, programs, ps, shell as run_shell};
+use tontine_unix_sim::{Builder, Console, Executor, Report, State, Virtual};
 
 use super::mode;
 use crate::args::{ExecutorName, UnixShell};

@@ -2,13 +2,14 @@
 //! [`beside`], [`ran`]. On real processors, or modelled: [`System`].
 //!
 //! Source 001 compares two kernels, one that does all process and signal work on a master processor
-//! and one that does it in parallel; both are modes of `tontine-unix`. What the experiments measure
-//! in them is theirs.
+//! and one that does it in parallel; both are modes of `tontine-unix-sim`. What the experiments
+//! measure in them is theirs.
 
 use std::fs;
 use std::time::Duration;
 
-use tontine_unix::{Builder, Costs, Ending, Executor, Mode, Report, Sys, Virtual};
+use tontine_unix::Sys;
+use tontine_unix_sim::{Builder, Costs, Ending, Executor, Mode, Report, Virtual};
 
 use super::{Params, Variant};
 use crate::clock::Clock;
@@ -284,7 +285,7 @@ mod tests {
 
     #[test]
     fn a_run_that_stalls_is_a_failure_that_shows_who_waits() {
-        let unix = tontine_unix::Virtual::builder().build().expect("a system");
+        let unix = tontine_unix_sim::Virtual::builder().build().expect("a system");
         let report = unix.run(|sys| {
             sys.pause();
             0

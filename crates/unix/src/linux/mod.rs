@@ -108,7 +108,8 @@ impl Linux {
     /// program among them, where no number is given out again soon: it waits in one call, as any
     /// program would, and so do the processes that it forks. Dispositions are taken to be the
     /// program's own. The caller has asked the kernel before.
-    pub(crate) fn alone() -> Self {
+    #[doc(hidden)]
+    pub fn alone() -> Self {
         wait::take_at_once();
         handlers::mark_as_program();
         Self(())

@@ -10,7 +10,7 @@ mod source;
 
 use std::time::{Duration, Instant};
 
-use tontine_unix::Mode;
+use tontine_unix_sim::Mode;
 
 use super::explanation::{Explanation, Topic};
 use super::levels::{asked, crowd, levels};

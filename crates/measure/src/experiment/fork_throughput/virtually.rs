@@ -93,7 +93,7 @@ fn pass(sys: &dyn Sys, gate: Fd) -> bool {
 mod tests {
     use super::*;
     use crate::clock::Clock;
-    use tontine_unix::{Costs, Mode};
+    use tontine_unix_sim::{Costs, Mode};
 
     #[test]
     fn every_process_yields_a_time_in_every_mode() {

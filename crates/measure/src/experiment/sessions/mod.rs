@@ -17,7 +17,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tontine_unix::Mode;
+use tontine_unix_sim::Mode;
 
 use super::explanation::{Explanation, Topic};
 use super::levels::{asked, crowd, levels};

@@ -19,7 +19,7 @@ mod virtually;
 
 use std::time::Instant;
 
-use tontine_unix::Mode;
+use tontine_unix_sim::Mode;
 
 use super::explanation::{Explanation, Topic};
 use super::levels::{self, asked, crowd, levels};

@@ -151,7 +151,7 @@ fn send(sys: &dyn Sys, receiver: Pid, sent: &Counter) {
 mod tests {
     use super::*;
     use crate::clock::Clock;
-    use tontine_unix::{Costs, Mode};
+    use tontine_unix_sim::{Costs, Mode};
 
     #[test]
     fn every_mode_and_placement_yields_a_rate_for_each_receiver() {

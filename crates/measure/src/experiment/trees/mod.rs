@@ -13,7 +13,8 @@ mod tree;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tontine_unix::{Errno, How, LockStatistics, Mode, Pid, SigAction, SigSet, Signal, Sys};
+use tontine_unix::{Errno, How, Pid, SigAction, SigSet, Signal, Sys};
+use tontine_unix_sim::{LockStatistics, Mode};
 
 use crate::experiment::Params;
 use crate::experiment::levels::{self, crowd, levels};
@@ -296,7 +297,7 @@ mod tests {
     use super::*;
     use crate::clock::Clock;
     use crate::experiment::modes::Watch;
-    use tontine_unix::Costs;
+    use tontine_unix_sim::Costs;
 
     const LOAD: Load = Load { builds: 1, sessions: 2 };
 

@@ -1,0 +1,93 @@
+//! Races of well-known programs, as they were reported, found and replayed in a simulated Unix.
+//!
+//! `cargo run -p tontine-unix --example bed` names them; `-- NAME` finds the schedule at which one
+//! goes wrong, runs it again, and goes through all schedules of the program without the mistake;
+//! `-- NAME replay SCHEDULE` shows one; `-- NAME linux` runs the program without the mistake on
+//! real processes. `docs/bed.md` tells how to test a program of one's own like this.
+
+mod races;
+
+use std::process::ExitCode;
+
+use tontine_unix::{Errno, Linux, Sys, WaitOptions};
+use tontine_unix_lab::explore::{Exploration, Schedule};
+
+use crate::races::{BOUND, Program, RACES, Race};
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let race = arguments.first().and_then(|name| races::find(name));
+    let held = match (race, arguments.as_slice()) {
+        (None, []) => list(),
+        (Some(race), [_]) => hunt(race),
+        (Some(race), [_, "replay", schedule]) => replay(race, schedule),
+        (Some(race), [_, "linux"]) => on_linux(race) == Ok(Some(0)),
+        _ => {
+            eprintln!("usage: bed [NAME [linux | replay SCHEDULE]]");
+            false
+        }
+    };
+    if held { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn list() -> bool {
+    for Race { name, project, report, what, .. } in RACES {
+        println!("{name:<15} {what}\n{:15} {project}: {report}", "");
+    }
+    true
+}
+
+/// All schedules of a program.
+fn exploration(program: Program) -> Exploration {
+    Exploration::new(move || program).bound(BOUND)
+}
+
+/// Whether the mistake is found and seen again, and what keeps it right keeps right.
+fn hunt(race: &Race) -> bool {
+    println!("{}: {}\n{}: {}", race.name, race.what, race.project, race.report);
+    let wrong = exploration(race.wrong);
+    let outcome = wrong.run();
+    let Some(found) = outcome.violation else {
+        println!("\nwith the mistake: nothing was seen in {} schedules", outcome.schedules);
+        return false;
+    };
+    println!("\nwith the mistake, schedule {} of {}:", found.schedule, outcome.schedules);
+    println!("{}\n{}", found.what, found.interleaving);
+    let again = wrong.replay(&found.schedule).is_some_and(|again| again.what == found.what);
+    println!("again, by its schedule: {}", if again { "the same" } else { "something else" });
+    let kept = exploration(race.right).run();
+    match kept.violation {
+        Some(found) => println!("without it, schedule {}: {}", found.schedule, found.what),
+        None => println!(
+            "without it: all {} schedules with at most {BOUND} preemptions went well",
+            kept.schedules
+        ),
+    }
+    again && kept.complete
+}
+
+/// Shows who ran when, with the mistake.
+fn replay(race: &Race, schedule: &str) -> bool {
+    let Ok(schedule) = schedule.parse::<Schedule>() else {
+        eprintln!("`{schedule}` is no schedule");
+        return false;
+    };
+    let replayed = exploration(race.wrong).follow(&schedule);
+    println!("{}{}", replayed.interleaving, replayed.wrong.as_deref().unwrap_or("all went well"));
+    true
+}
+
+/// What the program without the mistake exits with on real processes.
+fn on_linux(race: &Race) -> Result<Option<i32>, Errno> {
+    let linux: &dyn Sys = &Linux::new()?;
+    let child = linux.fork(race.right)?;
+    let waited = linux.waitpid(child.into(), WaitOptions::empty())?;
+    let status = waited.map(|waited| waited.status);
+    println!(
+        "{} on Linux: {}",
+        race.name,
+        status.map(|status| status.to_string()).unwrap_or_default()
+    );
+    Ok(status.and_then(|status| status.exited()))
+}

@@ -1,0 +1,230 @@
+//! Goes through the schedules of the known races and of the scenarios in `examples/unix`: what
+//! docs/explore.md says of them is what this prints.
+//!
+//! ```console
+//! $ cargo run --release -p tontine-unix-lab --features mutations --example explored -- races 3
+//! $ cargo run --release -p tontine-unix-lab --features mutations --example explored -- mutations 3
+//! $ cargo run --release -p tontine-unix-lab --features mutations --example explored -- lost
+//! $ cargo run --release -p tontine-unix-lab --features mutations --example explored -- sample 9999
+//! $ cargo run --release -p tontine-unix-lab --features mutations --example explored -- speed
+//! ```
+//!
+//! It stops at the first violation.
+
+#![allow(clippy::disallowed_types, reason = "it says how long real runs take")]
+
+#[path = "../tests/examples/mod.rs"]
+mod examples;
+#[path = "../tests/scenes/mod.rs"]
+mod scenes;
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use scenes::{KNOWN, lost};
+use tontine_unix_lab::explore::{Exploration, Outcome};
+use tontine_unix_sim::Mode;
+
+/// They use seconds of processor time, which only clock ticks count.
+const COMPUTE: [&str; 2] = ["limits/processor-limit", "limits/hard-processor-limit-kills"];
+/// Their expectations rely on a timer that is far off.
+const PUNCTUAL: [&str; 9] = [
+    "actions/restart-or-eintr",
+    "exec/alarm-stays",
+    "limits/alarm",
+    "limits/alarm-can-be-cancelled",
+    "limits/alarm-goes-off-once",
+    "pipes/full-pipe-makes-its-writer-wait",
+    "taking/sigtimedwait-is-interrupted",
+    "taking/sleep-is-interrupted-and-not-restarted",
+    "threads/alarm-is-the-processs",
+];
+/// The known races by how many schedules they have.
+const QUICK_FIRST: [usize; 9] = [0, 8, 3, 6, 5, 7, 1, 2, 4];
+/// Of the scenarios, whose speed by dice is told.
+const DICED: [&str; 4] = [
+    "taking/ping-pong",
+    "waits/two-waiters-one-child",
+    "sending/group-kill",
+    "queues/sigqueue-order",
+];
+/// Runs of one scene in a row.
+const IN_A_ROW: u64 = 1000;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let number = |text: &str| text.parse::<u64>().ok();
+    let held = match words[..] {
+        ["races", bound, ref names @ ..] => number(bound).map(|bound| races(bound as u32, names)),
+        ["mutations", bound] => number(bound).map(|bound| mutations(bound as u32)),
+        ["lost"] => Some(lost_signals()),
+        ["sample", runs] => number(runs).map(|runs| sample(1, runs)),
+        ["sample", runs, from] => {
+            number(runs).zip(number(from)).map(|(runs, from)| sample(from, runs))
+        }
+        ["speed"] => Some(speed()),
+        _ => None,
+    };
+    match held {
+        Some(true) => ExitCode::SUCCESS,
+        Some(false) => ExitCode::from(1),
+        None => {
+            eprintln!(
+                "usage: explored races BOUND [MODE…] [RACE…] | mutations BOUND | lost | \
+                 sample RUNS [FROM] | speed"
+            );
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Says what was wrong, if anything.
+fn held(what: &str, outcome: &Outcome) -> bool {
+    if let Some(found) = &outcome.violation {
+        let seed = found.seed.map_or(String::new(), |seed| format!(", seed {seed}"));
+        println!(
+            "{what}{seed}, schedule {}:\n{}\n{}",
+            found.schedule, found.what, found.interleaving
+        );
+    }
+    outcome.violation.is_none()
+}
+
+/// The known races in the modes up to a bound: those that are named, or all.
+fn races(bound: u32, names: &[&str]) -> bool {
+    let modes = Mode::ALL.map(|mode| (mode, mode.to_string()));
+    let races = QUICK_FIRST.map(|place| &KNOWN[place]);
+    let known = |name: &&str| {
+        modes.iter().any(|(_, mode)| mode == name) || races.iter().any(|race| race.name == *name)
+    };
+    if let Some(unknown) = names.iter().find(|name| !known(name)) {
+        println!("{unknown:?} is no mode and no race");
+        return false;
+    }
+    let all_modes = !modes.iter().any(|(_, mode)| names.contains(&mode.as_str()));
+    let all_races = !races.iter().any(|race| names.contains(&race.name));
+    for (mode, name) in &modes {
+        if !all_modes && !names.contains(&name.as_str()) {
+            continue;
+        }
+        for known in races.iter().filter(|race| all_races || names.contains(&race.name)) {
+            let began = Instant::now();
+            let outcome = known.exploration(*mode).bound(bound).run();
+            let (seconds, runs) = (began.elapsed().as_secs_f64(), &outcome.by_bound);
+            println!("| {} | {mode} | {runs:?} | {seconds:.1} s |", known.name);
+            if !held(known.name, &outcome) {
+                return false;
+            }
+        }
+    }
+    true
+}
+
+/// Each race's mutation in each mode that has it, with and without the reduction.
+fn mutations(bound: u32) -> bool {
+    for known in &KNOWN {
+        for &mode in known.modes {
+            let [reduced, all] = [true, false].map(|reduced| {
+                let outcome = known.mutated(mode).bound(bound).reduced(reduced).run();
+                let schedule = outcome.violation.map(|found| (found.preemptions, found.schedule));
+                (schedule, outcome.schedules)
+            });
+            let told = |(found, runs): &(Option<(u32, _)>, u64)| match found {
+                Some((preemptions, _)) => format!("{preemptions} preemptions, run {runs}"),
+                None => format!("nothing in {runs}"),
+            };
+            println!("| {} | {mode} | {} | {} |", known.name, told(&reduced), told(&all));
+            let found = |one: &(Option<(u32, _)>, u64)| one.0.as_ref().map(|found| found.0);
+            if found(&reduced).is_none() || found(&reduced) != found(&all) {
+                return false;
+            }
+        }
+    }
+    true
+}
+
+/// Explores each scenario with a lost wake-up, and each corrected one, in each mode with one
+/// preemption. Returns `true` if a violation is found in exactly those with the mistake.
+fn lost_signals() -> bool {
+    lost().iter().all(|(name, scenario)| {
+        let (is_right, began) = (name.ends_with("-cured"), Instant::now());
+        let mut schedules = Vec::new();
+        let is_as_meant = Mode::ALL.iter().all(|mode| {
+            let outcome = Exploration::scenario(scenario).mode(*mode).bound(1).run();
+            schedules.push(outcome.schedules.to_string());
+            outcome.violation.is_none() == is_right
+        });
+        let seconds = began.elapsed().as_secs_f64();
+        println!("| `{name}` | {} | {seconds:.2} s |", schedules.join(" | "));
+        is_as_meant
+    })
+}
+
+/// So many schedules by dice, over all scenes and modes in turn.
+fn sample(from: u64, runs: u64) -> bool {
+    let scenarios =
+        examples::examples().into_iter().filter(|(name, _)| !COMPUTE.contains(&&**name));
+    let mut scenes: Vec<(String, Exploration)> = Vec::new();
+    for (name, scenario) in scenarios {
+        for mode in Mode::ALL {
+            let exploration = Exploration::scenario(&scenario)
+                .mode(mode)
+                .steps(1_000_000)
+                .idle_clock(PUNCTUAL.contains(&&*name));
+            scenes.push((format!("{name}, {mode}"), exploration));
+        }
+    }
+    for known in &KNOWN {
+        for mode in Mode::ALL {
+            scenes.push((format!("{}, {mode}", known.name), known.exploration(mode)));
+        }
+    }
+    let (began, mut done, mut seed) = (Instant::now(), 0, from);
+    let mut next_word = Duration::ZERO;
+    while done < runs {
+        for (name, exploration) in &scenes {
+            let some = IN_A_ROW.min(runs - done);
+            let outcome = exploration.sample(seed, some);
+            done += outcome.schedules;
+            if !held(name, &outcome) {
+                return false;
+            }
+            if began.elapsed() >= next_word {
+                let rate = done as f64 / began.elapsed().as_secs_f64();
+                println!("{done} schedules, seeds from {seed}, {rate:.0} a second");
+                next_word = began.elapsed() + Duration::from_secs(10);
+            }
+        }
+        seed += IN_A_ROW;
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    println!("{done} schedules without a violation in {seconds:.0} s, {} scenes", scenes.len());
+    true
+}
+
+/// How many schedules a second.
+fn speed() -> bool {
+    for (name, exploration) in [
+        ("killpg against exit (4 processes)", KNOWN[4].exploration(Mode::Parallel)),
+        ("SIGCHLD coalesces (3 processes)", KNOWN[7].exploration(Mode::Parallel)),
+        ("signal against sigsuspend (2 processes)", KNOWN[8].exploration(Mode::Parallel)),
+    ] {
+        let began = Instant::now();
+        let outcome = exploration.bound(3).most(200_000).run();
+        let rate = outcome.schedules as f64 / began.elapsed().as_secs_f64();
+        println!("{name}: {} schedules, {rate:.0} a second", outcome.schedules);
+        if !held(name, &outcome) {
+            return false;
+        }
+    }
+    let scenarios = examples::examples();
+    for name in DICED {
+        let (_, scenario) = scenarios.iter().find(|one| one.0 == name).expect("its file");
+        let began = Instant::now();
+        let outcome = Exploration::scenario(scenario).sample(1, 20_000);
+        let rate = outcome.schedules as f64 / began.elapsed().as_secs_f64();
+        println!("{name}, by dice: {} schedules, {rate:.0} a second", outcome.schedules);
+    }
+    true
+}

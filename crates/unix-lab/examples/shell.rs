@@ -1,0 +1,20 @@
+//! The job-control shell at your own terminal, with real processes and its own programs.
+//!
+//! ```console
+//! $ cargo run -p tontine-unix-lab --example shell
+//! tontine$ help
+//! ```
+
+use std::process::ExitCode;
+
+use tontine_unix::{Errno, Linux, SigAction, Signal, Sys};
+use tontine_unix_lab::shell::{call, programs, shell_with};
+
+fn main() -> Result<ExitCode, Errno> {
+    let linux = Linux::new()?;
+    // The runtime ignores it; a pipeline ends by it.
+    linux.sigaction(Signal::PIPE, Some(SigAction::DEFAULT))?;
+    let arguments: Vec<String> = std::env::args().collect();
+    let status = shell_with(&linux, &arguments, &call(programs()));
+    Ok(ExitCode::from(status as u8))
+}

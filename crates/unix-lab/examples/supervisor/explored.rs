@@ -1,0 +1,37 @@
+//! The supervisor at all schedules up to a bound of preemptions: [`exploration`].
+
+use tontine_unix::{Children, Errno, How, SigSet, Signal, Sys, WaitOptions};
+use tontine_unix_lab::explore::Exploration;
+
+use crate::supervise::{Groups, Service, supervise};
+
+/// Preemptions.
+const BOUND: u32 = 1;
+
+/// It goes wrong where it leaves a service behind when it is stopped.
+pub(crate) fn exploration(groups: Groups) -> Exploration {
+    Exploration::new(move || move |sys: &dyn Sys| stopped_at_any_moment(sys, groups)).bound(BOUND)
+}
+
+/// The supervisor stopped with 0, and a child of it is there.
+const LEFT_BEHIND: i32 = 9;
+
+/// One service, and SIGTERM at any moment, which is blocked until the supervisor looks for it.
+fn stopped_at_any_moment(sys: &dyn Sys, groups: Groups) -> i32 {
+    sys.sigprocmask(Some((How::Block, SigSet::of(&[Signal::TERM])))).expect("it is allowed");
+    let steady = Service::new("steady", |sys| {
+        sys.sigprocmask(Some((How::Set, SigSet::EMPTY))).expect("it is allowed");
+        loop {
+            sys.pause();
+        }
+    });
+    let supervisor = sys.fork(move |sys| match supervise(sys, vec![steady], groups) {
+        0 if sys.waitpid(Children::Any, WaitOptions::NOHANG) == Err(Errno::ECHILD) => 0,
+        0 => LEFT_BEHIND,
+        status => status,
+    });
+    let supervisor = supervisor.expect("there is room");
+    sys.kill(supervisor.into(), Some(Signal::TERM)).expect("it was not waited for");
+    let waited = sys.waitpid(supervisor.into(), WaitOptions::empty());
+    waited.expect("it is my child").expect("it ended").status.exited().unwrap_or(1)
+}

@@ -1,0 +1,156 @@
+//! A small supervisor: starts services, starts a failed one again, and on SIGTERM stops them all
+//! and whatever they left behind.
+//!
+//! `supervise` is written against `Sys` and knows no backend; `main` picks one.
+//!
+//! `cargo run -p tontine-unix-lab --example supervisor -- linux`, and then `kill -TERM` its number;
+//! `-- virtual` does the same in a simulated system, whose clock does not let anybody wait.
+//!
+//! `-- explore` stops it at all schedules of a simulated system, up to a bound, `-- dice` at many
+//! by dice, one seed each. A last argument, `planted`, plants a mistake: `-- explore planted` and
+//! `-- dice planted` find it, `-- replay SCHEDULE planted` and `-- seed SEED planted` show it
+//! again.
+
+mod explored;
+mod supervise;
+
+use std::io::Write;
+use std::thread;
+use std::time::Duration;
+
+use tontine_unix::{Linux, SigAction, Signal, Sys, WaitOptions};
+use tontine_unix_lab::explore::{Exploration, Outcome, Replayed, Schedule};
+
+use tontine_unix_sim::{Console, Executor, Seat as _, Virtual};
+
+use crate::supervise::{Groups, Service, supervise};
+
+/// Schedules by dice.
+const SEEDS: u64 = 10_000;
+/// How long it runs in a virtual system.
+const RUN: Duration = Duration::from_secs(3);
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let mut arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let groups = match arguments.pop_if(|last| *last == "planted") {
+        Some(_) => Groups::ByTheChild,
+        None => Groups::ByBoth,
+    };
+    let status = match arguments.as_slice() {
+        ["linux"] => on_linux(groups),
+        ["virtual"] => in_a_virtual_system(groups),
+        ["explore"] => search(groups, Exploration::run),
+        ["dice"] => search(groups, |exploration| exploration.sample(1, SEEDS)),
+        ["replay", schedule] => match schedule.parse::<Schedule>() {
+            Ok(schedule) => show(&explored::exploration(groups).follow(&schedule)),
+            Err(error) => refuse(&error.to_string()),
+        },
+        ["seed", seed] => match seed.parse() {
+            Ok(seed) => show(&explored::exploration(groups).follow_seed(seed)),
+            Err(_) => refuse(&format!("`{seed}` is no seed")),
+        },
+        _ => refuse(
+            "usage: supervisor linux|virtual|explore|dice|replay SCHEDULE|seed SEED [planted]",
+        ),
+    };
+    std::process::exit(status);
+}
+
+/// Runs the supervisor on real processes until it is told to stop; its exit status.
+fn on_linux(groups: Groups) -> i32 {
+    match Linux::new() {
+        Ok(linux) => supervise(&linux, services(), groups),
+        Err(error) => {
+            eprintln!("this kernel does not do: {error}");
+            1
+        }
+    }
+}
+
+/// Says what is wrong with what was asked for; the exit status.
+fn refuse(why: &str) -> i32 {
+    eprintln!("{why}");
+    2
+}
+
+/// Stops it at many schedules; 1 if at one of them somebody is left behind.
+fn search(groups: Groups, run: impl FnOnce(&Exploration) -> Outcome) -> i32 {
+    let outcome = run(&explored::exploration(groups));
+    match outcome.violation {
+        Some(found) => {
+            let seed = found.seed.map_or(String::new(), |seed| format!("seed {seed}, "));
+            println!("{seed}schedule {}:\n{}\n{}", found.schedule, found.what, found.interleaving);
+            1
+        }
+        None => {
+            println!("no process was left behind at any of {} schedules", outcome.schedules);
+            0
+        }
+    }
+}
+
+/// Shows one schedule; 1 if somebody is left behind.
+fn show(replayed: &Replayed) -> i32 {
+    println!("{}\n{}", replayed.wrong.as_deref().unwrap_or("it held"), replayed.interleaving);
+    i32::from(replayed.wrong.is_some())
+}
+
+/// Runs the supervisor in a virtual system and shows what it says; its exit status.
+fn in_a_virtual_system(groups: Groups) -> i32 {
+    let console = Console::new();
+    let executor = Executor::Simulated { seed: 1 };
+    let unix = Virtual::builder().executor(executor).console(&console).build().expect("one fits");
+    let report = thread::scope(|scope| {
+        let running = scope.spawn(|| unix.run(move |sys| ask_it_to_stop(sys, groups)));
+        let mut out = std::io::stdout();
+        loop {
+            // Asked first: what was said before the end is shown.
+            let over = console.is_over();
+            let bytes = console.output(Duration::from_millis(50));
+            if over && bytes.is_empty() {
+                break;
+            }
+            // The supervisor goes on if nobody reads.
+            let _ = out.write_all(&bytes).and_then(|()| out.flush());
+        }
+        running.join().expect("the system does not panic")
+    });
+    report.status.and_then(|status| status.exited()).unwrap_or(1)
+}
+
+/// The first program: a supervisor, SIGTERM for it after a while, and what became of it.
+fn ask_it_to_stop(sys: &dyn Sys, groups: Groups) -> i32 {
+    let ended = || {
+        let supervisor = sys.fork(move |sys| supervise(sys, services(), groups))?;
+        let _ = sys.nanosleep(RUN);
+        sys.kill(supervisor.into(), Some(Signal::TERM))?;
+        sys.waitpid(supervisor.into(), WaitOptions::empty())
+    };
+    ended().ok().flatten().and_then(|waited| waited.status.exited()).unwrap_or(1)
+}
+
+/// Three of each kind: one that runs, one that fails, one that leaves an orphan and will not hear.
+fn services() -> Vec<Service> {
+    vec![
+        Service::new("steady", |sys| {
+            loop {
+                sys.pause();
+            }
+        }),
+        Service::new("flaky", |sys| {
+            let _ = sys.nanosleep(Duration::from_millis(200));
+            1
+        }),
+        Service::new("deaf", |sys| {
+            let deaf = |sys: &dyn Sys| {
+                let _ = sys.sigaction(Signal::TERM, Some(SigAction::IGNORE));
+                loop {
+                    sys.pause();
+                }
+            };
+            let _ = sys.fork(deaf);
+            deaf(sys)
+        }),
+    ]
+}

@@ -1,0 +1,294 @@
+//! The conductor of the virtual Unix: [`run`].
+//!
+//! A gate is a park of the fiber in user mode: the thread is in no system call, and no signal
+//! interrupts it there. The simulated executor asks the conductor when nobody can go on; first all
+//! who have something to see to do so, which is what an interrupt does to a real thread in user
+//! mode, then one of those at a gate is let through.
+
+#![allow(unsafe_code, reason = "a parked fiber is known by its context")]
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::choice::Choice;
+use super::rolls::Rolls;
+use super::trace::{Raw, RawEnding, SeatFacts, Trace};
+use crate::scenario::conduct::{Conduct, Due, Kind, Seat};
+use crate::scenario::{BlockKind, Event, Log, Record, Scenario, conducted, conducted_program};
+use tontine_unix::Sys;
+use tontine_unix_sim::internal::{self, Conductor, Fiber, Reused, SignalStack, is_wanted, stands};
+use tontine_unix_sim::{BuildError, Builder, Ending, Stopper};
+
+/// The number of the first process, far from those that scenarios write.
+pub(super) const FIRST_NUMBER: i32 = 10_001;
+/// A timer that is farther off is not waited for: all threads are blocked.
+pub(super) const FARTHEST: Duration = Duration::from_secs(10);
+/// Points after which a run is given up that makes no call.
+const MOST_POINTS: u64 = 5_000_000;
+/// Events that are kept.
+const MOST_RECORDS: usize = 100_000;
+
+thread_local! {
+    /// The stacks of one run after another.
+    static REUSED: RefCell<Reused> = RefCell::new(Reused::new());
+}
+
+/// Runs a scenario on the virtual Unix.
+pub(super) fn run(
+    scenario: &Scenario,
+    builder: Builder,
+    seed: u64,
+    most_steps: u32,
+    rolls: Rolls,
+) -> Result<Trace, BuildError> {
+    let stopper = Stopper::new();
+    let house = Arc::new(House {
+        inner: Mutex::new(Inner {
+            raw: Raw::default(),
+            sitting: Vec::new(),
+            by_thread: BTreeMap::new(),
+            choice: Choice::new(seed),
+            step: 0,
+        }),
+        stopper: stopper.clone(),
+        most_steps,
+        dice: AtomicU64::new(rolls.of(0)),
+        rolls,
+    });
+    let conduct: Arc<dyn Conduct> = Arc::<House>::clone(&house);
+    let conductor: Arc<dyn Conductor> = Arc::<House>::clone(&house);
+    let processes = scenario.blocks.iter().filter(|block| block.kind == BlockKind::Process);
+    let builder = processes.fold(builder, |builder, block| {
+        let conduct = Arc::clone(&conduct);
+        builder.program(&block.name, conducted_program(scenario, &block.name, conduct))
+    });
+    let builder = builder.stopper(&stopper).stop_at(MOST_POINTS).pids(32_768).conducted(
+        conductor,
+        FIRST_NUMBER,
+        REUSED.with_borrow(Reused::clone),
+    );
+    let unix = builder.build()?;
+    let report = {
+        let _signal_stack = SignalStack::new();
+        unix.run(conducted(scenario, conduct))
+    };
+    if report.abandoned > 0 {
+        REUSED.set(Reused::new());
+    }
+    let mut inner = house.inner();
+    let ending = match report.ending {
+        Ending::Finished => RawEnding::Finished,
+        Ending::Stalled => RawEnding::Stuck,
+        Ending::Stopped => RawEnding::Cut,
+    };
+    let mut raw = std::mem::take(&mut inner.raw);
+    if let (RawEnding::Stuck, Some(state)) = (ending, &report.state) {
+        let stopped = |tid: i32| {
+            let mut processes = state.processes.iter();
+            let found = processes.find(|process| process.threads.iter().any(|t| t.tid == tid));
+            found.map(|process| matches!(process.letter, 'T' | 't'))
+        };
+        for (seat, sitting) in inner.sitting.iter().enumerate().skip(1) {
+            if let Some(is_stopped) = stopped(raw.seats[seat].number) {
+                let seat = u32::try_from(seat).unwrap_or(u32::MAX);
+                raw.waiting.push((seat, sitting.line, sitting.call.clone(), is_stopped));
+            }
+        }
+    }
+    Ok(Trace::new(raw, ending))
+}
+
+/// Where the threads of a run sit.
+struct House {
+    inner: Mutex<Inner>,
+    stopper: Stopper,
+    most_steps: u32,
+    /// What the dice of the step under way begin with.
+    dice: AtomicU64,
+    rolls: Rolls,
+}
+
+struct Inner {
+    raw: Raw,
+    sitting: Vec<Sitting>,
+    by_thread: BTreeMap<i32, u32>,
+    choice: Choice,
+    step: u32,
+}
+
+/// A thread.
+#[derive(Default)]
+struct Sitting {
+    /// At its gate: its fiber, and what the kernel knows it by.
+    at_gate: Option<(Fiber, usize)>,
+    /// It may go on.
+    may_go: bool,
+    line: u32,
+    call: String,
+}
+
+impl House {
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// The caller's seat.
+    fn seat(&self, sys: &dyn Sys) -> usize {
+        let number = sys.gettid().0;
+        self.by_thread.get(&number).map_or(0, |seat| *seat as usize)
+    }
+}
+
+/// Whether the calling thread has something to see to.
+fn is_wanted_here() -> bool {
+    // SAFETY: its fiber runs.
+    unsafe { is_wanted(internal::context()) }
+}
+
+/// Takes a thread from its gate, also where it is unwound there.
+struct Leaving<'h>(&'h House, usize);
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        self.0.inner().sitting[self.1].at_gate = None;
+    }
+}
+
+impl Conduct for House {
+    fn gate(&self, sys: &dyn Sys, due: &Due<'_>) {
+        let call = due.what.to_string();
+        let seat = self.inner().seat(sys);
+        let _leaving = Leaving(self, seat);
+        loop {
+            {
+                let mut inner = self.inner();
+                let sitting = &mut inner.sitting[seat];
+                if std::mem::take(&mut sitting.may_go) {
+                    return;
+                }
+                // Handlers that ran meanwhile stood here too.
+                sitting.at_gate = Some((internal::current(), internal::context()));
+                sitting.line = due.line;
+                sitting.call.clone_from(&call);
+            }
+            // A signal wakes it at once, and what it does about that comes before or behind what
+            // who sent it does next.
+            internal::enter_kernel();
+            stands(true);
+            if !is_wanted_here() {
+                internal::park();
+            }
+            stands(false);
+            internal::leave_kernel();
+            let is_called = {
+                let mut inner = self.inner();
+                let sitting = &mut inner.sitting[seat];
+                sitting.at_gate = None;
+                !sitting.may_go
+            };
+            // It sees to what it was marked for; a stop lasts as long as it lasts.
+            if is_called {
+                sys.poll();
+            }
+        }
+    }
+
+    fn passed(&self, _: &Due<'_>) {}
+
+    fn expect(&self, sys: &dyn Sys, kind: Kind) -> Seat {
+        let mut inner = self.inner();
+        let maker = u32::try_from(inner.seat(sys)).unwrap_or(0);
+        let seat = u32::try_from(inner.sitting.len()).unwrap_or(u32::MAX);
+        inner.raw.seats.push(SeatFacts { maker, kind, number: 0 });
+        inner.sitting.push(Sitting::default());
+        Seat(seat)
+    }
+
+    fn made(&self, Seat(seat): Seat, number: Option<i32>) {
+        let mut inner = self.inner();
+        if let Some(number) = number {
+            inner.raw.seats[seat as usize].number = number;
+            inner.by_thread.insert(number, seat);
+        }
+    }
+
+    fn executes(&self, sys: &dyn Sys) -> Seat {
+        let seat = self.inner().by_thread.get(&sys.getpid().number()).copied();
+        Seat(seat.unwrap_or(0))
+    }
+
+    fn sit(&self, sys: &dyn Sys, seat: Seat) {
+        if seat == Seat::INIT {
+            self.expect(sys, Kind::Process);
+        }
+        self.made(seat, Some(sys.gettid().0));
+    }
+}
+
+impl Log for House {
+    fn record(&self, event: &Event<'_>) {
+        let record = Record::from(event);
+        let mut inner = self.inner();
+        if inner.raw.records.len() >= MOST_RECORDS {
+            drop(inner);
+            return self.stopper.stop("more events than are kept");
+        }
+        let seat = inner.by_thread.get(&event.tid).copied().unwrap_or(0);
+        let step = inner.step;
+        inner.raw.records.push((step, seat, record));
+    }
+}
+
+impl Conductor for House {
+    fn at_rest(&self) -> bool {
+        let mut inner = self.inner();
+        let mut is_any_woken = false;
+        for sitting in &inner.sitting {
+            let Some((fiber, context)) = &sitting.at_gate else { continue };
+            // SAFETY: a fiber that stands at a gate has not ended: it leaves the gate before that.
+            if unsafe { is_wanted(*context) } {
+                fiber.unpark();
+                is_any_woken = true;
+            }
+        }
+        if is_any_woken {
+            return true;
+        }
+        let at_gate = |sitting: &Sitting| sitting.at_gate.is_some();
+        let waiting: Vec<usize> =
+            (0..inner.sitting.len()).filter(|seat| at_gate(&inner.sitting[*seat])).collect();
+        if waiting.is_empty() {
+            return false;
+        }
+        if inner.step >= self.most_steps {
+            drop(inner);
+            self.stopper.stop("more steps than are allowed");
+            return true;
+        }
+        let chosen = waiting[inner.choice.among(waiting.len())];
+        inner.step += 1;
+        self.dice.store(self.rolls.of(inner.step), Relaxed);
+        let sitting = &mut inner.sitting[chosen];
+        sitting.may_go = true;
+        let line = sitting.line;
+        if let Some((fiber, _)) = &sitting.at_gate {
+            fiber.unpark();
+        }
+        inner.raw.steps.push((u32::try_from(chosen).unwrap_or(u32::MAX), line));
+        true
+    }
+
+    fn farthest(&self) -> Duration {
+        FARTHEST
+    }
+
+    fn dice(&self) -> u64 {
+        self.dice.load(Relaxed)
+    }
+}

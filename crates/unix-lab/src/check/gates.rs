@@ -1,0 +1,349 @@
+//! The gates of real threads: [`Gates`], words that everybody shares.
+//!
+//! A thread that comes to its gate says so and sleeps on a futex in user mode: its handlers run, it
+//! is stopped and killed as anywhere. Nothing that handlers come to allocates or locks: the gate
+//! itself, what is behind it, and the log.
+
+#![allow(unsafe_code, reason = "futexes")]
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::time::Duration;
+
+use tontine_unix::Sys;
+
+use super::fibers::FARTHEST;
+use super::region::{Region, SEATS, SeatWords, Timer, go, place};
+use super::{image, log, typing};
+use crate::scenario::conduct::{Conduct, Due, Image, Kind, Seat};
+use crate::scenario::wire::with_line;
+use crate::scenario::{Event, Log};
+
+thread_local! {
+    /// The calling thread's seat.
+    static SEAT: Cell<u32> = const { Cell::new(0) };
+}
+
+/// No run lasts so long.
+const LONG_S: i64 = 1 << 20;
+
+/// So many spacings a timer ends behind an alarm at least.
+const BEHIND_ALARM: u64 = 16;
+/// Length of a timer, on the run's clock, that takes one spacing of real time.
+const UNIT_NS: u64 = 3_000_000;
+/// Additional spacings of a timer longer than [`FARTHEST`], whose end the run does not wait for.
+const FAR: u64 = 1_000;
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub(super) struct Gates(pub(super) Arc<Region>);
+
+impl Gates {
+    fn words(&self, seat: u32) -> &SeatWords {
+        &self.0.seats[seat as usize % SEATS]
+    }
+
+    /// Sets when a call ends by itself. It is to end in its turn, which the run's own clock says,
+    /// and behind the steps that others can take before: so timers are a spacing apart at least,
+    /// and the longer the longer they are to be. If there is no place for it among the others, the
+    /// run is late.
+    fn set_end(&self, ends: &Timer, duration: Duration) {
+        let spacing = self.0.order.spacing_ns.load(SeqCst);
+        let due = self.0.clock_ns.load(SeqCst) + nanoseconds(duration);
+        let far = if duration > FARTHEST { FAR } else { 0 };
+        let mut real = now_ns() + spacing * (1 + length(duration) + far);
+        let mut next = u64::MAX;
+        let seats = (self.0.seats_taken.load(SeqCst) as usize).min(SEATS);
+        for seat in &self.0.seats[..seats] {
+            // An alarm ends late by as much as its process waits for the processor.
+            for (timer, room) in [(&seat.ends, 1), (&seat.alarm, BEHIND_ALARM)] {
+                match (timer.real_ns.load(SeqCst), timer.due_ns.load(SeqCst)) {
+                    (0, _) => {}
+                    (other, before) if before <= due => real = real.max(other + room * spacing),
+                    (other, _) => next = next.min(other),
+                }
+            }
+        }
+        if real + spacing / 2 > next {
+            self.0.late.store(1, SeqCst);
+        }
+        ends.due_ns.store(due, SeqCst);
+        ends.real_ns.store(real, SeqCst);
+    }
+
+    /// Says that the caller stands at its gate. A gate that one of its handlers passes from here on
+    /// leaves its mark, before the caller sleeps too: this one is told anew then.
+    fn come(&self, words: &SeatWords, due: &Due<'_>) {
+        let _ = words.go.compare_exchange(go::PASSED, go::CLOSED, SeqCst, SeqCst);
+        words.line.store(due.line, Relaxed);
+        words.call.put(due.what);
+        words.place.store(place::AT_GATE, SeqCst);
+        self.0.arrivals.fetch_add(1, SeqCst);
+    }
+
+    /// The seat of the first thread of a thread's process.
+    fn process_of(&self, mut seat: u32) -> u32 {
+        while self.words(seat).is_thread.load(Relaxed) != 0 {
+            seat = self.words(seat).maker.load(Relaxed);
+        }
+        seat
+    }
+}
+
+/// The monotonic clock.
+pub(super) fn now_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
+}
+
+/// Sleeps so long, or until a handler has run.
+pub(super) fn nap(ns: u64) {
+    let duration = rustix::time::Timespec { tv_sec: 0, tv_nsec: ns as i64 };
+    let _ = rustix::thread::nanosleep(&duration);
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX / 4)
+}
+
+fn clear(timer: &Timer) {
+    timer.real_ns.store(0, SeqCst);
+    timer.due_ns.store(0, SeqCst);
+}
+
+/// Returns the number of spacings that a timer takes: up to 16 in proportion to its length, and
+/// beyond that one more for each doubling.
+fn length(duration: Duration) -> u64 {
+    let units = nanoseconds(duration) / UNIT_NS;
+    units.min(16) + u64::from((units / 16).max(1).ilog2())
+}
+
+/// Returns the time until a timer expires, at least 1 µs.
+fn until(timer: &Timer) -> Duration {
+    Duration::from_nanos(timer.real_ns.load(SeqCst).saturating_sub(now_ns()).max(1_000))
+}
+
+/// Sets the process's alarm, or cancels it if `duration` is zero. Returns `true` if an alarm was
+/// set before.
+fn set_alarm(duration: Duration) -> bool {
+    let (tv_sec, tv_usec) = (duration.as_secs() as i64, i64::from(duration.subsec_micros()));
+    let never = libc::timeval { tv_sec: 0, tv_usec: 0 };
+    let new = libc::itimerval { it_interval: never, it_value: libc::timeval { tv_sec, tv_usec } };
+    let mut old = libc::itimerval { it_interval: never, it_value: never };
+    // SAFETY: both live across the call.
+    unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const new, &raw mut old) };
+    old.it_value.tv_sec != 0 || old.it_value.tv_usec != 0
+}
+
+/// Rounds to seconds as alarm(2) does: never to 0 for an alarm that is set.
+fn seconds_left(left_ns: u64) -> u32 {
+    let seconds = Duration::from_nanos(left_ns) + Duration::from_millis(500);
+    u32::try_from(seconds.as_secs().max(1)).unwrap_or(u32::MAX)
+}
+
+/// Sleeps until the gate is open, and goes through; false if it is to be told anew where the caller
+/// is.
+fn goes_through(words: &SeatWords) -> bool {
+    futex_wait(&words.go);
+    words.go.swap(go::PASSED, SeqCst) == go::OPEN
+}
+
+/// Sleeps while the gate is closed; may return for nothing, and does so whenever a handler has run:
+/// a wait without an end would go on by itself behind one that has `SA_RESTART`, and that may have
+/// stood at gates of its own.
+fn futex_wait(word: &AtomicU32) {
+    let long = libc::timespec { tv_sec: LONG_S, tv_nsec: 0 };
+    // SAFETY: the word and the time live across the call.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            libc::FUTEX_WAIT,
+            go::CLOSED,
+            &raw const long,
+        );
+    }
+}
+
+/// Wakes whoever sleeps there.
+pub(super) fn futex_wake(word: &AtomicU32) {
+    // SAFETY: the call takes an address, and integers.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
+}
+
+// All words are SeqCst: what the keeper concludes from two looks at several words of several
+// threads is sound where these have one order. None of it is hot beside the system calls.
+impl Conduct for Gates {
+    fn gate(&self, _: &dyn Sys, due: &Due<'_>) {
+        let words = self.words(SEAT.get());
+        self.come(words, due);
+        while !goes_through(words) {
+            self.come(words, due);
+        }
+        clear(&words.ends);
+        if due.writes.is_some() {
+            // Set before the call, because the call may end the caller.
+            self.0.wrote.store(1, SeqCst);
+        }
+        if let Some(descriptor) = due.reads.filter(|descriptor| typing::is_terminal(*descriptor)) {
+            words.reads.store(typing::to_word(descriptor), SeqCst);
+        }
+        let place = match due.timeout {
+            None => place::THROUGH,
+            // The kernel sleeps for a moment all the same.
+            Some(Duration::ZERO) => place::SETTLES,
+            Some(duration) => {
+                self.set_end(&words.ends, duration);
+                place::THROUGH
+            }
+        };
+        words.place.store(place, SeqCst);
+    }
+
+    fn lasting(&self, duration: Duration) -> Duration {
+        let ends = &self.words(SEAT.get()).ends;
+        if ends.real_ns.load(SeqCst) == 0 { duration } else { until(ends) }
+    }
+
+    /// An alarm uses the run's clock too: the kernel's timer is set to expire in its turn.
+    fn alarm(&self, _: &dyn Sys, seconds: u32) -> u32 {
+        let alarm = &self.words(self.process_of(SEAT.get())).alarm;
+        let due = alarm.due_ns.load(SeqCst);
+        let left = due.saturating_sub(self.0.clock_ns.load(SeqCst));
+        if self.0.has_come_early(alarm) {
+            self.0.late.store(1, SeqCst);
+        }
+        clear(alarm);
+        let mut ends = Duration::ZERO;
+        if seconds != 0 {
+            self.set_end(alarm, Duration::from_secs(seconds.into()));
+            ends = until(alarm);
+        }
+        if set_alarm(ends) { seconds_left(left) } else { 0 }
+    }
+
+    fn passed(&self, due: &Due<'_>) {
+        let words = self.words(SEAT.get());
+        let ends = &words.ends;
+        if self.0.has_come_early(ends) {
+            self.0.late.store(1, SeqCst);
+        }
+        clear(ends);
+        // No handler reads: it does not interrupt another call's read here.
+        if due.reads.is_some() {
+            words.reads.store(0, SeqCst);
+        }
+        words.place.store(place::THROUGH, SeqCst);
+        self.0.arrivals.fetch_add(1, SeqCst);
+        if let Some(descriptor) = due.writes {
+            typing::settle(&self.0, words, descriptor);
+        }
+    }
+
+    fn expect(&self, _: &dyn Sys, kind: Kind) -> Seat {
+        let seat = self.0.seats_taken.fetch_add(1, SeqCst);
+        if seat as usize >= SEATS {
+            // The keeper cuts the run.
+            return Seat(SEATS as u32 - 1);
+        }
+        let words = self.words(seat);
+        words.maker.store(SEAT.get(), SeqCst);
+        words.is_thread.store(u32::from(kind == Kind::Thread), SeqCst);
+        words.place.store(place::EXPECTED, SeqCst);
+        Seat(seat)
+    }
+
+    fn made(&self, Seat(seat): Seat, number: Option<i32>) {
+        let words = self.words(seat);
+        match number {
+            Some(number) => {
+                let is_thread = words.is_thread.load(SeqCst) != 0;
+                let own = self.words(SEAT.get()).pid.load(SeqCst);
+                words.pid.store(if is_thread { own } else { number }, SeqCst);
+                words.tid.store(number, SeqCst);
+            }
+            None => words.place.store(place::REFUSED, SeqCst),
+        }
+        self.0.arrivals.fetch_add(1, SeqCst);
+    }
+
+    fn image(&self, _: &str) -> Image {
+        image::image()
+    }
+
+    fn executes(&self, _: &dyn Sys) -> Seat {
+        let seat = self.process_of(SEAT.get());
+        self.words(seat).executes.store(1, SeqCst);
+        Seat(seat)
+    }
+
+    fn stays(&self, Seat(seat): Seat) {
+        self.words(seat).executes.store(0, SeqCst);
+    }
+
+    fn sit(&self, sys: &dyn Sys, Seat(seat): Seat) {
+        SEAT.set(seat);
+        let words = self.words(seat);
+        // Another thread may have executed while the first one slept.
+        clear(&words.ends);
+        words.reads.store(0, SeqCst);
+        words.pid.store(sys.getpid().number(), SeqCst);
+        words.tid.store(sys.gettid().0, SeqCst);
+        words.place.store(place::THROUGH, SeqCst);
+        words.executes.store(0, SeqCst);
+        self.0.arrivals.fetch_add(1, SeqCst);
+    }
+}
+
+impl Log for Gates {
+    fn record(&self, event: &Event<'_>) {
+        with_line(event, |line| log::write(&self.0, self.0.step.load(SeqCst), SEAT.get(), line));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+    use crate::scenario::Place;
+    use tontine_unix::Linux;
+
+    fn due(line: u32) -> Due<'static> {
+        Due::simple(Place { line }, &"pause")
+    }
+
+    /// A signal came between the word that its thread is at its gate and the sleep there; its
+    /// handler passed a gate. Then the thread slept at a gate of which nobody knew: it looked like
+    /// a sleep within a call, and the run was stuck.
+    #[test]
+    fn who_had_a_signal_before_it_slept_at_its_gate_tells_of_it_again() {
+        let (region, _memory) = Region::new().expect("memory");
+        let gates = Gates(Arc::new(region));
+        SEAT.set(1);
+        let linux = Linux::new().expect("pidfds");
+        let words = gates.words(1);
+        gates.come(words, &due(7));
+        words.go.store(go::OPEN, SeqCst);
+        gates.gate(&linux, &due(8));
+        assert_eq!(words.place.load(SeqCst), place::THROUGH);
+        let opener = Gates(Arc::clone(&gates.0));
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                let until = now_ns() + 2_000_000_000;
+                let words = opener.words(1);
+                while words.place.load(SeqCst) != place::AT_GATE && now_ns() < until {
+                    thread::yield_now();
+                }
+                words.go.store(go::OPEN, SeqCst);
+                futex_wake(&words.go);
+            });
+            assert!(!goes_through(words), "it slept where nobody looks for it");
+            gates.come(words, &due(7));
+            assert!(goes_through(words));
+        });
+        assert_eq!(words.line.load(SeqCst), 7);
+    }
+}

@@ -1,0 +1,425 @@
+//! The keeper: a process that runs scenarios on the real system, one after another, in a PID
+//! namespace of its own, whose first process it is. Where the system has none for it, it adopts
+//! whoever a scenario leaves behind.
+//!
+//! Whatever is left is killed and waited for before the next scenario. If the keeper of a namespace
+//! ends, the kernel ends everybody in it.
+
+#![allow(unsafe_code, reason = "namespaces, mounts, limits")]
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+
+use rustix::io::fcntl_dupfd_cloexec;
+use tontine_unix::{
+    Children, How, Linux, Pid, SigAction, SigSet, Signal, Sys, Target, WaitOptions,
+};
+
+use super::conductor::{Lost, conduct};
+use super::fibers::FIRST_NUMBER;
+use super::gates::Gates;
+use super::log::{self, Part};
+use super::region::{Order, REGION, Region, SEATS, SeatWords, pass_on};
+use super::text;
+use super::trace::{Raw, RawEnding, SeatFacts, Trace};
+use crate::scenario::conduct::{Conduct, Kind, Seat};
+use crate::scenario::wire::decode;
+use crate::scenario::{Scenario, conducted};
+
+/// The scenario's ending, as the keeper says it.
+const FINISHED: u32 = 1;
+const STUCK: u32 = 2;
+const CUT: u32 = 3;
+const LOST: u32 = 4;
+const LATE: u32 = 5;
+
+/// How far timers are apart at least; the next is tried where steps took longer.
+const SPACINGS: [Duration; 6] = [
+    Duration::from_millis(3),
+    Duration::from_millis(12),
+    Duration::from_millis(50),
+    Duration::from_millis(200),
+    Duration::from_secs(1),
+    Duration::from_secs(5),
+];
+
+/// How much longer than a run's patience its keeper is waited for.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// The keeper, as the checker has it.
+#[derive(Debug)]
+pub(super) struct Keeper {
+    region: Arc<Region>,
+    line: UnixStream,
+    process: Pid,
+    place: Place,
+    /// It did not answer once: what it says from now on may be of the run before.
+    silent: bool,
+}
+
+/// Where real processes are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// In a PID namespace of their own.
+    Namespace,
+    /// Among all others, as descendants of the keeper.
+    Open,
+}
+
+impl Keeper {
+    /// Starts it.
+    pub(super) fn start(place: Place) -> io::Result<Self> {
+        let (region, memory) = Region::new()?;
+        let region = Arc::new(region);
+        let (line, other) = UnixStream::pair()?;
+        let linux = Linux::new().map_err(to_io)?;
+        let sys: &dyn Sys = &linux;
+        let shared = Arc::clone(&region);
+        let process = sys.fork(move |sys| {
+            let kept = keep(other, memory);
+            i32::from(kept.and_then(|line| begin(sys, shared, line, place)).is_err())
+        });
+        let keeper = Self { region, line, process: process.map_err(to_io)?, place, silent: false };
+        keeper.await_word(GRACE)?;
+        Ok(keeper)
+    }
+
+    /// Where its processes are.
+    pub(super) fn place(&self) -> Place {
+        self.place
+    }
+
+    /// Runs a scenario.
+    pub(super) fn run(
+        &mut self,
+        scenario: &Scenario,
+        seed: u64,
+        most_steps: u32,
+        patience: Duration,
+    ) -> io::Result<Result<Trace, Lost>> {
+        if self.silent {
+            return Err(io::Error::other("the keeper hung in a run before: make another checker"));
+        }
+        if !text::put(&self.region, scenario) {
+            return Ok(Err(Lost::Words("the scenario is too long".into())));
+        }
+        let region = Arc::clone(&self.region);
+        let Order {
+            seed: seed_word, most_steps: steps, processor, spacing_ns, patience_ms, ..
+        } = &region.order;
+        processor.store(u32::try_from(rustix::thread::sched_getcpu()).unwrap_or(0), SeqCst);
+        seed_word.store(seed, SeqCst);
+        steps.store(most_steps, SeqCst);
+        patience_ms.store(u32::try_from(patience.as_millis()).unwrap_or(u32::MAX), SeqCst);
+        for spacing in SPACINGS {
+            spacing_ns.store(u64::try_from(spacing.as_nanos()).unwrap_or(0), SeqCst);
+            // Until it has answered.
+            self.silent = true;
+            (&self.line).write_all(&[1])?;
+            self.await_word(patience + GRACE)?;
+            self.silent = false;
+            match self.trace() {
+                Err(Lost::Late) => {}
+                other => return Ok(other),
+            }
+        }
+        Ok(Err(Lost::Late))
+    }
+
+    /// Waits for a byte.
+    fn await_word(&self, patience: Duration) -> io::Result<()> {
+        self.line.set_read_timeout(Some(patience))?;
+        let mut word = [0];
+        (&self.line).read_exact(&mut word).map_err(|error| {
+            io::Error::new(error.kind(), format!("the keeper has ended or hangs: {error}"))
+        })
+    }
+
+    /// What the last run did.
+    fn trace(&self) -> Result<Trace, Lost> {
+        let region = &*self.region;
+        let ending = match region.ending.load(SeqCst) {
+            FINISHED => RawEnding::Finished,
+            STUCK => RawEnding::Stuck,
+            CUT => RawEnding::Cut,
+            LATE => return Err(Lost::Late),
+            _ => return Err(Lost::Words(region.words())),
+        };
+        let seats = (region.seats_taken.load(SeqCst) as usize).min(SEATS);
+        let mut raw = Raw::default();
+        for seat in &region.seats[..seats] {
+            raw.seats.push(SeatFacts {
+                maker: seat.maker.load(SeqCst),
+                kind: match seat.is_thread.load(SeqCst) {
+                    0 => Kind::Process,
+                    _ => Kind::Thread,
+                },
+                number: seat.tid.load(SeqCst),
+            });
+        }
+        for step in &region.steps[..region.step.load(SeqCst) as usize] {
+            let step = step.load(SeqCst);
+            raw.steps.push(((step >> 32) as u32, step as u32));
+        }
+        for Part { step, seat, line } in log::parts(region) {
+            let text = String::from_utf8_lossy(&line);
+            if let Some(record) = decode(text.trim_end_matches('\n')) {
+                raw.records.push((step, seat, record));
+            }
+        }
+        if ending == RawEnding::Stuck {
+            for line in region.words().lines() {
+                let mut fields = line.splitn(4, '\t');
+                let mut field = || fields.next().unwrap_or_default();
+                let (seat, letter, place) = (field(), field(), field());
+                if let (Ok(seat), Ok(place)) = (seat.parse(), place.parse()) {
+                    raw.waiting.push((seat, place, field().to_owned(), letter == "T"));
+                }
+            }
+        }
+        Ok(Trace::new(raw, ending))
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        let Ok(linux) = Linux::new() else { return };
+        let sys: &dyn Sys = &linux;
+        let _ = sys.kill(Target::Process(self.process), Some(Signal::KILL));
+        let _ = sys.waitpid(Children::One(self.process), WaitOptions::empty());
+    }
+}
+
+fn to_io(errno: tontine_unix::Errno) -> io::Error {
+    io::Error::from_raw_os_error(errno.raw())
+}
+
+/// Becomes the keeper, or makes it in a namespace and waits for its end.
+fn begin(sys: &dyn Sys, region: Arc<Region>, line: UnixStream, place: Place) -> io::Result<()> {
+    sys.setsid().map_err(to_io)?;
+    if place == Place::Open {
+        sys.set_subreaper(true).map_err(to_io)?;
+        return serve(sys, &region, &line, place);
+    }
+    let is_root = rustix::process::geteuid().is_root();
+    let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
+    let more = if is_root { 0 } else { libc::CLONE_NEWUSER };
+    // SAFETY: it takes flags; this process has one thread.
+    if unsafe { libc::unshare(libc::CLONE_NEWPID | libc::CLONE_NEWNS | more) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    if !is_root {
+        std::fs::write("/proc/self/setgroups", "deny")?;
+        std::fs::write("/proc/self/uid_map", format!("0 {} 1", user.as_raw()))?;
+        std::fs::write("/proc/self/gid_map", format!("0 {} 1", group.as_raw()))?;
+    }
+    let keeper =
+        sys.fork(move |sys| i32::from(serve(sys, &region, &line, Place::Namespace).is_err()));
+    sys.waitpid(keeper.map_err(to_io)?.into(), WaitOptions::empty()).map_err(to_io)?;
+    Ok(())
+}
+
+/// Closes all descriptors but the line, standard error, and the region's memory under its number,
+/// and opens the null device as 0 and 1.
+fn keep(line: UnixStream, memory: OwnedFd) -> io::Result<UnixStream> {
+    let kept = UnixStream::from(fcntl_dupfd_cloexec(&line, REGION + 1)?);
+    drop(line);
+    pass_on(memory)?;
+    let null = File::options().read(true).write(true).open("/dev/null")?;
+    // Its own number may be 0 or 1.
+    let null = fcntl_dupfd_cloexec(OwnedFd::from(null), REGION + 1)?;
+    duplicate(null.as_raw_fd(), libc::STDIN_FILENO)?;
+    duplicate(null.as_raw_fd(), libc::STDOUT_FILENO)?;
+    drop(null);
+    let number = kept.as_raw_fd();
+    close(libc::STDERR_FILENO + 1, REGION - 1);
+    close(REGION + 1, number - 1);
+    close(number + 1, i32::MAX);
+    Ok(kept)
+}
+
+/// Makes `to` a duplicate of `from`. Nothing in this process may use `to` any more.
+fn duplicate(from: i32, to: i32) -> io::Result<()> {
+    // SAFETY: the call takes integers; no object in this process owns `to`, as the caller ensures.
+    match unsafe { libc::dup2(from, to) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+/// Closes the descriptors from `first` to `last`, which nobody in this process uses any more.
+fn close(first: i32, last: i32) {
+    if first <= last {
+        // SAFETY: it takes integers; who calls says that they are nobody's.
+        unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+    }
+}
+
+/// What the keeper does until nobody is at the other end of the line.
+fn serve(
+    sys: &dyn Sys,
+    region: &Arc<Region>,
+    mut line: &UnixStream,
+    place: Place,
+) -> io::Result<()> {
+    let numbers = if place == Place::Namespace { Some(own_numbers()?) } else { None };
+    as_after_login(sys);
+    let before_first = (FIRST_NUMBER - 1).to_string();
+    line.write_all(&[0])?;
+    let mut word = [0];
+    while line.read(&mut word)? == 1 {
+        if let Some(numbers) = &numbers {
+            numbers.write_at(before_first.as_bytes(), 0)?;
+        }
+        let (ending, words) = match play(sys, region) {
+            Ok(RawEnding::Finished) => (FINISHED, None),
+            Ok(RawEnding::Stuck) => (STUCK, None),
+            Ok(RawEnding::Cut) => (CUT, None),
+            Err(Lost::Late) => (LATE, None),
+            Err(Lost::Words(words)) => (LOST, Some(words)),
+        };
+        if let Some(words) = words {
+            region.put_words(&words);
+        }
+        region.ending.store(ending, SeqCst);
+        match place {
+            Place::Namespace => clear_namespace(sys),
+            Place::Open => clear_children(sys)?,
+        }
+        line.write_all(&[0])?;
+    }
+    Ok(())
+}
+
+/// Makes this the namespace whose processes /proc shows, and says where its last number stands.
+fn own_numbers() -> io::Result<File> {
+    // SAFETY: plain calls; strings end with NUL.
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        let (none, root) = (std::ptr::null(), c"/".as_ptr());
+        let flags = libc::MS_REC | libc::MS_PRIVATE;
+        // Else what is mounted next would be seen outside.
+        if libc::mount(c"none".as_ptr(), root, none, flags, std::ptr::null()) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let proc = c"proc".as_ptr();
+        if libc::mount(proc, c"/proc".as_ptr(), proc, 0, std::ptr::null()) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    File::options().write(true).open("/proc/sys/kernel/ns_last_pid")
+}
+
+/// Sets all dispositions to their defaults and unblocks all signals, whatever the checker's user
+/// has ignored. Disables core dumps, which take long.
+fn as_after_login(sys: &dyn Sys) {
+    for signal in Signal::all() {
+        // Of those that cannot be changed nothing is changed.
+        let _ = sys.sigaction(signal, Some(SigAction::DEFAULT));
+    }
+    let _ = sys.sigprocmask(Some((How::Set, SigSet::EMPTY)));
+    let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the structure lives across the call.
+    unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const none) };
+}
+
+/// Runs the scenario of the region.
+fn play(sys: &dyn Sys, region: &Arc<Region>) -> Result<RawEnding, Lost> {
+    let taken = (region.seats_taken.swap(0, SeqCst) as usize).min(SEATS);
+    for seat in &region.seats[..taken] {
+        let SeatWords { place, go, maker, is_thread, line, executes, reads, typed, .. } = seat;
+        for word in [place, go, maker, is_thread, line, executes, reads, typed] {
+            word.store(0, SeqCst);
+        }
+        for word in [&seat.pid, &seat.tid] {
+            word.store(0, SeqCst);
+        }
+        for timer in [&seat.ends, &seat.alarm] {
+            timer.real_ns.store(0, SeqCst);
+            timer.due_ns.store(0, SeqCst);
+        }
+    }
+    log::clear(region);
+    for word in [&region.step, &region.arrivals, &region.wrote, &region.settling, &region.late] {
+        word.store(0, SeqCst);
+    }
+    region.clock_ns.store(0, SeqCst);
+    region.passed_due_ns.store(0, SeqCst);
+    stay_on(region.order.processor.load(SeqCst));
+    let scenario = text::get(region)
+        .map_err(|error| Lost::Words(format!("its own text is refused: {error}")))?;
+    let gates = Arc::new(Gates(Arc::clone(region)));
+    let seat = gates.expect(sys, Kind::Process);
+    assert_eq!(seat, Seat::INIT, "the first seat is free");
+    let program = conducted(&scenario, Arc::<Gates>::clone(&gates));
+    let first = sys.fork_boxed(Box::new(move |_| {
+        // A virtual process begins with the null device as its standard descriptors, and no others.
+        if duplicate(libc::STDIN_FILENO, libc::STDERR_FILENO).is_err() {
+            return 1;
+        }
+        close(libc::STDERR_FILENO + 1, REGION - 1);
+        close(REGION + 1, i32::MAX);
+        let linux = Linux::alone();
+        // A virtual process is in a session that the run can name. The keeper's session has no
+        // number in this namespace.
+        let _ = linux.setsid();
+        program(&linux)
+    }));
+    gates.made(seat, first.ok().map(Pid::number));
+    first.map_err(|errno| Lost::Words(format!("fork: {errno}")))?;
+    conduct(region)
+}
+
+/// Lets this process and its children run on one processor: nobody is woken across two.
+fn stay_on(processor: u32) {
+    let mut set = rustix::thread::CpuSet::new();
+    set.set(processor as usize);
+    // Where it may not, everything takes longer.
+    let _ = rustix::thread::sched_setaffinity(None, &set);
+}
+
+/// Kills and reaps whoever is left in the namespace.
+fn clear_namespace(sys: &dyn Sys) {
+    let _ = sys.kill(Target::Everyone, Some(Signal::KILL));
+    // SAFETY: it takes integers and a null pointer.
+    while unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::__WALL) } > 0 {}
+}
+
+/// Kills and reaps the keeper's children until there are none. Whose parent is killed becomes one,
+/// and nobody else reaps them: a number that is found is still its own.
+fn clear_children(sys: &dyn Sys) -> io::Result<()> {
+    loop {
+        // SAFETY: it takes integers and a null pointer.
+        match unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::__WALL | libc::WNOHANG) } {
+            -1 => return Ok(()),
+            0 => {}
+            _ => continue,
+        }
+        for entry in std::fs::read_dir("/proc")?.flatten() {
+            let number = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok());
+            let Some(number) = number.filter(|number| parent_of(*number) == Some(own_number(sys)))
+            else {
+                continue;
+            };
+            let _ = sys.kill(Pid::number_only(number).into(), Some(Signal::KILL));
+        }
+        rustix::thread::sched_yield();
+    }
+}
+
+fn own_number(sys: &dyn Sys) -> i32 {
+    sys.getpid().number()
+}
+
+/// Whose child a process is, as /proc has it.
+fn parent_of(number: i32) -> Option<i32> {
+    let stat = std::fs::read_to_string(format!("/proc/{number}/stat")).ok()?;
+    // The name before it, in brackets, may be anything.
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+}

@@ -1,0 +1,83 @@
+//! A run as text: who ran, up to which point, and who was next. [`told`].
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use tontine_unix_sim::internal::{At, CLOCK, Leave, Left, lock_name, named_by};
+
+/// What a fiber did between two points.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Step {
+    pub(super) left: Left,
+    /// The system call that its thread is in, or was in last.
+    pub(super) call: Option<&'static str>,
+    /// Decisions before it.
+    pub(super) decision: u32,
+}
+
+/// Returns a line for each turn; `name` returns the names of processes. If a process has several
+/// threads, each of its turns names the thread.
+pub(super) fn told(steps: &[Step], name: impl Fn(i32) -> Option<String>) -> String {
+    let numbers = |step: &Step| named_by(step.left.name);
+    let other_threads = steps.iter().map(numbers).filter(|(pid, tid)| pid != tid);
+    let several: BTreeSet<i32> = other_threads.map(|(pid, _)| pid).collect();
+    let mut text = String::new();
+    for turn in steps.chunk_by(|one, next| one.left.fiber == next.left.fiber) {
+        let (Some(first), Some(last)) = (turn.first(), turn.last()) else { continue };
+        let mut calls: Vec<&str> = turn.iter().filter_map(|step| step.call).collect();
+        calls.dedup();
+        let calls =
+            if calls.is_empty() { String::new() } else { format!("{}; ", calls.join(", ")) };
+        if first.left.fiber == CLOCK {
+            let _ = writeln!(text, "{:>6}  time passes to the next timer", first.decision);
+            continue;
+        }
+        let who = who(&first.left, &name, &several);
+        let end = end(last);
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            text,
+            "{:>6}  fiber {:<3} {who:<28} {calls}{end}",
+            first.decision, first.left.fiber
+        );
+    }
+    text
+}
+
+/// Returns the process, and its thread if the process is one of `several`.
+fn who(left: &Left, name: &impl Fn(i32) -> Option<String>, several: &BTreeSet<i32>) -> String {
+    if left.name == 0 {
+        return "the system".to_owned();
+    }
+    let (pid, tid) = named_by(left.name);
+    let process = match name(pid) {
+        Some(name) => format!("process {pid} ({name})"),
+        None => format!("process {pid}"),
+    };
+    if several.contains(&pid) { format!("{process}, thread {tid}") } else { process }
+}
+
+/// How a turn ended.
+fn end(step: &Step) -> String {
+    let lock = |rank: u8, instance: u32| format!("{} {instance}", lock_name(rank));
+    let within = step.call.map_or(String::new(), |call| format!(" in {call}"));
+    match (step.left.leave, step.left.at) {
+        (Leave::Park, _) => format!("sleeps{within}"),
+        (Leave::Spin, At::Lock(rank, instance)) => {
+            format!("spins at {}{within}", lock(rank, instance))
+        }
+        (Leave::Spin, _) => format!("spins{within}"),
+        (Leave::Yield, _) => "yields".to_owned(),
+        (Leave::End, _) => "ends".to_owned(),
+        (Leave::Abandon | Leave::Overflow, _) => "is given up".to_owned(),
+        (Leave::Point, At::Call) => format!("before {}", step.call.unwrap_or("a call")),
+        (Leave::Point, At::Return) => format!("after {}", step.call.unwrap_or("a call")),
+        (Leave::Point, At::Lock(rank, instance)) => {
+            format!("before {}{within}", lock(rank, instance))
+        }
+        (Leave::Point, At::Unlock(rank, instance)) => {
+            format!("after {}{within}", lock(rank, instance))
+        }
+        (Leave::Point, At::Start | At::Awake | At::Within) => within.trim_start().to_owned(),
+    }
+}

@@ -1,0 +1,101 @@
+//! Whose turn it may be at a decision, and in which order they are tried: [`Order`].
+//!
+//! Whoever runs comes first if it can go on; then the others, the one first that has waited
+//! longest. A fiber that yields, or polls, is not chosen again before each of those that could run
+//! then has had a turn or cannot run any more: without that a loop that polls would have no end
+//! where it is chosen again and again.
+
+use tontine_unix_sim::internal::{At, CLOCK, Leave, Left};
+
+/// What decides the order, in one run.
+#[derive(Debug, Default)]
+pub(super) struct Order {
+    /// When each fiber left last, by its number; 0: never.
+    last: Vec<u32>,
+    /// Stretches so far.
+    clock: u32,
+    yielded: Vec<Yielded>,
+    /// The fibers that may run now, in the order in which they are tried, and last the clock.
+    pub(super) ready: Vec<u32>,
+    /// Whether the first of them is who ran last and could go on.
+    pub(super) goes_on: bool,
+}
+
+/// Who yielded, and those that come first.
+#[derive(Debug)]
+struct Yielded {
+    fiber: u32,
+    /// Not known before the decision that follows.
+    before: Option<Vec<u32>>,
+}
+
+/// Whether a fiber that leaves so lets others run first.
+pub(super) fn gives_way(left: &Left) -> bool {
+    left.leave == Leave::Yield || (left.leave == Leave::Point && left.at == At::Within)
+}
+
+impl Order {
+    /// A new run begins.
+    pub(super) fn clear(&mut self) {
+        self.last.clear();
+        self.yielded.clear();
+        self.clock = 0;
+    }
+
+    /// A fiber has had a turn.
+    #[inline]
+    pub(super) fn left(&mut self, left: &Left, gives_way: bool) {
+        self.clock += 1;
+        let index = left.fiber as usize;
+        if self.last.len() <= index {
+            self.last.resize(index + 1, 0);
+        }
+        self.last[index] = self.clock;
+        if !self.yielded.is_empty() {
+            self.yielded.retain(|one| one.fiber != left.fiber);
+            for before in self.yielded.iter_mut().filter_map(|one| one.before.as_mut()) {
+                before.retain(|fiber| *fiber != left.fiber);
+            }
+        }
+        if gives_way {
+            self.yielded.push(Yielded { fiber: left.fiber, before: None });
+        }
+    }
+
+    /// Whether a fiber that has yielded is not to go on yet.
+    #[inline]
+    pub(super) fn waits(&self, fiber: u32) -> bool {
+        self.yielded.iter().any(|one| one.fiber == fiber)
+    }
+
+    /// Who may go on, of those that can.
+    pub(super) fn decide(&mut self, runnable: &[u32], running: Option<u32>) {
+        let Self { last, yielded, ready, goes_on, .. } = self;
+        let has_clock = runnable.last() == Some(&CLOCK);
+        let runnable = &runnable[..runnable.len() - usize::from(has_clock)];
+        for one in yielded.iter_mut() {
+            let others = || runnable.iter().copied().filter(|fiber| *fiber != one.fiber).collect();
+            let before = one.before.get_or_insert_with(others);
+            before.retain(|fiber| runnable.contains(fiber));
+        }
+        yielded.retain(|one| one.before.as_ref().is_some_and(|before| !before.is_empty()));
+        let waits = |fiber: u32| yielded.iter().any(|one| one.fiber == fiber);
+        ready.clear();
+        ready.extend(runnable.iter().copied().filter(|fiber| !waits(*fiber)));
+        if ready.is_empty() {
+            ready.extend_from_slice(runnable);
+        }
+        let since = |fiber: u32| (last.get(fiber as usize).copied().unwrap_or(0), fiber);
+        ready.sort_unstable_by_key(|fiber| since(*fiber));
+        *goes_on = false;
+        if let Some(running) = running
+            && let Some(at) = ready.iter().position(|fiber| *fiber == running)
+        {
+            ready[..=at].rotate_right(1);
+            *goes_on = !yielded.iter().any(|one| one.fiber == running);
+        }
+        if has_clock {
+            ready.push(CLOCK);
+        }
+    }
+}

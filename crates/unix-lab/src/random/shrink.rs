@@ -1,0 +1,176 @@
+//! Makes a scenario smaller that shows something: [`shrink`], delta debugging (Zeller and
+//! Hildebrandt 2002) over its statements.
+//!
+//! What is left out: processes and threads, statements one by one and many at once, bodies of
+//! handlers, results that nobody reads, flags, options, signals of sets. A candidate that is no
+//! scenario any more, for a variable that nothing sets, is passed over.
+
+use tontine_unix::{ActionFlags, SigSet, WaitOptions};
+
+use crate::scenario::{Block, Call, CallStep, HandlerStep, Scenario, Statement, Step};
+
+/// The smallest scenario found that still `shows` what this one shows, after at most so many
+/// tries.
+///
+/// ```
+/// use tontine_unix_lab::random::{scenario, shrink};
+///
+/// let forks = |candidate: &tontine_unix_lab::scenario::Scenario| {
+///     candidate.to_string().contains("fork")
+/// };
+/// let small = shrink(&scenario(7), 1000, forks);
+/// assert_eq!(small.to_string().matches("fork").count(), 1);
+/// ```
+pub fn shrink(scenario: &Scenario, tries: u32, shows: impl FnMut(&Scenario) -> bool) -> Scenario {
+    let mut search = Search { best: scenario.clone(), tries, shows };
+    loop {
+        let before = search.best.clone();
+        search.drop_blocks();
+        search.drop_statements();
+        search.simplify();
+        if search.best == before || search.tries == 0 {
+            return search.best;
+        }
+    }
+}
+
+struct Search<F> {
+    best: Scenario,
+    tries: u32,
+    shows: F,
+}
+
+impl<F: FnMut(&Scenario) -> bool> Search<F> {
+    /// Takes a candidate over if it shows the same.
+    fn take(&mut self, candidate: &Scenario) -> bool {
+        if self.tries == 0 {
+            return false;
+        }
+        // The lines of the text count, and every name has to mean something.
+        let Ok(read) = candidate.to_string().parse::<Scenario>() else { return false };
+        self.tries -= 1;
+        let takes = (self.shows)(&read);
+        if takes {
+            self.best = read;
+        }
+        takes
+    }
+
+    /// Leaves out blocks, and what begins them.
+    fn drop_blocks(&mut self) {
+        let mut at = self.best.blocks.len();
+        while at > 1 {
+            at -= 1;
+            let mut candidate = self.best.clone();
+            let gone = candidate.blocks.remove(at);
+            for block in &mut candidate.blocks {
+                block.body.retain(|statement| !begins(statement, &gone));
+            }
+            self.take(&candidate);
+        }
+    }
+
+    /// Leaves out runs of statements, half of a body first.
+    fn drop_statements(&mut self) {
+        for block in 0..self.best.blocks.len() {
+            let mut size = self.best.blocks[block].body.len();
+            while size > 0 {
+                let mut at = self.best.blocks[block].body.len();
+                while at > 0 {
+                    at = at.saturating_sub(size);
+                    let mut candidate = self.best.clone();
+                    let body = &mut candidate.blocks[block].body;
+                    let end = body.len().min(at + size);
+                    body.drain(at..end);
+                    self.take(&candidate);
+                }
+                size /= 2;
+            }
+        }
+    }
+
+    /// Says less in each statement.
+    fn simplify(&mut self) {
+        for block in 0..self.best.blocks.len() {
+            for at in 0..self.best.blocks[block].body.len() {
+                let mut nth = 0;
+                while let Some(step) = simpler(&self.best.blocks[block].body[at].step, nth) {
+                    let mut candidate = self.best.clone();
+                    candidate.blocks[block].body[at].step = step;
+                    if !self.take(&candidate) {
+                        nth += 1;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Whether a statement makes what runs this block.
+fn begins(statement: &Statement, block: &Block) -> bool {
+    match &statement.step {
+        Step::Call(step) => match &step.call {
+            Call::Fork(name) | Call::Thread(name) => *name == block.name,
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+/// The `nth` way to say less.
+fn simpler(step: &Step, nth: usize) -> Option<Step> {
+    ways(step).into_iter().nth(nth)
+}
+
+fn ways(step: &Step) -> Vec<Step> {
+    match step {
+        Step::Call(step) => {
+            let mut ways = Vec::new();
+            if step.into.is_some() {
+                ways.push(Step::Call(CallStep { into: None, ..step.clone() }));
+            }
+            let calls = simpler_calls(&step.call).into_iter();
+            ways.extend(calls.map(|call| Step::Call(CallStep { call, ..step.clone() })));
+            ways
+        }
+        Step::Handler(step) => {
+            let mut ways: Vec<_> = (0..step.body.len())
+                .map(|at| {
+                    let mut fewer = step.clone();
+                    fewer.body.remove(at);
+                    fewer
+                })
+                .collect();
+            ways.extend(fewer_signals(step.mask).map(|mask| HandlerStep { mask, ..step.clone() }));
+            let flags = step.flags.iter().map(|flag| step.flags.difference(flag));
+            ways.extend(flags.map(|flags| HandlerStep { flags, ..step.clone() }));
+            ways.into_iter().map(Step::Handler).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn simpler_calls(call: &Call) -> Vec<Call> {
+    match call {
+        Call::Set(call, set) => fewer_signals(*set).map(|set| Call::Set(*call, set)).collect(),
+        Call::Sigtimedwait(set, time) => {
+            fewer_signals(*set).map(|set| Call::Sigtimedwait(set, *time)).collect()
+        }
+        Call::Action(call, signal, flags) => {
+            let fewer = |flag: ActionFlags| Call::Action(*call, *signal, flags.difference(flag));
+            flags.iter().map(fewer).collect()
+        }
+        Call::Wait(call, whom, options) => {
+            let fewer =
+                |option: WaitOptions| Call::Wait(*call, whom.clone(), options.difference(option));
+            options.iter().map(fewer).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The set without one of its signals; all of them at first as none.
+fn fewer_signals(set: SigSet) -> impl Iterator<Item = SigSet> {
+    let none = (!set.is_empty()).then_some(SigSet::EMPTY);
+    none.into_iter().chain(set.iter().map(move |signal| set.without(signal)))
+}

@@ -1,0 +1,238 @@
+//! The calls that a scenario can say: [`Call`], one variant for each shape of arguments.
+//!
+//! A call says which, and with what; `perform.rs` makes it of a [`Sys`](tontine_unix::Sys).
+//! Handlers are statements (`ast.rs`), because they have a body.
+
+use std::time::Duration;
+
+use tontine_unix::{ActionFlags, Modes, SigSet, Signal, SpawnGroup, WaitOptions};
+
+use super::ast::Term;
+use super::word::{Limited, OnSet, OnSignal, OnValue, OnValues, Plain, Simple, WaitCall};
+
+/// A system call and its arguments.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Call {
+    /// Without arguments: `getpid`.
+    Plain(Plain),
+    /// With a value: `getsid child`.
+    Value(OnValue, Term),
+    /// With two: `setpgid child 0`.
+    Values(OnValues, Term, Term),
+    /// With a set of signals: `block {INT QUIT}`.
+    Set(OnSet, SigSet),
+    /// With a signal: `raise USR1`.
+    Signal(OnSignal, Signal),
+    /// `ignore SIGNAL [FLAGS]`, `default SIGNAL [FLAGS]`.
+    Action(Simple, Signal, ActionFlags),
+    /// `fork NAME`: a child that runs this process.
+    Fork(String),
+    /// `thread NAME`: a thread that runs this.
+    Thread(String),
+    /// `exec NAME`: runs a process's statements in place of the caller's, with no variable set.
+    Exec(Path),
+    /// `spawn NAME …`: both in one.
+    Spawn(Spawning),
+    /// `wait`, `waitid`, `wait3`, `wait4`.
+    Wait(WaitCall, Whom, WaitOptions),
+    /// `kill TARGET SIGNAL`; `None` is signal 0.
+    Kill(Aim, Option<Signal>),
+    /// `killpg GROUP SIGNAL`.
+    Killpg(Term, Option<Signal>),
+    /// `tgkill PROCESS THREAD SIGNAL`.
+    Tgkill(Term, Term, Option<Signal>),
+    /// `sigqueue PROCESS SIGNAL VALUE`.
+    Sigqueue(Term, Option<Signal>, Term),
+    /// `sigtimedwait SET DURATION`.
+    Sigtimedwait(SigSet, Duration),
+    /// `sleep DURATION`.
+    Sleep(Duration),
+    /// `compute DURATION`: polls until the process has used so much processor time.
+    Compute(Duration),
+    /// `pipe R W`: both variables are set.
+    Pipe(String, String),
+    /// `openpty USER TERMINAL`: both variables are set.
+    Openpty(String, String),
+    /// `read DESCRIPTOR [BYTES]`.
+    Read(Term, Option<Term>),
+    /// `write DESCRIPTOR TEXT`, or `type` where a user at a terminal is meant.
+    Write {
+        /// Whether it is written `type`.
+        typed: bool,
+        /// Where.
+        descriptor: Term,
+        /// What.
+        text: String,
+    },
+    /// `tcsetattr TERMINAL +MODE -MODE …`.
+    Tcsetattr {
+        /// Which terminal.
+        terminal: Term,
+        /// What is switched on.
+        on: Modes,
+        /// What is switched off.
+        off: Modes,
+    },
+    /// `getrlimit RESOURCE`.
+    Getrlimit(Limited),
+    /// `setrlimit RESOURCE soft N hard N`.
+    Setrlimit(Limited, Bounds),
+    /// `getpriority WHOSE`.
+    Getpriority(Owner),
+    /// `setpriority WHOSE NICE`.
+    Setpriority(Owner, Term),
+    /// `place any`, `place PROCESSOR`.
+    Place(Option<Term>),
+    /// `sigstack`, `sigstack BYTES`.
+    Sigstack(Option<Term>),
+    /// `ptrace …`.
+    Ptrace(Tracing),
+}
+
+/// What `exec` and `spawn` start.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Path {
+    /// A process of the scenario.
+    Process(String),
+    /// Something else, by its path: one that does not exist, to see the error.
+    Other(String),
+}
+
+impl Path {
+    /// The process's name, or the path.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Process(name) | Self::Other(name) => name,
+        }
+    }
+}
+
+/// What `spawn` is told.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Spawning {
+    /// What it starts.
+    pub path: Path,
+    /// `group new`, `group VALUE`; the parent's where nothing is said.
+    pub group: SpawnGroup<Term>,
+    /// `session`.
+    pub session: bool,
+    /// `mask SET`; the parent's where nothing is said.
+    pub mask: Option<SigSet>,
+    /// `defaults SET`.
+    pub defaults: SigSet,
+    /// `descriptor FROM as TO`, any number of times.
+    pub descriptors: Vec<(Term, Term)>,
+}
+
+/// For whom `wait` waits.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Whom {
+    /// `any`, or nothing said.
+    Any,
+    /// `VALUE`: this child.
+    One(Term),
+    /// `group VALUE`.
+    Group(Term),
+    /// `own-group`.
+    OwnGroup,
+}
+
+/// Whom `kill` signals.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Aim {
+    /// `VALUE`: this process.
+    One(Term),
+    /// `group VALUE`.
+    Group(Term),
+    /// `own-group`.
+    OwnGroup,
+    /// `everyone`.
+    Everyone,
+}
+
+/// `soft N hard N`, where N may be `unlimited`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// What holds; `None` is unlimited.
+    pub soft: Option<u32>,
+    /// How far it may be raised.
+    pub hard: Option<u32>,
+}
+
+/// Whose priority.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Owner {
+    /// `process VALUE`.
+    Process(Term),
+    /// `group VALUE`.
+    Group(Term),
+    /// `user VALUE`.
+    User(Term),
+}
+
+/// What `ptrace` is asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Tracing {
+    /// `traceme`.
+    TraceMe,
+    /// `attach VALUE`.
+    Attach(Term),
+    /// `continue VALUE [SIGNAL]`.
+    Continue(Term, Option<Signal>),
+    /// `kill VALUE`.
+    Kill(Term),
+    /// `detach VALUE [SIGNAL]`.
+    Detach(Term, Option<Signal>),
+}
+
+impl Call {
+    /// Words that begin a call and are not in the families of `word.rs`.
+    pub const WORDS: &'static [&'static str] = &[
+        "fork",
+        "thread",
+        "exec",
+        "spawn",
+        "kill",
+        "killpg",
+        "tgkill",
+        "sigqueue",
+        "sigtimedwait",
+        "sleep",
+        "compute",
+        "pipe",
+        "openpty",
+        "read",
+        "write",
+        "type",
+        "tcsetattr",
+        "getrlimit",
+        "setrlimit",
+        "getpriority",
+        "setpriority",
+        "place",
+        "sigstack",
+        "ptrace",
+    ];
+
+    /// Every word that begins a call.
+    pub fn words() -> impl Iterator<Item = &'static str> {
+        let families =
+            [Plain::WORDS, OnValue::WORDS, OnValues::WORDS, OnSet::WORDS, OnSignal::WORDS];
+        families.into_iter().chain([Simple::WORDS, WaitCall::WORDS, Self::WORDS]).flatten().copied()
+    }
+
+    /// Whether a handler may make it: it allocates nothing, and signal-safety(7) names it.
+    pub const fn is_for_handlers(&self) -> bool {
+        match self {
+            Self::Plain(plain) => !matches!(plain, Plain::Opentty | Plain::Getrusage),
+            Self::Value(call, _) => {
+                !matches!(call, OnValue::Join | OnValue::Profil | OnValue::Counts)
+            }
+            Self::Values(..) | Self::Set(..) | Self::Signal(..) | Self::Wait(..) => true,
+            Self::Action(..) => true,
+            Self::Kill(..) | Self::Killpg(..) | Self::Tgkill(..) | Self::Sigqueue(..) => true,
+            Self::Sleep(_) | Self::Write { .. } => true,
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! What a process that runs a scenario knows: [`Context`]; and what runs one of its statements:
+//! [`Frame`].
+//!
+//! All threads of a process share its context; a forked child gets a copy; `exec` begins a new one.
+
+use std::fmt::{self, Display, Formatter};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tontine_unix::{Pid, SignalInfo, Sys};
+
+use super::ast::{Condition, Expression, Part, Place, Scenario, Statement, Step, Term};
+use super::call::Call;
+use super::conduct::{Conduct, Seat};
+use super::contexts::Contexts;
+use super::log::{About, Event, EventKind, Log};
+use super::outcome::cause;
+use super::print::Name;
+use super::word::{Info, Own};
+
+/// What is the same in all processes of a run.
+pub(super) struct Run {
+    pub(super) scenario: Scenario,
+    pub(super) log: Arc<dyn Log>,
+    /// Who decides when a thread makes its next call, if somebody does.
+    pub(super) conduct: Option<Arc<dyn Conduct>>,
+    /// All variables of the text, sorted: a variable's slot is its place here.
+    variables: Vec<String>,
+}
+
+impl Run {
+    pub(super) fn new(scenario: &Scenario, log: Arc<dyn Log>) -> Self {
+        Self::with(scenario, log, None)
+    }
+
+    /// One whose threads stand at gates.
+    pub(super) fn conducted(scenario: &Scenario, conduct: Arc<dyn Conduct>) -> Self {
+        let log: Arc<dyn Log> = Arc::<dyn Conduct>::clone(&conduct);
+        Self::with(scenario, log, Some(conduct))
+    }
+
+    fn with(scenario: &Scenario, log: Arc<dyn Log>, conduct: Option<Arc<dyn Conduct>>) -> Self {
+        let mut variables = Vec::new();
+        for block in &scenario.blocks {
+            collect(&block.body, &mut variables);
+        }
+        variables.sort_unstable();
+        variables.dedup();
+        Self { scenario: scenario.clone(), log, conduct, variables }
+    }
+}
+
+/// The variables that statements set.
+fn collect(body: &[Statement], into: &mut Vec<String>) {
+    for Statement { step, .. } in body {
+        match step {
+            Step::Call(step) => {
+                into.extend(step.into.clone());
+                if let Call::Pipe(first, second) | Call::Openpty(first, second) = &step.call {
+                    into.extend([first.clone(), second.clone()]);
+                }
+            }
+            Step::Set(name, _) => into.push(name.clone()),
+            Step::Handler(step) => collect(&step.body, into),
+            Step::Repeat(_, body) | Step::While(_, body) => collect(body, into),
+            Step::Note(_) | Step::Check(_) => {}
+        }
+    }
+}
+
+/// What one process knows. Handlers read and set variables, so these are atomic.
+pub(super) struct Context {
+    pub(super) run: Arc<Run>,
+    /// The block that the process runs.
+    pub(super) name: String,
+    /// Who began the run.
+    pub(super) init: i32,
+    /// When the run began, on the monotonic clock.
+    pub(super) began: Duration,
+    /// Its first thread's seat, where somebody conducts.
+    pub(super) seat: Option<Seat>,
+    /// The process's number, once it runs.
+    pub(super) pid: AtomicI32,
+    /// Whose variables a handler sets that it or a child of its installs. They are gone with the
+    /// last of these processes: one text may be run a million times.
+    pub(super) contexts: Arc<Contexts>,
+    /// Number in the low half, birth in the high one.
+    variables: Box<[AtomicU64]>,
+    /// What `profil` counts into.
+    pub(super) profile: Mutex<Option<Arc<[AtomicU32]>>>,
+}
+
+impl Context {
+    /// That of a program which begins to run this block, all variables 0.
+    pub(super) fn new(run: Arc<Run>, name: &str, init: i32, began: Duration) -> Self {
+        let variables = run.variables.iter().map(|_| AtomicU64::new(0)).collect();
+        Self {
+            run,
+            name: name.to_owned(),
+            init,
+            began,
+            seat: None,
+            pid: AtomicI32::new(0),
+            contexts: Arc::default(),
+            variables,
+            profile: Mutex::default(),
+        }
+    }
+
+    /// That of a child which runs this block, and has the variables as they are now. Of a process
+    /// among them it has the number alone: who is not its parent cannot hold it.
+    pub(super) fn forked(&self, name: &str) -> Self {
+        let mut child = Self::new(Arc::clone(&self.run), name, self.init, self.began);
+        child.contexts = Arc::clone(&self.contexts);
+        for (from, to) in self.variables.iter().zip(&child.variables) {
+            to.store(from.load(Relaxed) & u64::from(u32::MAX), Relaxed);
+        }
+        child
+    }
+
+    fn slot(&self, name: &str) -> &AtomicU64 {
+        let found = self.run.variables.binary_search_by(|known| known.as_str().cmp(name));
+        &self.variables[found.expect("some statement sets every variable that is used")]
+    }
+
+    pub(super) fn variable(&self, name: &str) -> Pid {
+        let packed = self.slot(name).load(Relaxed);
+        Pid::handle(packed as u32 as i32, (packed >> 32) as u32)
+    }
+
+    pub(super) fn set(&self, name: &str, value: Pid) {
+        let birth = u64::from(value.birth().unwrap_or(0));
+        let number = u64::from(value.number() as u32);
+        self.slot(name).store(birth << 32 | number, Relaxed);
+    }
+}
+
+/// A thread of a process, in its program or in a handler.
+#[derive(Clone, Copy)]
+pub(super) struct Frame<'f> {
+    pub(super) sys: &'f dyn Sys,
+    pub(super) context: &'f Arc<Context>,
+    /// In a handler, what is known of the signal.
+    pub(super) info: Option<&'f SignalInfo>,
+}
+
+impl Frame<'_> {
+    /// What a term is worth.
+    pub(super) fn value(&self, term: &Term) -> Pid {
+        match term {
+            Term::Number(number) => Pid::number_only(*number),
+            Term::Variable(name) => self.context.variable(name),
+            Term::Own(Own::Itself) => self.sys.getpid(),
+            Term::Own(Own::Parent) => self.sys.getppid(),
+            Term::Own(Own::Init) => Pid::number_only(self.context.init),
+            Term::Info(info) => Pid::number_only(self.known(*info)),
+        }
+    }
+
+    /// Its number.
+    pub(super) fn number(&self, term: &Term) -> i32 {
+        self.value(term).number()
+    }
+
+    /// What a handler knows of its signal; 0 outside of handlers.
+    fn known(&self, what: Info) -> i32 {
+        let Some(info) = self.info else { return 0 };
+        match what {
+            Info::Signal => info.signal.number(),
+            Info::Sender => info.pid,
+            Info::Value => info.value,
+            Info::Status => info.status,
+            Info::Code => cause(info.code) as i32,
+        }
+    }
+
+    pub(super) fn evaluate(&self, expression: &Expression) -> Pid {
+        let number = match expression {
+            Expression::Term(term) => return self.value(term),
+            Expression::Sum(left, right) => self.number(left).wrapping_add(self.number(right)),
+            Expression::Difference(left, right) => {
+                self.number(left).wrapping_sub(self.number(right))
+            }
+        };
+        Pid::number_only(number)
+    }
+
+    /// Both sides of a condition, and whether it holds.
+    pub(super) fn compare(&self, condition: &Condition) -> (i32, i32, bool) {
+        let left = self.evaluate(&condition.left).number();
+        let right = self.evaluate(&condition.right).number();
+        (left, right, condition.relation.holds(left, right))
+    }
+
+    /// Tells the log.
+    pub(super) fn record(&self, told: Told<'_>) {
+        self.context.run.log.record(&Event {
+            at: self.sys.now().saturating_sub(self.context.began),
+            pid: self.context.pid.load(Relaxed),
+            tid: self.sys.gettid().0,
+            name: &self.context.name,
+            place: told.place,
+            kind: told.kind,
+            what: told.what,
+            result: told.result,
+            found: told.found,
+            about: told.about,
+        });
+    }
+}
+
+/// What of an event is not the same in all events of a frame.
+pub(super) struct Told<'t> {
+    pub(super) place: Place,
+    pub(super) kind: EventKind,
+    pub(super) what: &'t dyn Display,
+    pub(super) result: &'t dyn Display,
+    pub(super) found: &'t dyn Display,
+    pub(super) about: About<'t>,
+}
+
+impl<'t> Told<'t> {
+    /// An event with nothing but its subject.
+    pub(super) fn new(place: Place, kind: EventKind, what: &'t dyn Display) -> Self {
+        Self { place, kind, what, result: &"", found: &"", about: About::Nobody }
+    }
+}
+
+/// A note with its values filled in.
+pub(super) struct Filled<'f>(pub(super) &'f Frame<'f>, pub(super) &'f [Part]);
+
+impl Display for Filled<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self(frame, parts) = self;
+        parts.iter().try_for_each(|part| match (part, frame.info) {
+            (Part::Text(text), _) => f.write_str(text),
+            (Part::Value(Term::Info(Info::Signal)), Some(info)) => Name(info.signal).fmt(f),
+            (Part::Value(Term::Info(Info::Code)), Some(info)) => cause(info.code).fmt(f),
+            (Part::Value(term), _) => frame.number(term).fmt(f),
+        })
+    }
+}

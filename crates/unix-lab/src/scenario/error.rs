@@ -1,0 +1,93 @@
+//! What is wrong with a text: [`SyntaxError`], with line, column, and the line itself under it.
+
+use std::error::Error;
+use std::fmt::{self, Display, Formatter};
+
+/// Why a text is no scenario.
+///
+/// ```
+/// use tontine_unix_lab::scenario::Scenario;
+///
+/// let error = "process a\n  frok a\n".parse::<Scenario>().unwrap_err();
+/// assert_eq!(
+///     error.to_string(),
+///     "2:3: unknown word `frok`; did you mean `fork`?\n  |   frok a\n  |   ^^^^"
+/// );
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SyntaxError {
+    /// The line, from 1.
+    pub line: usize,
+    /// The column, in characters, from 1.
+    pub column: usize,
+    /// How many characters are meant.
+    pub width: usize,
+    /// What was expected, and what was found.
+    pub message: String,
+    /// The line's text.
+    pub text: String,
+}
+
+/// Characters of a line that are shown, and of a message.
+const SHOWN: usize = 100;
+const MESSAGE: usize = 400;
+
+impl Error for SyntaxError {}
+
+impl Display for SyntaxError {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self { line, column, width, message, text } = self;
+        write!(f, "{line}:{column}: {}", Printable(&cut(message, MESSAGE)))?;
+        if text.is_empty() {
+            return Ok(());
+        }
+        // Of a long line what is around the place.
+        let start = column.saturating_sub(SHOWN / 2 + 1);
+        let start = if *column + *width < SHOWN { 0 } else { start };
+        let shown: String = text.chars().skip(start).take(SHOWN).collect();
+        let at = column - 1 - start;
+        let before: String = shown.chars().take(at).collect();
+        let meant: String = shown.chars().skip(at).take(*width).collect();
+        let before = Printable(&before).to_string().chars().count();
+        let meant = Printable(&meant).to_string().chars().count().max(1);
+        let shown = Printable(&shown);
+        write!(f, "\n  | {shown}\n  | {:before$}{}", "", "^".repeat(meant))
+    }
+}
+
+/// The beginning of a text that is too long.
+fn cut(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// A text as a terminal may get it: no character of it moves the cursor or does more.
+pub(super) struct Printable<'t>(pub(super) &'t str);
+
+impl Display for Printable<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        self.0.chars().try_for_each(|c| match c {
+            '\n' | '\r' | '\t' => write!(f, "{}", c.escape_default()),
+            _ if c.is_ascii_control() => write!(f, "\\x{:02x}", u32::from(c)),
+            _ if c.is_control() => write!(f, "{}", c.escape_unicode()),
+            _ => write!(f, "{c}"),
+        })
+    }
+}
+
+/// ``; did you mean `fork`?``, if one of `known` is near enough to be meant.
+pub(super) fn hint<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> String {
+    // Longer ones are like none, and the distance takes its time.
+    let known = known.into_iter().filter(|_| word.len() <= SHOWN);
+    let near = known
+        .map(|candidate| (strsim::osa_distance(word, candidate), candidate))
+        .min_by_key(|(distance, _)| *distance);
+    match near {
+        Some((distance, candidate)) if distance <= 1 + word.chars().count() / 4 => {
+            format!("; did you mean `{candidate}`?")
+        }
+        _ => String::new(),
+    }
+}

@@ -1,0 +1,90 @@
+//! What must come of a call: [`Expected`], alternatives of [`Pattern`]s.
+//!
+//! `outcome.rs` compares them with what came.
+
+use tontine_unix::{Errno, Modes, SigSet, Signal, Status};
+
+use super::ast::Term;
+use super::call::Bounds;
+use super::word::{Cause, Done};
+
+/// `-> A or B`: at least one pattern.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Expected(pub Vec<Pattern>);
+
+/// One thing that may come of a call.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Pattern {
+    /// `anything`, errors included.
+    Anything,
+    /// `ok`: no error.
+    Ok,
+    /// `nothing`: `wait nohang` found nobody.
+    Nothing,
+    /// `ECHILD`.
+    Errno(Errno),
+    /// A number or a process.
+    Value(Term),
+    /// What was read.
+    Text(String),
+    /// `{INT USR1}` or `all`.
+    Set(SigSet),
+    /// `[VALUE] STATUS`: a child, and how it is.
+    Status(Option<Term>, StatusPattern),
+    /// `SIGNAL [from VALUE] [value VALUE] [code CODE]`: what was taken.
+    Taken(TakenPattern),
+    /// `by-default`, `ignored`, `handled`.
+    Done(Done),
+    /// `soft N hard N`.
+    Limit(Bounds),
+    /// `modes M M …`: these are on, and no others.
+    Modes(Modes),
+}
+
+/// What `sigwait` and `sigtimedwait` take.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TakenPattern {
+    /// Which.
+    pub signal: Signal,
+    /// Who sent it; anybody where nothing is said.
+    pub from: Option<Term>,
+    /// With which value; any where nothing is said.
+    pub value: Option<Term>,
+    /// Why; anyhow where nothing is said.
+    pub code: Option<Cause>,
+}
+
+/// How a child is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StatusPattern {
+    /// `exited N`, `exited`.
+    Exited(Option<i32>),
+    /// `killed SIGNAL`, with or without a core; `killed SIGNAL core`: with one.
+    Killed(Signal, bool),
+    /// `stopped SIGNAL`.
+    Stopped(Signal),
+    /// `trapped SIGNAL`.
+    Trapped(Signal),
+    /// `continued`.
+    Continued,
+}
+
+impl StatusPattern {
+    /// The words that begin one.
+    pub const WORDS: &'static [&'static str] =
+        &["exited", "killed", "stopped", "trapped", "continued"];
+
+    /// Whether `status` is so.
+    pub fn fits(self, status: Status) -> bool {
+        match (self, status) {
+            (Self::Exited(wanted), Status::Exited(found)) => wanted.is_none_or(|n| n == found),
+            (Self::Killed(wanted, core), Status::Signaled(found, dumped)) => {
+                wanted == found && (dumped || !core)
+            }
+            (Self::Stopped(wanted), Status::Stopped(found))
+            | (Self::Trapped(wanted), Status::Trapped(found)) => wanted == found,
+            (Self::Continued, Status::Continued) => true,
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Scenarios as text: processes, what each does, and what must be observed.
+//!
+//! A [`Scenario`] is parsed from a text and printed as one; the language is described in
+//! `docs/scenarios.md`, and examples stand in `examples/unix`.
+//!
+//! ```
+//! use tontine_unix_lab::scenario::Scenario;
+//!
+//! let text = "\
+//! process mother
+//!   child = fork daughter
+//!   wait -> child exited 3
+//!   wait -> ECHILD
+//!
+//! process daughter
+//!   exit 3
+//!
+//! expect mother exited 0
+//! ";
+//! let scenario: Scenario = text.parse()?;
+//! assert_eq!(scenario.to_string(), text);
+//! # Ok::<(), tontine_unix_lab::scenario::SyntaxError>(())
+//! ```
+
+mod ast;
+mod call;
+pub(crate) mod conduct;
+mod context;
+mod contexts;
+mod error;
+mod expected;
+mod flags;
+mod log;
+mod outcome;
+mod parse;
+mod perform;
+mod print;
+mod program;
+mod run;
+mod stage;
+mod timeline;
+mod token;
+mod verdict;
+pub(crate) mod wire;
+mod word;
+
+pub use ast::{
+    Block, BlockKind, CallStep, Condition, Count, Expectation, Expression, HandlerStep, Part,
+    Place, Scenario, Statement, Step, Term, Whole,
+};
+pub use call::{Aim, Bounds, Call, Owner, Path, Spawning, Tracing, Whom};
+pub use error::SyntaxError;
+pub use expected::{Expected, Pattern, StatusPattern, TakenPattern};
+pub use log::{About, Event, EventKind, Log, Memory, Record};
+pub(crate) use program::{conducted, conducted_program};
+pub use program::{executed, program, root};
+pub use run::{Observed, run};
+pub(crate) use stage::Stage;
+pub use timeline::{Columns, Timeline};
+pub use verdict::{Failure, Verdict};
+pub use wire::{PipeLog, read_log};
+pub use word::{
+    Cause, Done, Info, Limited, OnSet, OnSignal, OnValue, OnValues, Own, Plain, Relation, Simple,
+    WaitCall,
+};

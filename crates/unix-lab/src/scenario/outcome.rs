@@ -1,0 +1,229 @@
+//! What came of a call: [`Outcome`], and whether that is what was expected.
+
+use std::fmt::{self, Display, Formatter, Write};
+
+use tontine_unix::{
+    Code, Disposition, Errno, Limit, Modes, Pid, Result, SigSet, Signal, SignalInfo, Status, Waited,
+};
+
+use super::ast::Term;
+use super::call::Bounds;
+use super::expected::{Expected, Pattern, TakenPattern};
+use super::flags::MODES;
+use super::print::{Braced, Name};
+use super::word::{Cause, Done};
+
+/// What came of a call.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Outcome {
+    /// No error, and nothing to tell.
+    Ok,
+    /// A number, or a process.
+    Value(Pid),
+    /// What was read.
+    Bytes(Vec<u8>),
+    /// A set of signals.
+    Set(SigSet),
+    /// A child that changed.
+    Waited(Waited),
+    /// No child has changed.
+    Nothing,
+    /// A signal was taken without a handler; all that is known of it, where the call tells.
+    Taken(Signal, Option<SignalInfo>),
+    /// What is, or was before, done about a signal.
+    Done(Done),
+    /// A limit.
+    Limit(Limit),
+    /// How a terminal behaves.
+    Modes(Modes),
+    /// The call refused.
+    Error(Errno),
+}
+
+impl Outcome {
+    /// A number.
+    pub(super) fn number(number: impl TryInto<i32>) -> Self {
+        Self::Value(Pid::number_only(number.try_into().unwrap_or(i32::MAX)))
+    }
+
+    /// What a variable gets: the number or process; −1 for an error, else 0.
+    pub(super) fn value(&self) -> Pid {
+        match self {
+            Self::Value(value) => *value,
+            Self::Waited(waited) => waited.pid,
+            Self::Taken(signal, _) => Pid::number_only(signal.number()),
+            Self::Error(_) => Pid::number_only(-1),
+            _ => Pid::number_only(0),
+        }
+    }
+
+    /// Whether one of the patterns fits; `value` says what a term is worth.
+    pub(super) fn is(&self, expected: &Expected, value: impl Fn(&Term) -> i32) -> bool {
+        expected.0.iter().any(|pattern| self.fits(pattern, &value))
+    }
+
+    fn fits(&self, pattern: &Pattern, value: &impl Fn(&Term) -> i32) -> bool {
+        match (pattern, self) {
+            (Pattern::Anything, _) => true,
+            (Pattern::Errno(wanted), found) => *found == Self::Error(*wanted),
+            (_, Self::Error(_)) => false,
+            (Pattern::Ok, _) | (Pattern::Nothing, Self::Nothing) => true,
+            (Pattern::Value(term), Self::Value(_) | Self::Waited(_)) => {
+                value(term) == self.value().number()
+            }
+            (Pattern::Text(wanted), Self::Bytes(found)) => wanted.as_bytes() == found,
+            (Pattern::Set(wanted), Self::Set(found)) => same(*wanted, *found),
+            (Pattern::Status(who, wanted), Self::Waited(found)) => {
+                let is_meant = who.as_ref().is_none_or(|who| value(who) == found.pid.number());
+                is_meant && wanted.fits(found.status)
+            }
+            (Pattern::Taken(wanted), Self::Taken(signal, info)) => {
+                wanted.signal == *signal && known(wanted, info.as_ref(), value)
+            }
+            (Pattern::Done(wanted), Self::Done(found)) => wanted == found,
+            (Pattern::Limit(wanted), Self::Limit(found)) => limit(*wanted) == *found,
+            (Pattern::Modes(wanted), Self::Modes(found)) => wanted == found,
+            _ => false,
+        }
+    }
+}
+
+/// Whether two sets have the same signals; `all` has bits of no signal too, and those that cannot
+/// be blocked.
+fn same(wanted: SigSet, found: SigSet) -> bool {
+    if wanted == SigSet::ALL {
+        let all: SigSet = Signal::all().collect();
+        return all.difference(found).difference(SigSet::UNBLOCKABLE).is_empty();
+    }
+    wanted.iter().eq(found.iter())
+}
+
+/// Whether what is known of a signal is what the pattern says of it.
+fn known(wanted: &TakenPattern, info: Option<&SignalInfo>, value: impl Fn(&Term) -> i32) -> bool {
+    let says_more = wanted.from.is_some() || wanted.value.is_some() || wanted.code.is_some();
+    let Some(info) = info else { return !says_more };
+    wanted.from.as_ref().is_none_or(|from| value(from) == info.pid)
+        && wanted.value.as_ref().is_none_or(|term| value(term) == info.value)
+        && wanted.code.is_none_or(|code| code == cause(info.code))
+}
+
+/// The word for a code.
+pub(super) const fn cause(code: Code) -> Cause {
+    match code {
+        Code::User => Cause::User,
+        Code::Queue => Cause::Queue,
+        Code::Tkill => Cause::Tkill,
+        Code::Kernel => Cause::Kernel,
+        Code::Fault => Cause::Fault,
+        Code::Exited => Cause::Exited,
+        Code::Killed => Cause::Killed,
+        Code::Dumped => Cause::Dumped,
+        Code::Trapped => Cause::Trapped,
+        Code::Stopped => Cause::Stopped,
+        Code::Continued => Cause::Continued,
+    }
+}
+
+/// The word for a disposition.
+pub(super) const fn done(disposition: &Disposition) -> Done {
+    match disposition {
+        Disposition::Default => Done::Default,
+        Disposition::Ignore => Done::Ignored,
+        Disposition::Handler(_) => Done::Handled,
+    }
+}
+
+/// The limit that bounds say.
+pub(super) fn limit(bounds: Bounds) -> Limit {
+    let of = |bound: Option<u32>| bound.map_or(u64::MAX, u64::from);
+    Limit { soft: of(bounds.soft), hard: of(bounds.hard) }
+}
+
+impl From<Result<()>> for Outcome {
+    fn from(result: Result<()>) -> Self {
+        result.map_or_else(Self::Error, |()| Self::Ok)
+    }
+}
+
+impl From<Result<Pid>> for Outcome {
+    fn from(result: Result<Pid>) -> Self {
+        result.map_or_else(Self::Error, Self::Value)
+    }
+}
+
+impl From<Result<Option<Waited>>> for Outcome {
+    fn from(result: Result<Option<Waited>>) -> Self {
+        match result {
+            Ok(Some(waited)) => Self::Waited(waited),
+            Ok(None) => Self::Nothing,
+            Err(errno) => Self::Error(errno),
+        }
+    }
+}
+
+/// As an expectation would be written.
+impl Display for Outcome {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ok => f.write_str("ok"),
+            Self::Value(value) => value.fmt(f),
+            Self::Bytes(bytes) => write!(f, "\"{}\"", bytes.escape_ascii()),
+            Self::Set(set) => Braced(*set).fmt(f),
+            Self::Waited(waited) => write!(f, "{} {}", waited.pid, Short(waited.status)),
+            Self::Nothing => f.write_str("nothing"),
+            Self::Taken(signal, None) => Name(*signal).fmt(f),
+            Self::Taken(_, Some(info)) => Known(info).fmt(f),
+            Self::Done(done) => done.fmt(f),
+            Self::Limit(limit) => {
+                for (word, bound) in [("soft", limit.soft), (" hard", limit.hard)] {
+                    match bound {
+                        u64::MAX => write!(f, "{word} unlimited")?,
+                        bound => write!(f, "{word} {bound}")?,
+                    }
+                }
+                Ok(())
+            }
+            Self::Modes(modes) => {
+                f.write_str("modes")?;
+                let on = MODES.iter().filter(|(_, mode)| modes.contains(*mode));
+                on.into_iter().try_for_each(|(word, _)| write!(f, " {word}"))
+            }
+            Self::Error(errno) => match errno.name() {
+                Some(name) => f.write_str(name),
+                None => errno.fmt(f),
+            },
+        }
+    }
+}
+
+/// A status as expectations write it.
+pub(super) struct Short(pub(super) Status);
+
+impl Display for Short {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Status::Exited(status) => write!(f, "exited {status}"),
+            Status::Signaled(signal, core) => {
+                write!(f, "killed {}{}", Name(signal), if core { " core" } else { "" })
+            }
+            Status::Stopped(signal) => write!(f, "stopped {}", Name(signal)),
+            Status::Trapped(signal) => write!(f, "trapped {}", Name(signal)),
+            Status::Continued => f.write_str("continued"),
+        }
+    }
+}
+
+/// All that is known of a signal, as expectations write it.
+pub(super) struct Known<'i>(pub(super) &'i SignalInfo);
+
+impl Display for Known<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let SignalInfo { signal, code, pid, value, .. } = *self.0;
+        write!(f, "{} from {pid}", Name(signal))?;
+        if code == Code::Queue {
+            write!(f, " value {value}")?;
+        }
+        f.write_char(' ')?;
+        write!(f, "code {}", cause(code))
+    }
+}

@@ -1,0 +1,229 @@
+//! Calls and their arguments, of tokens.
+
+use tontine_unix::{ActionFlags, Modes, SigSet, Signal, SpawnGroup, WaitOptions};
+
+use super::cursor::Cursor;
+use crate::scenario::ast::BlockKind;
+use crate::scenario::call::{Aim, Bounds, Call, Owner, Path, Spawning, Tracing, Whom};
+use crate::scenario::error::{SyntaxError, hint};
+use crate::scenario::flags::{ACTION_FLAGS, MODES, WAIT_OPTIONS};
+use crate::scenario::token::Kind;
+use crate::scenario::word::{Limited, OnSet, OnSignal, OnValue, OnValues, Plain, Simple, WaitCall};
+
+/// A call, from its word on, which must be one of [`Call::words`].
+pub(super) fn call(cursor: &mut Cursor<'_>) -> Result<Call, SyntaxError> {
+    let start = cursor.error(String::new());
+    let word = cursor.peek_word().unwrap_or_default();
+    cursor.skip();
+    let call = if let Some(call) = Plain::of(word) {
+        Call::Plain(call)
+    } else if let Some(call) = OnValue::of(word) {
+        if call == OnValue::Exit {
+            cursor.check_status()?;
+        }
+        Call::Value(call, cursor.term()?)
+    } else if let Some(call) = OnValues::of(word) {
+        Call::Values(call, cursor.term()?, cursor.term()?)
+    } else if let Some(call) = OnSet::of(word) {
+        Call::Set(call, cursor.set()?)
+    } else if let Some(call) = OnSignal::of(word) {
+        Call::Signal(call, cursor.signal()?)
+    } else if let Some(call) = Simple::of(word) {
+        Call::Action(call, cursor.signal()?, action_flags(cursor))
+    } else if let Some(call) = WaitCall::of(word) {
+        wait(cursor, call)?
+    } else {
+        other(cursor, word)?
+    };
+    if cursor.in_handler && !call.is_for_handlers() {
+        let message = format!(
+            "a handler cannot `{word}`: it makes only calls that need no memory, as it may \
+             interrupt anything; let it set a variable at which the process looks"
+        );
+        return Err(SyntaxError { message, ..start });
+    }
+    Ok(call)
+}
+
+/// One of [`Call::WORDS`], behind its word.
+fn other(cursor: &mut Cursor<'_>, word: &str) -> Result<Call, SyntaxError> {
+    Ok(match word {
+        "fork" => Call::Fork(cursor.block(BlockKind::Process)?),
+        "thread" => Call::Thread(cursor.block(BlockKind::Thread)?),
+        "exec" => Call::Exec(path(cursor)?),
+        "spawn" => Call::Spawn(spawning(cursor)?),
+        "kill" => Call::Kill(aim(cursor)?, cursor.signal_or_zero()?),
+        "killpg" => Call::Killpg(cursor.term()?, cursor.signal_or_zero()?),
+        "tgkill" => Call::Tgkill(cursor.term()?, cursor.term()?, cursor.signal_or_zero()?),
+        "sigqueue" => Call::Sigqueue(cursor.term()?, cursor.signal_or_zero()?, cursor.term()?),
+        "sigtimedwait" => Call::Sigtimedwait(cursor.set()?, cursor.duration()?),
+        "sleep" => Call::Sleep(cursor.duration()?),
+        "compute" => Call::Compute(cursor.duration()?),
+        "pipe" => Call::Pipe(cursor.variable()?, cursor.variable()?),
+        "openpty" => Call::Openpty(cursor.variable()?, cursor.variable()?),
+        "read" => {
+            let descriptor = cursor.term()?;
+            let most = if cursor.is_at_term() { Some(cursor.term()?) } else { None };
+            Call::Read(descriptor, most)
+        }
+        "write" | "type" => {
+            let typed = word == "type";
+            Call::Write { typed, descriptor: cursor.term()?, text: cursor.text()? }
+        }
+        "tcsetattr" => tcsetattr(cursor)?,
+        "getrlimit" => Call::Getrlimit(limited(cursor)?),
+        "setrlimit" => Call::Setrlimit(limited(cursor)?, bounds(cursor)?),
+        "getpriority" => Call::Getpriority(owner(cursor)?),
+        "setpriority" => Call::Setpriority(owner(cursor)?, cursor.term()?),
+        "place" if cursor.takes_word("any") => Call::Place(None),
+        "place" => Call::Place(Some(cursor.term()?)),
+        "sigstack" if cursor.is_at_term() => Call::Sigstack(Some(cursor.term()?)),
+        "sigstack" => Call::Sigstack(None),
+        "ptrace" => Call::Ptrace(tracing(cursor)?),
+        _ => return Err(cursor.error(format!("unknown call `{word}`"))),
+    })
+}
+
+fn wait(cursor: &mut Cursor<'_>, call: WaitCall) -> Result<Call, SyntaxError> {
+    let whom = if call == WaitCall::Wait3 || cursor.takes_word("any") {
+        Whom::Any
+    } else if cursor.takes_word("group") {
+        Whom::Group(cursor.term()?)
+    } else if cursor.takes_word("own-group") {
+        Whom::OwnGroup
+    } else if cursor.is_at_term() {
+        Whom::One(cursor.term()?)
+    } else {
+        Whom::Any
+    };
+    let mut options = WaitOptions::empty();
+    while let Some(option) = cursor.takes_of(WAIT_OPTIONS) {
+        options |= option;
+    }
+    if let Some(word) = cursor.peek_word() {
+        let known = WAIT_OPTIONS.iter().map(|(word, _)| *word);
+        let hint = hint(word, known.chain(["any", "group", "own-group"]));
+        return Err(cursor.error(format!("neither a variable nor an option: `{word}`{hint}")));
+    }
+    Ok(Call::Wait(call, whom, options))
+}
+
+fn aim(cursor: &mut Cursor<'_>) -> Result<Aim, SyntaxError> {
+    Ok(if cursor.takes_word("group") {
+        Aim::Group(cursor.term()?)
+    } else if cursor.takes_word("own-group") {
+        Aim::OwnGroup
+    } else if cursor.takes_word("everyone") {
+        Aim::Everyone
+    } else {
+        Aim::One(cursor.term()?)
+    })
+}
+
+/// Flags of `sigaction`, as many as there are.
+pub(super) fn action_flags(cursor: &mut Cursor<'_>) -> ActionFlags {
+    let mut flags = ActionFlags::empty();
+    while let Some(flag) = cursor.takes_of(ACTION_FLAGS) {
+        flags |= flag;
+    }
+    flags
+}
+
+fn path(cursor: &mut Cursor<'_>) -> Result<Path, SyntaxError> {
+    match cursor.peek() {
+        Some(Kind::Text(_)) => cursor.text().map(Path::Other),
+        _ => cursor.block(BlockKind::Process).map(Path::Process),
+    }
+}
+
+fn spawning(cursor: &mut Cursor<'_>) -> Result<Spawning, SyntaxError> {
+    let path = path(cursor)?;
+    let mut group = SpawnGroup::Parents;
+    if cursor.takes_word("group") {
+        let is_own = cursor.takes_word("new");
+        group = if is_own { SpawnGroup::Own } else { SpawnGroup::Of(cursor.term()?) };
+    }
+    let session = cursor.takes_word("session");
+    let mask = if cursor.takes_word("mask") { Some(cursor.set()?) } else { None };
+    let defaults = if cursor.takes_word("defaults") { cursor.set()? } else { SigSet::EMPTY };
+    let mut descriptors = Vec::new();
+    while cursor.takes_word("descriptor") {
+        let from = cursor.term()?;
+        cursor.needs_word("as")?;
+        descriptors.push((from, cursor.term()?));
+    }
+    if let Some(word) = cursor.peek_word() {
+        let what = "group, session, mask, defaults, descriptor, in this order";
+        return Err(cursor.error(format!("unexpected `{word}`; expected {what}")));
+    }
+    Ok(Spawning { path, group, session, mask, defaults, descriptors })
+}
+
+fn tcsetattr(cursor: &mut Cursor<'_>) -> Result<Call, SyntaxError> {
+    let terminal = cursor.term()?;
+    let (mut on, mut off) = (Modes::empty(), Modes::empty());
+    loop {
+        let modes = if cursor.takes("+") {
+            &mut on
+        } else if cursor.takes("-") {
+            &mut off
+        } else {
+            return Ok(Call::Tcsetattr { terminal, on, off });
+        };
+        *modes |= mode(cursor)?;
+    }
+}
+
+/// The word of a terminal's mode.
+pub(super) fn mode(cursor: &mut Cursor<'_>) -> Result<Modes, SyntaxError> {
+    let words: Vec<&str> = MODES.iter().map(|(word, _)| *word).collect();
+    let of = |word: &str| MODES.iter().find(|(name, _)| *name == word).map(|(_, mode)| *mode);
+    cursor.one_of("mode", &words, of)
+}
+
+fn limited(cursor: &mut Cursor<'_>) -> Result<Limited, SyntaxError> {
+    cursor.one_of("resource", Limited::WORDS, Limited::of)
+}
+
+/// `soft N hard N`.
+pub(super) fn bounds(cursor: &mut Cursor<'_>) -> Result<Bounds, SyntaxError> {
+    cursor.needs_word("soft")?;
+    let soft = bound(cursor)?;
+    cursor.needs_word("hard")?;
+    Ok(Bounds { soft, hard: bound(cursor)? })
+}
+
+fn bound(cursor: &mut Cursor<'_>) -> Result<Option<u32>, SyntaxError> {
+    if cursor.takes_word("unlimited") { Ok(None) } else { cursor.count().map(Some) }
+}
+
+fn owner(cursor: &mut Cursor<'_>) -> Result<Owner, SyntaxError> {
+    const WORDS: &[&str] = &["process", "group", "user"];
+    let make = cursor.one_of("owner", WORDS, |word| match word {
+        "process" => Some(Owner::Process as fn(_) -> _),
+        "group" => Some(Owner::Group as fn(_) -> _),
+        "user" => Some(Owner::User as fn(_) -> _),
+        _ => None,
+    })?;
+    Ok(make(cursor.term()?))
+}
+
+fn tracing(cursor: &mut Cursor<'_>) -> Result<Tracing, SyntaxError> {
+    const WORDS: &[&str] = &["traceme", "attach", "continue", "kill", "detach"];
+    let word = cursor
+        .one_of("request", WORDS, |word| WORDS.iter().copied().find(|known| *known == word))?;
+    Ok(match word {
+        "attach" => Tracing::Attach(cursor.term()?),
+        "continue" => Tracing::Continue(cursor.term()?, optional_signal(cursor)?),
+        "kill" => Tracing::Kill(cursor.term()?),
+        "detach" => Tracing::Detach(cursor.term()?, optional_signal(cursor)?),
+        _ => Tracing::TraceMe,
+    })
+}
+
+fn optional_signal(cursor: &mut Cursor<'_>) -> Result<Option<Signal>, SyntaxError> {
+    match cursor.peek() {
+        Some(Kind::Name(_)) => cursor.signal().map(Some),
+        _ => Ok(None),
+    }
+}

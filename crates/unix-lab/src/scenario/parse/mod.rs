@@ -1,0 +1,312 @@
+//! A scenario of text: [`Scenario`]'s [`FromStr`].
+//!
+//! `token.rs` has cut the text into lines of tokens. Here lines become blocks and statements by
+//! their indentation; `cursor.rs` reads within a line, `call.rs` calls, `expected.rs` what must
+//! come of them.
+
+mod call;
+mod cursor;
+mod expected;
+
+use std::str::FromStr;
+
+use cursor::{Cursor, Names, STATEMENTS};
+use tontine_unix::SigSet;
+
+use super::ast::{
+    Block, BlockKind, CallStep, Condition, Expression, HandlerStep, Part, Place, Scenario,
+    Statement, Step,
+};
+use super::call::Call;
+use super::error::{SyntaxError, hint};
+use super::flags::ACTION_FLAGS;
+use super::token::{Kind, Line, lines};
+use super::word::Relation;
+
+/// How deep blocks may lie in each other.
+const DEEPEST: usize = 16;
+
+impl FromStr for Scenario {
+    type Err = SyntaxError;
+
+    fn from_str(text: &str) -> Result<Self, SyntaxError> {
+        let lines = lines(text)?;
+        let names = Names::of(&lines);
+        Parser { lines: &lines, names: &names, next: 0 }.scenario()
+    }
+}
+
+/// All lines, and how many were read.
+struct Parser<'a> {
+    lines: &'a [Line<'a>],
+    names: &'a Names,
+    next: usize,
+}
+
+impl<'a> Parser<'a> {
+    fn scenario(mut self) -> Result<Scenario, SyntaxError> {
+        let mut scenario = Scenario::default();
+        while let Some(mut cursor) = self.cursor(false) {
+            if cursor.line.indent > 0 {
+                return Err(cursor.error("expected no indentation here".into()));
+            }
+            self.next += 1;
+            match cursor.peek_word() {
+                Some("process") => {
+                    scenario.blocks.push(self.block(cursor, BlockKind::Process, &scenario)?);
+                }
+                Some("thread") => {
+                    scenario.blocks.push(self.block(cursor, BlockKind::Thread, &scenario)?);
+                }
+                Some("expect") => {
+                    cursor.skip();
+                    scenario.expectations.push(expected::expectation(&mut cursor)?);
+                    cursor.needs_end()?;
+                }
+                Some(word) => {
+                    let hint = hint(word, ["process", "thread", "expect"]);
+                    let message = "expected `process`, `thread` or `expect`";
+                    return Err(cursor.error(format!("{message}; found `{word}`{hint}")));
+                }
+                None => return Err(cursor.expected("`process`, `thread` or `expect`")),
+            }
+        }
+        match scenario.first() {
+            Some(_) => Ok(scenario),
+            None => Err(SyntaxError {
+                line: 1,
+                column: 1,
+                width: 1,
+                message: "expected at least one process".into(),
+                text: String::new(),
+            }),
+        }
+    }
+
+    /// Of the line that is next.
+    fn cursor(&self, in_handler: bool) -> Option<Cursor<'a>> {
+        self.lines.get(self.next).map(|line| Cursor::new(line, self.names, in_handler))
+    }
+
+    /// `process NAME` or `thread NAME`, from the first word on.
+    fn block(
+        &mut self,
+        mut cursor: Cursor<'a>,
+        kind: BlockKind,
+        before: &Scenario,
+    ) -> Result<Block, SyntaxError> {
+        let place = place(&cursor);
+        cursor.skip();
+        let wrong = match cursor.peek_word() {
+            Some(name) if before.block(name).is_some() => Some("is defined above"),
+            // Behind `expect` they would be read as something else.
+            Some("note" | "notes") => Some("is a word of the language"),
+            _ => None,
+        };
+        if let (Some(wrong), Some(name)) = (wrong, cursor.peek_word()) {
+            return Err(cursor.error(format!("`{name}` {wrong}")));
+        }
+        let name = cursor.block(kind)?;
+        let body = self.body(&mut cursor, 0)?;
+        cursor.needs_end()?;
+        Ok(Block { place, kind, name, body })
+    }
+
+    /// The lines below `above` that are indented more.
+    fn indented(
+        &mut self,
+        above: &Line<'_>,
+        depth: usize,
+        in_handler: bool,
+    ) -> Result<Vec<Statement>, SyntaxError> {
+        let mut body = Vec::new();
+        let own = self.lines.get(self.next).map_or(0, |line| line.indent);
+        while let Some(cursor) = self.cursor(in_handler) {
+            let indent = cursor.line.indent;
+            if indent <= above.indent {
+                break;
+            }
+            if depth > DEEPEST {
+                return Err(cursor.error(format!("blocks more than {DEEPEST} deep")));
+            }
+            if indent != own {
+                return Err(cursor.error(format!("expected {own} spaces before it, or fewer")));
+            }
+            self.next += 1;
+            self.sequence(cursor, depth, &mut body)?;
+        }
+        Ok(body)
+    }
+
+    /// `STATEMENT; STATEMENT` to the end of the line, and what is indented below the last.
+    fn sequence(
+        &mut self,
+        mut cursor: Cursor<'a>,
+        depth: usize,
+        body: &mut Vec<Statement>,
+    ) -> Result<(), SyntaxError> {
+        loop {
+            let place = place(&cursor);
+            let step = match cursor.peek_word() {
+                Some("on" | "sigvec") => self.handler(&mut cursor, depth)?,
+                Some("repeat") => {
+                    cursor.skip();
+                    cursor.check_times()?;
+                    let times = cursor.term()?;
+                    Step::Repeat(times, self.body(&mut cursor, depth)?)
+                }
+                Some("while") => {
+                    cursor.skip();
+                    let condition = condition(&mut cursor)?;
+                    Step::While(condition, self.body(&mut cursor, depth)?)
+                }
+                _ => simple(&mut cursor)?,
+            };
+            body.push(Statement { place, step });
+            if !cursor.takes(";") {
+                return cursor.needs_end();
+            }
+        }
+    }
+
+    /// `: STATEMENT; STATEMENT`, or what is indented below.
+    fn body(
+        &mut self,
+        cursor: &mut Cursor<'a>,
+        depth: usize,
+    ) -> Result<Vec<Statement>, SyntaxError> {
+        if depth > DEEPEST {
+            return Err(cursor.error(format!("blocks more than {DEEPEST} deep")));
+        }
+        if cursor.takes(":") && !cursor.is_at_end() {
+            let mut body = Vec::new();
+            // The rest of the line belongs to the body: it is read by a cursor of its own.
+            let rest = std::mem::replace(cursor, cursor.ended());
+            self.sequence(rest, depth + 1, &mut body)?;
+            return Ok(body);
+        }
+        cursor.needs_end()?;
+        self.indented(cursor.line, depth + 1, cursor.in_handler)
+    }
+
+    /// `on SIGNAL [FLAGS] [mask SET] [-> EXPECTED]`, and its body.
+    fn handler(&mut self, cursor: &mut Cursor<'a>, depth: usize) -> Result<Step, SyntaxError> {
+        if cursor.in_handler {
+            return Err(cursor.error("a handler cannot install a handler".into()));
+        }
+        let bsd = cursor.peek_word() == Some("sigvec");
+        cursor.skip();
+        let signal = cursor.signal()?;
+        let flags = call::action_flags(cursor);
+        let mask = if cursor.takes_word("mask") { cursor.set()? } else { SigSet::EMPTY };
+        if let Some(word) = cursor.peek_word() {
+            let known = ACTION_FLAGS.iter().map(|(word, _)| *word).chain(["mask"]);
+            return Err(cursor.error(format!("unknown flag `{word}`{}", hint(word, known))));
+        }
+        let expected = expected::behind_arrow(cursor)?;
+        cursor.in_handler = true;
+        let body = self.body(cursor, depth)?;
+        cursor.in_handler = false;
+        Ok(Step::Handler(HandlerStep { bsd, signal, flags, mask, expected, body }))
+    }
+}
+
+fn place(cursor: &Cursor<'_>) -> Place {
+    Place { line: u32::try_from(cursor.line.number).unwrap_or(u32::MAX) }
+}
+
+/// A statement without a body.
+fn simple(cursor: &mut Cursor<'_>) -> Result<Step, SyntaxError> {
+    if let (Some(Kind::Word(_)), Some(Kind::Symbol("="))) = (cursor.peek(), cursor.peek_behind()) {
+        let name = cursor.variable()?;
+        cursor.skip();
+        return match cursor.peek_word() {
+            Some(word) if Call::words().any(|known| known == word) => call_step(cursor, Some(name)),
+            _ => Ok(Step::Set(name, expression(cursor)?)),
+        };
+    }
+    match cursor.peek_word() {
+        Some("note") => {
+            cursor.skip();
+            note(cursor).map(Step::Note)
+        }
+        Some("check") => {
+            cursor.skip();
+            condition(cursor).map(Step::Check)
+        }
+        Some(word) if Call::words().any(|known| known == word) => call_step(cursor, None),
+        Some(word @ ("expect" | "process")) => {
+            Err(cursor.error(format!("`{word}` begins its line: expected no indentation here")))
+        }
+        Some(word) => {
+            let known = Call::words().chain(STATEMENTS.iter().copied());
+            Err(cursor.error(format!("unknown word `{word}`{}", hint(word, known))))
+        }
+        None => Err(cursor.expected("a statement")),
+    }
+}
+
+fn call_step(cursor: &mut Cursor<'_>, into: Option<String>) -> Result<Step, SyntaxError> {
+    let call = call::call(cursor)?;
+    let expected = expected::behind_arrow(cursor)?;
+    Ok(Step::Call(CallStep { into, call, expected }))
+}
+
+fn expression(cursor: &mut Cursor<'_>) -> Result<Expression, SyntaxError> {
+    let left = cursor.term()?;
+    if cursor.takes("+") {
+        return Ok(Expression::Sum(left, cursor.term()?));
+    }
+    if cursor.takes("-") {
+        return Ok(Expression::Difference(left, cursor.term()?));
+    }
+    Ok(Expression::Term(left))
+}
+
+fn condition(cursor: &mut Cursor<'_>) -> Result<Condition, SyntaxError> {
+    let left = expression(cursor)?;
+    let relation = match cursor.peek() {
+        Some(Kind::Symbol(symbol)) => Relation::of(symbol),
+        _ => None,
+    };
+    let relation = relation.ok_or_else(|| cursor.expected("`==`, `!=`, `<`, `<=`, `>` or `>=`"))?;
+    cursor.skip();
+    Ok(Condition { left, relation, right: expression(cursor)? })
+}
+
+/// The text of a note: `{VALUE}` is filled in, `{{` is a brace.
+fn note(cursor: &mut Cursor<'_>) -> Result<Vec<Part>, SyntaxError> {
+    let Some(Kind::Text(text)) = cursor.peek() else {
+        return Err(cursor.expected("a text in quotes"));
+    };
+    let mut parts = Vec::new();
+    let mut literal = String::new();
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        match c {
+            '{' | '}' if rest.next_if_eq(&c).is_some() => literal.push(c),
+            '}' => return Err(cursor.error("a `}` without `{`; write `}}` for a brace".into())),
+            '{' => {
+                let word: String = std::iter::from_fn(|| rest.next_if(|c| *c != '}')).collect();
+                if rest.next().is_none() {
+                    let message = "a `{` without `}`; write `{{` for a brace";
+                    return Err(cursor.error(message.into()));
+                }
+                let value = match word.parse() {
+                    Ok(number) => super::ast::Term::Number(number),
+                    Err(_) => cursor.named(&word)?,
+                };
+                if !literal.is_empty() {
+                    parts.push(Part::Text(std::mem::take(&mut literal)));
+                }
+                parts.push(Part::Value(value));
+            }
+            c => literal.push(c),
+        }
+    }
+    if !literal.is_empty() {
+        parts.push(Part::Text(literal));
+    }
+    cursor.skip();
+    Ok(parts)
+}

@@ -1,0 +1,388 @@
+//! Makes a [`Call`] of a [`Sys`](tontine_unix::Sys), and says what came of it.
+
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use tontine_unix::{
+    ActionFlags, Children, Errno, Fd, How, Pid, Ptrace, Resource, Result, SigAction, SigSet,
+    SigStack, Signal, Spawn, SpawnGroup, Target, Tid, WaitOptions, Whose,
+};
+
+use super::call::{Aim, Call, Owner, Path, Spawning, Tracing, Whom};
+use super::conduct::Kind;
+use super::context::Frame;
+use super::outcome::{Outcome, done, limit};
+use super::program::{image, process, thread};
+use super::word::{Limited, OnSet, OnSignal, OnValue, OnValues, Plain, Simple, WaitCall};
+
+/// How much `read` reads where nothing is said, in bytes.
+const READ: i32 = 256;
+/// How much it reads at most.
+const MOST_READ: i32 = 1 << 16;
+/// At how many marks `profil` counts at most.
+const MOST_MARKS: i32 = 1 << 12;
+/// How often `compute` polls at most, should no time pass.
+const MOST_POLLS: u32 = 100_000_000;
+
+impl Frame<'_> {
+    /// Makes the call.
+    pub(super) fn perform(&self, call: &Call) -> Outcome {
+        let sys = self.sys;
+        match call {
+            Call::Plain(call) => self.plain(*call),
+            Call::Value(call, value) => self.on_value(*call, self.value(value)),
+            Call::Values(call, first, second) => {
+                let (first, second) = (self.value(first), self.value(second));
+                match call {
+                    OnValues::Setpgid => sys.setpgid(first, second).into(),
+                    OnValues::Tcsetpgrp => sys.tcsetpgrp(Fd(first.number()), second).into(),
+                    OnValues::Dup2 => sys.dup2(Fd(first.number()), Fd(second.number())).into(),
+                }
+            }
+            Call::Set(call, set) => self.on_set(*call, *set),
+            Call::Signal(call, signal) => self.on_signal(*call, *signal),
+            Call::Action(call, signal, flags) => self.action(*call, *signal, *flags),
+            Call::Fork(name) => {
+                let mut child = self.context.forked(name);
+                child.seat = self.expect(Kind::Process);
+                let seat = child.seat;
+                let made = sys.fork(move |sys| process(sys, child));
+                self.made(seat, made.ok());
+                made.into()
+            }
+            Call::Thread(name) => {
+                let seat = self.expect(Kind::Thread);
+                let made = sys.thread_boxed(thread(self.context, name, seat));
+                self.made(seat, made.ok().map(|Tid(number)| Pid::number_only(number)));
+                match made {
+                    Ok(thread) => Outcome::number(thread.0),
+                    Err(errno) => Outcome::Error(errno),
+                }
+            }
+            Call::Exec(path) => self.exec(path),
+            Call::Spawn(spawning) => self.spawn(spawning),
+            Call::Wait(call, whom, options) => self.wait(*call, whom, *options),
+            Call::Kill(aim, signal) => sys.kill(self.target(aim), *signal).into(),
+            Call::Killpg(group, signal) => sys.killpg(self.value(group), *signal).into(),
+            Call::Tgkill(process, thread, signal) => {
+                sys.tgkill(self.value(process), Tid(self.number(thread)), *signal).into()
+            }
+            Call::Sigqueue(process, signal, value) => {
+                sys.sigqueue(self.value(process), *signal, self.number(value)).into()
+            }
+            Call::Sigtimedwait(set, timeout) => self.take(*set, Some(self.lasting(*timeout))),
+            Call::Sleep(duration) => {
+                sys.nanosleep(self.lasting(*duration)).map_err(|(errno, _left)| errno).into()
+            }
+            Call::Compute(duration) => self.compute(*duration),
+            Call::Pipe(reader, writer) => self.two(reader, writer, sys.pipe()),
+            Call::Openpty(user, terminal) => self.two(user, terminal, sys.openpty()),
+            Call::Read(descriptor, most) => {
+                let most = most.as_ref().map_or(READ, |most| self.number(most));
+                self.read(Fd(self.number(descriptor)), most)
+            }
+            Call::Write { descriptor, text, .. } => {
+                counted(sys.write(Fd(self.number(descriptor)), text.as_bytes()))
+            }
+            Call::Tcsetattr { terminal, on, off } => {
+                let terminal = Fd(self.number(terminal));
+                let changed = sys.tcgetattr(terminal).and_then(|mut termios| {
+                    termios.modes = termios.modes.union(*on).difference(*off);
+                    sys.tcsetattr(terminal, &termios)
+                });
+                changed.into()
+            }
+            Call::Getrlimit(limited) => Outcome::Limit(sys.getrlimit(resource(*limited))),
+            Call::Setrlimit(limited, bounds) => {
+                sys.setrlimit(resource(*limited), limit(*bounds)).into()
+            }
+            Call::Getpriority(owner) => match sys.getpriority(self.whose(owner)) {
+                Ok(nice) => Outcome::number(nice),
+                Err(errno) => Outcome::Error(errno),
+            },
+            Call::Setpriority(owner, nice) => {
+                sys.setpriority(self.whose(owner), self.number(nice)).into()
+            }
+            Call::Place(processor) => {
+                let processor = processor.as_ref().map(|term| self.number(term));
+                match processor.map(usize::try_from).transpose() {
+                    Ok(processor) => sys.place(processor).into(),
+                    Err(_) => Outcome::Error(Errno::EINVAL),
+                }
+            }
+            Call::Sigstack(size) => {
+                let size = size.as_ref().map(|size| self.number(size));
+                let size = size.map(|size| usize::try_from(size).unwrap_or(0));
+                let stack = size.map(|size| SigStack { size, on_stack: false });
+                counted(sys.sigstack(stack).map(|old| old.size))
+            }
+            Call::Ptrace(tracing) => sys.ptrace(self.request(tracing)).into(),
+        }
+    }
+
+    fn plain(&self, call: Plain) -> Outcome {
+        let sys = self.sys;
+        match call {
+            Plain::Getpid => Outcome::Value(sys.getpid()),
+            Plain::Getppid => Outcome::Value(sys.getppid()),
+            Plain::Gettid => Outcome::number(sys.gettid().0),
+            Plain::Getpgrp => Outcome::Value(sys.getpgrp()),
+            Plain::Setsid => sys.setsid().into(),
+            Plain::Sigpending => Outcome::Set(sys.sigpending()),
+            Plain::Getmask => set(sys.sigprocmask(None)),
+            Plain::Pause => Outcome::Error(sys.pause()),
+            Plain::Opentty => descriptor(sys.open_tty()),
+            Plain::Yield => {
+                sys.sched_yield();
+                Outcome::Ok
+            }
+            Plain::Poll => {
+                sys.poll();
+                Outcome::Ok
+            }
+            Plain::Processor => Outcome::number(sys.processor()),
+            Plain::Now => Outcome::number(sys.now().saturating_sub(self.context.began).as_millis()),
+            Plain::Getuid => Outcome::number(sys.getuid()),
+            Plain::Geteuid => Outcome::number(sys.geteuid()),
+            Plain::Getrusage => Outcome::number(self.used().as_millis()),
+        }
+    }
+
+    fn on_value(&self, call: OnValue, value: Pid) -> Outcome {
+        let sys = self.sys;
+        let number = value.number();
+        let terminal = Fd(number);
+        match call {
+            OnValue::Exit => sys.exit(number),
+            OnValue::Alarm => Outcome::number(self.alarm(number.cast_unsigned())),
+            OnValue::Getpgid => sys.getpgid(value).into(),
+            OnValue::Getsid => sys.getsid(value).into(),
+            OnValue::Join => sys.join(Tid(number)).into(),
+            OnValue::Close => sys.close(terminal).into(),
+            OnValue::Controlling => sys.set_controlling(terminal).into(),
+            OnValue::Tcgetpgrp => sys.tcgetpgrp(terminal).into(),
+            OnValue::Tcgetsid => sys.tcgetsid(terminal).into(),
+            OnValue::Tcgetattr => match sys.tcgetattr(terminal) {
+                Ok(termios) => Outcome::Modes(termios.modes),
+                Err(errno) => Outcome::Error(errno),
+            },
+            OnValue::Setuid => sys.setuid(number.cast_unsigned()).into(),
+            OnValue::Mark => {
+                sys.mark(usize::try_from(number).unwrap_or(0));
+                Outcome::Ok
+            }
+            OnValue::Counts => self.counts(number),
+            OnValue::Profil => self.profil(number),
+            OnValue::Subreaper => sys.set_subreaper(number != 0).into(),
+        }
+    }
+
+    fn on_set(&self, call: OnSet, signals: SigSet) -> Outcome {
+        let sys = self.sys;
+        let old = |bits: u32| Outcome::Set(SigSet::from_bits(bits.into()));
+        let low = signals.bits() as u32;
+        match call {
+            OnSet::Block => set(sys.sigprocmask(Some((How::Block, signals)))),
+            OnSet::Unblock => set(sys.sigprocmask(Some((How::Unblock, signals)))),
+            OnSet::Setmask => set(sys.sigprocmask(Some((How::Set, signals)))),
+            OnSet::Sigsuspend => Outcome::Error(sys.sigsuspend(signals)),
+            OnSet::Sigwait => match sys.sigwait(signals) {
+                Ok(signal) => Outcome::Taken(signal, None),
+                Err(errno) => Outcome::Error(errno),
+            },
+            OnSet::Sigwaitinfo => self.take(signals, None),
+            OnSet::Sigblock => old(sys.sigblock(low)),
+            OnSet::Sigsetmask => old(sys.sigsetmask(low)),
+            OnSet::Sigpause => Outcome::Error(sys.sigpause(low)),
+        }
+    }
+
+    fn on_signal(&self, call: OnSignal, signal: Signal) -> Outcome {
+        match call {
+            OnSignal::Raise => self.sys.raise(signal).into(),
+            OnSignal::Fault => self.sys.fault(signal).into(),
+            OnSignal::Sigaction => disposition(self.sys.sigaction(signal, None)),
+        }
+    }
+
+    fn action(&self, call: Simple, signal: Signal, flags: ActionFlags) -> Outcome {
+        let action = match call {
+            Simple::Ignore => SigAction::IGNORE,
+            Simple::Default => SigAction::DEFAULT,
+        };
+        disposition(self.sys.sigaction(signal, Some(action.with_flags(flags))))
+    }
+
+    fn take(&self, set: SigSet, timeout: Option<Duration>) -> Outcome {
+        match self.sys.sigtimedwait(set, timeout) {
+            Ok(info) => Outcome::Taken(info.signal, Some(info)),
+            Err(errno) => Outcome::Error(errno),
+        }
+    }
+
+    fn exec(&self, path: &Path) -> Outcome {
+        let conduct = self.context.run.conduct.as_ref();
+        let seat = conduct.map(|conduct| conduct.executes(self.sys));
+        let (path, arguments) = image(self.context, path, seat);
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let Err(errno) = self.sys.exec(&path, &arguments);
+        if let (Some(conduct), Some(seat)) = (conduct, seat) {
+            conduct.stays(seat);
+        }
+        Outcome::Error(errno)
+    }
+
+    fn spawn(&self, spawning: &Spawning) -> Outcome {
+        let descriptor = |term| Fd(self.number(term));
+        let seat = self.expect(Kind::Process);
+        let (path, arguments) = image(self.context, &spawning.path, seat);
+        let spawn = Spawn {
+            path,
+            arguments,
+            group: match &spawning.group {
+                SpawnGroup::Parents => SpawnGroup::Parents,
+                SpawnGroup::Own => SpawnGroup::Own,
+                SpawnGroup::Of(group) => SpawnGroup::Of(self.value(group)),
+            },
+            session: spawning.session,
+            mask: spawning.mask,
+            defaults: spawning.defaults,
+            descriptors: spawning
+                .descriptors
+                .iter()
+                .map(|(from, to)| (descriptor(from), descriptor(to)))
+                .collect(),
+        };
+        let made = self.sys.spawn(&spawn);
+        self.made(seat, made.ok());
+        made.into()
+    }
+
+    fn wait(&self, call: WaitCall, whom: &Whom, options: WaitOptions) -> Outcome {
+        let children = match whom {
+            Whom::Any => Children::Any,
+            Whom::One(child) => Children::One(self.value(child)),
+            Whom::Group(group) => Children::Group(self.value(group)),
+            Whom::OwnGroup => Children::OwnGroup,
+        };
+        match call {
+            WaitCall::Wait => self.sys.waitpid(children, options).into(),
+            WaitCall::Waitid => self.sys.waitid(children, options).into(),
+            WaitCall::Wait3 => self.sys.wait3(options).into(),
+            WaitCall::Wait4 => self.sys.wait4(children, options).into(),
+        }
+    }
+
+    fn target(&self, aim: &Aim) -> Target {
+        match aim {
+            Aim::One(process) => Target::Process(self.value(process)),
+            Aim::Group(group) => Target::Group(self.value(group)),
+            Aim::OwnGroup => Target::OwnGroup,
+            Aim::Everyone => Target::Everyone,
+        }
+    }
+
+    fn whose(&self, owner: &Owner) -> Whose {
+        match owner {
+            Owner::Process(process) => Whose::Process(self.value(process)),
+            Owner::Group(group) => Whose::Group(self.value(group)),
+            Owner::User(user) => Whose::User(self.number(user).cast_unsigned()),
+        }
+    }
+
+    fn request(&self, tracing: &Tracing) -> Ptrace {
+        match tracing {
+            Tracing::TraceMe => Ptrace::TraceMe,
+            Tracing::Attach(process) => Ptrace::Attach(self.value(process)),
+            Tracing::Continue(process, signal) => Ptrace::Continue(self.value(process), *signal),
+            Tracing::Kill(process) => Ptrace::Kill(self.value(process)),
+            Tracing::Detach(process, signal) => Ptrace::Detach(self.value(process), *signal),
+        }
+    }
+
+    /// Sets two variables to two descriptors.
+    fn two(&self, first: &str, second: &str, made: Result<(Fd, Fd)>) -> Outcome {
+        match made {
+            Ok((one, other)) => {
+                self.context.set(first, Pid::number_only(one.0));
+                self.context.set(second, Pid::number_only(other.0));
+                Outcome::Ok
+            }
+            Err(errno) => Outcome::Error(errno),
+        }
+    }
+
+    fn read(&self, from: Fd, most: i32) -> Outcome {
+        let most = usize::try_from(most.clamp(0, MOST_READ)).unwrap_or(0);
+        let mut buffer = vec![0; most];
+        match self.sys.read(from, &mut buffer) {
+            Ok(read) => {
+                buffer.truncate(read);
+                Outcome::Bytes(buffer)
+            }
+            Err(errno) => Outcome::Error(errno),
+        }
+    }
+
+    /// Polls until the process has used so much more processor time.
+    fn compute(&self, duration: Duration) -> Outcome {
+        let enough = self.used() + duration;
+        for _ in 0..MOST_POLLS {
+            if self.used() >= enough {
+                return Outcome::Ok;
+            }
+            self.sys.poll();
+        }
+        Outcome::Error(Errno::ETIMEDOUT)
+    }
+
+    /// Processor time that the process used.
+    fn used(&self) -> Duration {
+        let usage = self.sys.getrusage();
+        usage.user + usage.system
+    }
+
+    fn profil(&self, marks: i32) -> Outcome {
+        let counts: Option<Arc<[AtomicU32]>> =
+            (marks > 0).then(|| (0..marks.min(MOST_MARKS)).map(|_| AtomicU32::new(0)).collect());
+        let outcome = self.sys.profil(counts.clone()).into();
+        let profile = &self.context.profile;
+        *profile.lock().unwrap_or_else(PoisonError::into_inner) = counts;
+        outcome
+    }
+
+    fn counts(&self, mark: i32) -> Outcome {
+        let profile = &self.context.profile;
+        let counts = profile.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let count = usize::try_from(mark).ok().and_then(|mark| {
+            counts.as_ref()?.get(mark).map(|count| Outcome::number(count.load(Relaxed)))
+        });
+        count.unwrap_or(Outcome::Error(Errno::EINVAL))
+    }
+}
+
+fn counted(result: Result<usize>) -> Outcome {
+    result.map_or_else(Outcome::Error, Outcome::number)
+}
+
+fn descriptor(result: Result<Fd>) -> Outcome {
+    result.map_or_else(Outcome::Error, |descriptor| Outcome::number(descriptor.0))
+}
+
+fn set(result: Result<SigSet>) -> Outcome {
+    result.map_or_else(Outcome::Error, Outcome::Set)
+}
+
+fn disposition(result: Result<SigAction>) -> Outcome {
+    result.map_or_else(Outcome::Error, |old| Outcome::Done(done(&old.disposition)))
+}
+
+const fn resource(limited: Limited) -> Resource {
+    match limited {
+        Limited::Cpu => Resource::Cpu,
+        Limited::Processes => Resource::Processes,
+        Limited::PendingSignals => Resource::PendingSignals,
+        Limited::Descriptors => Resource::Descriptors,
+    }
+}

@@ -1,0 +1,410 @@
+//! A process of a scenario as a [`Program`]: statement after statement, over any [`Sys`].
+//!
+//! `perform.rs` makes the calls; `context.rs` has the variables. What is observed goes to the
+//! [`Log`].
+
+use std::fmt::{self, Display, Formatter};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use tontine_unix::{
+    Body, Children, Disposition, Errno, Handler, How, Pid, Program, SigAction, SigSet, SigVec, Sys,
+    WaitOptions,
+};
+use tontine_unix_sim::State;
+
+use super::ast::{CallStep, Condition, HandlerStep, Place, Scenario, Statement, Step};
+use super::call::{Call, Path};
+use super::conduct::{Conduct, Due, Image, Kind, Seat};
+use super::context::{Context, Filled, Frame, Run, Told};
+use super::expected::Expected;
+use super::log::{About, EventKind, Log};
+use super::outcome::{Known, Outcome, done};
+use super::word::{OnSet, OnValue, Plain};
+
+/// What the process is called that begins a run: `init` in the text.
+pub(super) const HARNESS: &str = "init";
+
+/// How often a `while` may go round before it counts as one that never ends.
+const MOST_ROUNDS: u32 = 1_000_000;
+
+/// What begins a run: it adopts orphans, makes the first process, waits until no child is left, and
+/// returns the first one's exit status, 128 and the signal's number if one ended it.
+///
+/// The first process leads a session of its own, with nothing blocked.
+///
+/// # Panics
+/// If `scenario` was not parsed and has no process, or a name that nothing defines.
+pub fn root(scenario: &Scenario, log: impl Log + 'static) -> Program {
+    root_of(&Arc::new(Run::new(scenario, Arc::new(log))))
+}
+
+/// [`root`] of what is known already.
+pub(super) fn root_of(run: &Arc<Run>) -> Program {
+    let run = Arc::clone(run);
+    Box::new(move |sys| begin(sys, &run))
+}
+
+/// The same with threads that stand at gates.
+pub(crate) fn conducted(scenario: &Scenario, conduct: Arc<dyn Conduct>) -> Program {
+    let run = Arc::new(Run::conducted(scenario, conduct));
+    Box::new(move |sys| begin(sys, &run))
+}
+
+/// What [`executed`] is, with threads that stand at gates.
+pub(crate) fn conducted_program(
+    scenario: &Scenario,
+    name: &str,
+    conduct: Arc<dyn Conduct>,
+) -> impl Fn(&dyn Sys, &[String]) -> i32 + Send + Sync + 'static {
+    executed_in(Arc::new(Run::conducted(scenario, conduct)), name)
+}
+
+/// A process of the scenario alone, without what [`root`] does around the first.
+///
+/// # Panics
+/// As [`root`].
+pub fn program(scenario: &Scenario, name: &str, log: impl Log + 'static) -> Program {
+    let run = Arc::new(Run::new(scenario, Arc::new(log)));
+    let name = name.to_owned();
+    Box::new(move |sys| {
+        let context = Context::new(run, &name, sys.getppid().number(), sys.now());
+        process(sys, context)
+    })
+}
+
+/// What `exec` and `spawn` run: a program to be registered under the name of each process.
+/// `arguments` are those that a scenario's `exec` passes.
+///
+/// # Panics
+/// As [`root`].
+pub fn executed(
+    scenario: &Scenario,
+    name: &str,
+    log: impl Log + 'static,
+) -> impl Fn(&dyn Sys, &[String]) -> i32 + Send + Sync + 'static {
+    executed_in(Arc::new(Run::new(scenario, Arc::new(log))), name)
+}
+
+/// [`executed`] of what is known already.
+pub(super) fn executed_in(
+    run: Arc<Run>,
+    name: &str,
+) -> impl Fn(&dyn Sys, &[String]) -> i32 + Send + Sync + 'static {
+    let name = name.to_owned();
+    move |sys, arguments| {
+        let number = |at: usize| arguments.get(at).and_then(|text| text.parse::<u64>().ok());
+        let init = number(1).and_then(|n| i32::try_from(n).ok()).unwrap_or(0);
+        let began = number(2).map_or_else(|| sys.now(), Duration::from_nanos);
+        let mut context = Context::new(Arc::clone(&run), &name, init, began);
+        context.seat = number(3).and_then(|n| u32::try_from(n).ok()).map(Seat);
+        process(sys, context)
+    }
+}
+
+/// The path of what is executed, and the arguments by which [`executed`] learns what it cannot
+/// inherit: its seat too, where it has one.
+pub(super) fn image(context: &Context, path: &Path, seat: Option<Seat>) -> (String, Vec<String>) {
+    let image = match (path, &context.run.conduct) {
+        (Path::Process(name), Some(conduct)) => conduct.image(name),
+        _ => Image { path: path.name().to_owned(), mark: None },
+    };
+    let began = context.began.as_nanos().to_string();
+    let mut arguments = Vec::from_iter(image.mark.map(str::to_owned));
+    arguments.extend([path.name().to_owned(), context.init.to_string(), began]);
+    arguments.extend(seat.map(|Seat(seat)| seat.to_string()));
+    (image.path, arguments)
+}
+
+fn begin(sys: &dyn Sys, run: &Arc<Run>) -> i32 {
+    // Signals that a scenario sends to everyone are not for this one.
+    let _ = sys.sigprocmask(Some((How::Set, SigSet::ALL)));
+    let _ = sys.set_subreaper(true);
+    let first = run.scenario.first().expect("a parsed scenario has a process");
+    State::name_caller(HARNESS);
+    let context =
+        Arc::new(Context::new(Arc::clone(run), HARNESS, sys.getpid().number(), sys.now()));
+    context.pid.store(sys.getpid().number(), Relaxed);
+    let frame = Frame { sys, context: &context, info: None };
+    if let Some(conduct) = &run.conduct {
+        conduct.sit(sys, Seat::INIT);
+    }
+    let mut child = context.forked(&first.name);
+    child.seat = frame.expect(Kind::Process);
+    let seat = child.seat;
+    let made = sys.fork(move |sys| {
+        let _ = sys.setsid();
+        let _ = sys.sigprocmask(Some((How::Set, SigSet::EMPTY)));
+        process(sys, child)
+    });
+    frame.made(seat, made.ok());
+    let Ok(made) = made else { return 1 };
+    let place = Place::default();
+    let about = About::Made(made.number(), &first.name);
+    let told = Told::new(place, EventKind::Call, &"begin");
+    frame.record(Told { result: &made, about, ..told });
+    let mut status = 1;
+    loop {
+        let waited = match sys.waitid(Children::Any, WaitOptions::EXITED) {
+            Ok(Some(waited)) => waited,
+            Err(Errno::EINTR) | Ok(None) => continue,
+            Err(_) => return status,
+        };
+        let about = About::Seen(waited.pid.number(), waited.status);
+        let told = Told::new(place, EventKind::Call, &"wait");
+        frame.record(Told { result: &Outcome::Waited(waited), about, ..told });
+        if waited.pid.number() == made.number() {
+            let signal = waited.status.signaled().map_or(0, |signal| 128 + signal.number());
+            status = waited.status.exited().unwrap_or(signal);
+        }
+    }
+}
+
+/// Runs a process from its first statement to its end.
+pub(super) fn process(sys: &dyn Sys, context: Context) -> i32 {
+    let context = Arc::new(context);
+    context.pid.store(sys.getpid().number(), Relaxed);
+    context.contexts.add(sys.getpid().number(), &context);
+    State::name_caller(&context.name);
+    let run = Arc::clone(&context.run);
+    if let (Some(conduct), Some(seat)) = (&run.conduct, context.seat) {
+        conduct.sit(sys, seat);
+    }
+    let block = run.scenario.block(&context.name).expect("a parsed scenario has all its blocks");
+    let frame = Frame { sys, context: &context, info: None };
+    frame.record(Told::new(block.place, EventKind::Began, &context.name));
+    frame.run(&block.body);
+    frame.gate(&Due::end(block.place));
+    0
+}
+
+/// What a thread of a process runs.
+pub(super) fn thread(context: &Arc<Context>, name: &str, seat: Option<Seat>) -> Body {
+    let (context, name) = (Arc::clone(context), name.to_owned());
+    Box::new(move |sys| {
+        let run = Arc::clone(&context.run);
+        if let (Some(conduct), Some(seat)) = (&run.conduct, seat) {
+            conduct.sit(sys, seat);
+        }
+        let block = run.scenario.block(&name).expect("a parsed scenario has all its blocks");
+        let frame = Frame { sys, context: &context, info: None };
+        frame.record(Told::new(block.place, EventKind::Began, &name));
+        frame.run(&block.body);
+        frame.gate(&Due::end(block.place));
+    })
+}
+
+impl Frame<'_> {
+    /// Runs statements, one after another.
+    pub(super) fn run(&self, body: &[Statement]) {
+        for statement in body {
+            self.step(statement);
+        }
+    }
+
+    fn step(&self, statement: &Statement) {
+        let place = statement.place;
+        match &statement.step {
+            Step::Call(step) => self.call(place, step),
+            Step::Handler(step) => self.install(place, step),
+            Step::Note(parts) => {
+                self.record(Told::new(place, EventKind::Note, &Filled(self, parts)));
+            }
+            Step::Set(name, value) => self.context.set(name, self.evaluate(value)),
+            Step::Check(condition) => self.check(place, condition),
+            Step::Repeat(times, body) => {
+                for _ in 0..self.number(times) {
+                    self.run(body);
+                    self.sys.poll();
+                }
+            }
+            Step::While(condition, body) => self.repeat_while(place, condition, body),
+        }
+    }
+
+    fn call(&self, place: Place, step: &CallStep) {
+        let told = Told::new(place, EventKind::Call, step);
+        let due = Due {
+            line: place.line,
+            what: step,
+            timeout: Self::timeout(&step.call),
+            writes: self.written(&step.call),
+            reads: self.read_from(&step.call),
+        };
+        self.gate(&due);
+        if !step.call.returns() {
+            self.record(told);
+        }
+        let outcome = self.perform(&step.call);
+        self.passed(&due);
+        if let Some(name) = &step.into {
+            self.context.set(name, outcome.value());
+        }
+        let about = match (&step.call, &outcome) {
+            (Call::Fork(name), Outcome::Value(pid)) => About::Made(pid.number(), name),
+            (Call::Spawn(spawning), Outcome::Value(pid)) => {
+                About::Made(pid.number(), spawning.path.name())
+            }
+            (_, Outcome::Waited(waited)) => About::Seen(waited.pid.number(), waited.status),
+            _ => About::Nobody,
+        };
+        let told = Told::new(place, EventKind::Call, step);
+        self.record(Told { result: &outcome, about, ..told });
+        let is_end = outcome == Outcome::Error(Errno::EINTR) && step.call.ends_by_handler();
+        if step.expected.is_some() || !is_end {
+            self.judge(place, step, step.expected.as_ref(), &outcome);
+        }
+    }
+
+    /// Waits at the gate, where there is one.
+    fn gate(&self, due: &Due<'_>) {
+        if let Some(conduct) = &self.context.run.conduct {
+            conduct.gate(self.sys, due);
+        }
+    }
+
+    /// The call was made.
+    fn passed(&self, due: &Due<'_>) {
+        if let Some(conduct) = &self.context.run.conduct {
+            conduct.passed(due);
+        }
+    }
+
+    /// A seat for what is about to be made, where somebody conducts.
+    pub(super) fn expect(&self, kind: Kind) -> Option<Seat> {
+        self.context.run.conduct.as_ref().map(|conduct| conduct.expect(self.sys, kind))
+    }
+
+    /// It was made, or not.
+    pub(super) fn made(&self, seat: Option<Seat>, made: Option<Pid>) {
+        if let (Some(conduct), Some(seat)) = (&self.context.run.conduct, seat) {
+            conduct.made(seat, made.map(Pid::number));
+        }
+    }
+
+    /// When a call ends by itself.
+    const fn timeout(call: &Call) -> Option<Duration> {
+        match call {
+            Call::Sleep(duration) | Call::Sigtimedwait(_, duration) => Some(*duration),
+            _ => None,
+        }
+    }
+
+    /// How long a call is to last.
+    pub(super) fn lasting(&self, duration: Duration) -> Duration {
+        let conduct = self.context.run.conduct.as_ref();
+        conduct.map_or(duration, |conduct| conduct.lasting(duration))
+    }
+
+    /// Makes the call `alarm`.
+    pub(super) fn alarm(&self, seconds: u32) -> u32 {
+        match &self.context.run.conduct {
+            Some(conduct) => conduct.alarm(self.sys, seconds),
+            None => self.sys.alarm(seconds),
+        }
+    }
+
+    /// The descriptor into which a call writes.
+    fn written(&self, call: &Call) -> Option<i32> {
+        match call {
+            Call::Write { descriptor, .. } => Some(self.number(descriptor)),
+            _ => None,
+        }
+    }
+
+    /// Returns the descriptor from which a call reads.
+    fn read_from(&self, call: &Call) -> Option<i32> {
+        match call {
+            Call::Read(descriptor, _) => Some(self.number(descriptor)),
+            _ => None,
+        }
+    }
+
+    /// Says so if that is not what was expected.
+    fn judge(
+        &self,
+        place: Place,
+        what: &dyn Display,
+        expected: Option<&Expected>,
+        outcome: &Outcome,
+    ) {
+        let is_held = match expected {
+            Some(expected) => outcome.is(expected, |term| self.number(term)),
+            None => !matches!(outcome, Outcome::Error(_)),
+        };
+        if !is_held {
+            let expected = expected.map_or(&"no error" as &dyn Display, |expected| expected);
+            let told = Told::new(place, EventKind::Miss, what);
+            self.record(Told { result: expected, found: outcome, ..told });
+        }
+    }
+
+    fn install(&self, place: Place, step: &HandlerStep) {
+        let (context, body) = (Arc::clone(self.context), step.body.clone());
+        let handler = Handler::new(move |sys, info| {
+            let own = context.contexts.of(sys.getpid().number());
+            let context = own.as_ref().unwrap_or(&context);
+            let frame = Frame { sys, context, info: Some(info) };
+            frame.record(Told::new(place, EventKind::Handler, &Known(info)));
+            frame.run(&body);
+        });
+        let disposition = Disposition::Handler(handler);
+        let action = SigAction { disposition, mask: step.mask, flags: step.flags };
+        let due = Due::simple(place, step);
+        self.gate(&due);
+        let old = if step.bsd {
+            self.sys.sigvec(step.signal, Some(SigVec { action })).map(|old| old.action)
+        } else {
+            self.sys.sigaction(step.signal, Some(action))
+        };
+        let outcome = old.map_or_else(Outcome::Error, |old| Outcome::Done(done(&old.disposition)));
+        self.record(Told { result: &outcome, ..Told::new(place, EventKind::Call, step) });
+        self.judge(place, step, step.expected.as_ref(), &outcome);
+    }
+
+    fn check(&self, place: Place, condition: &Condition) {
+        let (left, right, holds) = self.compare(condition);
+        if !holds {
+            let told = Told::new(place, EventKind::Miss, &"check");
+            self.record(Told { result: condition, found: &Sides(left, right), ..told });
+        }
+    }
+
+    fn repeat_while(&self, place: Place, condition: &Condition, body: &[Statement]) {
+        for _ in 0..MOST_ROUNDS {
+            if !self.compare(condition).2 {
+                return;
+            }
+            self.run(body);
+            self.sys.poll();
+        }
+        let (left, right, _) = self.compare(condition);
+        let told = Told::new(place, EventKind::Miss, condition);
+        self.record(Told { result: &"an end to it", found: &Sides(left, right), ..told });
+    }
+}
+
+impl Call {
+    /// Whether the process goes on behind it, unless it is refused.
+    fn returns(&self) -> bool {
+        !matches!(self, Self::Exec(_) | Self::Value(OnValue::Exit, _))
+    }
+
+    /// Whether `EINTR` is how it ends well.
+    pub(super) fn ends_by_handler(&self) -> bool {
+        matches!(
+            self,
+            Self::Plain(Plain::Pause) | Self::Set(OnSet::Sigsuspend | OnSet::Sigpause, _)
+        )
+    }
+}
+
+/// Both sides of a comparison.
+struct Sides(i32, i32);
+
+impl Display for Sides {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{} and {}", self.0, self.1)
+    }
+}

@@ -1,0 +1,75 @@
+//! A scenario with its log, to be run once or again and again: [`Stage`].
+
+use std::sync::Arc;
+
+use tontine_unix::Program;
+use tontine_unix_sim::{Builder, Ending, Report, Stopper};
+
+use super::ast::{BlockKind, Scenario};
+use super::context::Run;
+use super::log::Memory;
+use super::program::{executed_in, root_of};
+use super::timeline::Timeline;
+use super::verdict::{Failure, Verdict};
+
+/// What the runs of a scenario have in common.
+pub(crate) struct Stage {
+    run: Arc<Run>,
+    log: Memory,
+    stopper: Stopper,
+}
+
+impl Stage {
+    /// One that keeps everything that is observed, and stops runs that observe too much.
+    pub(crate) fn new(scenario: &Scenario, stopper: &Stopper) -> Self {
+        Self::with_log(scenario, stopper, Memory::new(stopper))
+    }
+
+    /// One that keeps only what a verdict needs.
+    pub(crate) fn sparse(scenario: &Scenario) -> Self {
+        let stopper = Stopper::new();
+        Self::with_log(scenario, &stopper, Memory::sparse(&stopper))
+    }
+
+    fn with_log(scenario: &Scenario, stopper: &Stopper, log: Memory) -> Self {
+        let run = Arc::new(Run::new(scenario, Arc::new(log.clone())));
+        Self { run, log, stopper: stopper.clone() }
+    }
+
+    /// Registers the scenario's processes as programs under their names.
+    pub(crate) fn set(&self, builder: Builder) -> Builder {
+        let blocks = self.run.scenario.blocks.iter();
+        let processes = blocks.filter(|block| block.kind == BlockKind::Process);
+        processes.fold(builder.stopper(&self.stopper), |builder, block| {
+            builder.program(&block.name, executed_in(Arc::clone(&self.run), &block.name))
+        })
+    }
+
+    /// What begins a run.
+    pub(crate) fn root(&self) -> Program {
+        root_of(&self.run)
+    }
+
+    /// What was observed in the run that has ended, and whether that was expected.
+    pub(crate) fn judge(&self, report: &Report) -> (Timeline, Verdict) {
+        let timeline = Timeline { records: self.log.take() };
+        let mut verdict = Verdict::new(&self.run.scenario, &timeline);
+        let found = match report.ending {
+            Ending::Finished => None,
+            Ending::Stalled => Some("that all threads are blocked".to_owned()),
+            Ending::Stopped => Some(match self.stopper.why() {
+                Some(why) => why.to_owned(),
+                None => format!("none within {} steps, the limit", report.steps),
+            }),
+        };
+        verdict.failures.extend(found.map(|found| Failure {
+            line: 0,
+            process: None,
+            thread: None,
+            what: "the run".into(),
+            expected: "an end".into(),
+            found,
+        }));
+        (timeline, verdict)
+    }
+}

@@ -1,0 +1,389 @@
+//! Whether what was observed is what a scenario expects: [`Verdict`].
+//!
+//! An inline expectation was judged by the process itself, where it stands; it left a miss in the
+//! log. Here those are gathered, and the expectations of the whole run are judged.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::{self, Display, Formatter};
+
+use tontine_unix::Status;
+
+use super::ast::{Count, Expectation, Scenario, Statement, Step, Whole};
+use super::error::Printable;
+use super::expected::StatusPattern;
+use super::log::EventKind;
+use super::outcome::Short;
+use super::timeline::Timeline;
+
+/// What came of the expectations.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Verdict {
+    /// Those that failed, inline ones first.
+    pub failures: Vec<Failure>,
+    /// How many of the whole run there were.
+    pub expectations: usize,
+    /// How many the text has inline: of calls, and checks.
+    pub inline: usize,
+}
+
+/// An expectation that failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// Line in the text; 0 for what stands nowhere.
+    pub line: u32,
+    /// The process, of an inline expectation.
+    pub process: Option<String>,
+    /// The number of the thread, if the process had several.
+    pub thread: Option<i32>,
+    /// The call or the expectation.
+    pub what: String,
+    /// What should have come.
+    pub expected: String,
+    /// What came.
+    pub found: String,
+}
+
+impl Verdict {
+    /// Maximum number of failed inline expectations that are displayed: a loop may fail many times.
+    pub const SHOWN: usize = 10;
+
+    /// Judges a run of `scenario`.
+    pub fn new(scenario: &Scenario, timeline: &Timeline) -> Self {
+        let other_threads = timeline.records.iter().filter(|record| record.tid != record.pid);
+        let several: BTreeSet<i32> = other_threads.map(|record| record.pid).collect();
+        let misses = timeline.records.iter().filter(|record| record.kind == EventKind::Miss);
+        let inline = misses.map(|record| Failure {
+            line: record.line,
+            process: Some(record.name.clone()),
+            thread: several.contains(&record.pid).then_some(record.tid),
+            what: record.what.clone(),
+            expected: record.result.clone(),
+            found: record.found.clone(),
+        });
+        let ends = ends(timeline);
+        let whole = scenario.expectations.iter().filter_map(|expectation| {
+            judge(expectation, timeline, &ends).err().map(|found| Failure {
+                line: expectation.place.line,
+                process: None,
+                thread: None,
+                what: expectation.to_string(),
+                expected: expectation.what.to_string(),
+                found,
+            })
+        });
+        let failures = inline.chain(whole).collect();
+        let inline = scenario.blocks.iter().map(|block| inline_of(&block.body)).sum();
+        Self { failures, expectations: scenario.expectations.len(), inline }
+    }
+
+    /// Whether all expectations held.
+    pub fn holds(&self) -> bool {
+        self.failures.is_empty()
+    }
+}
+
+impl Display for Verdict {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if self.holds() {
+            return f.write_str(match (self.expectations, self.inline) {
+                (0, 0) => "no expectation: nothing was judged",
+                (0, _) => "holds: every expectation of a call (no `expect` judges the run)",
+                _ => "holds: every expectation",
+            });
+        }
+        let (inline, whole): (Vec<_>, Vec<_>) =
+            self.failures.iter().partition(|failure| failure.process.is_some());
+        let mut lines: Vec<String> =
+            inline.iter().take(Self::SHOWN).map(ToString::to_string).collect();
+        if let Some(more @ 1..) = inline.len().checked_sub(Self::SHOWN) {
+            lines.push(format!("and {more} more expectations of calls fail"));
+        }
+        lines.extend(whole.iter().map(ToString::to_string));
+        f.write_str(&lines.join("\n"))
+    }
+}
+
+impl Display for Failure {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self { line, process, thread, what, expected, found } = self;
+        let thread = thread.map_or(String::new(), |thread| format!(", thread {thread}"));
+        let (expected, found) = (Printable(expected), Printable(found));
+        match process {
+            Some(process) => {
+                write!(
+                    f,
+                    "fails: line {line}, in {process}{thread}: {what}: expected {expected}, \
+                     found {found}"
+                )
+            }
+            None if *line == 0 => write!(f, "fails: {what}: expected {expected}, found {found}"),
+            None => write!(f, "fails: line {line}: {what}: found {found}"),
+        }
+    }
+}
+
+/// How many inline expectations there are.
+fn inline_of(body: &[Statement]) -> usize {
+    let of = |Statement { step, .. }: &Statement| match step {
+        Step::Call(step) => usize::from(step.expected.is_some()),
+        Step::Handler(step) => usize::from(step.expected.is_some()) + inline_of(&step.body),
+        Step::Check(_) => 1,
+        Step::Repeat(_, body) | Step::While(_, body) => inline_of(body),
+        Step::Note(_) | Step::Set(..) => 0,
+    };
+    body.iter().map(of).sum()
+}
+
+/// Who ended how, by name.
+type Ends = Vec<(String, Status)>;
+
+/// A process's name is that of the block which it ran last; one that ran none has the name under
+/// which it was made. The log may take that a process was made after it took that it began, or even
+/// ended.
+fn ends(timeline: &Timeline) -> Ends {
+    let mut names: BTreeMap<i32, &str> = BTreeMap::new();
+    let mut nameless: BTreeMap<i32, Status> = BTreeMap::new();
+    let mut ended: BTreeSet<i32> = BTreeSet::new();
+    let mut ends = Vec::new();
+    for record in &timeline.records {
+        if record.kind == EventKind::Began {
+            names.insert(record.pid, &record.name);
+            ended.remove(&record.pid);
+        }
+        if let Some((pid, name)) = record.made.as_ref().filter(|(pid, _)| !ended.contains(pid)) {
+            if let Some(status) = nameless.remove(pid) {
+                ends.push((name.clone(), status));
+                ended.insert(*pid);
+            } else {
+                names.entry(*pid).or_insert(name);
+            }
+        }
+        // One that was looked at with `nowait` is seen twice.
+        let seen = record.seen.filter(|(pid, status)| status.is_end() && !ended.contains(pid));
+        if let Some((pid, status)) = seen {
+            if let Some(name) = names.remove(&pid) {
+                ends.push((name.to_owned(), status));
+                ended.insert(pid);
+            } else {
+                nameless.insert(pid, status);
+            }
+        }
+    }
+    ends
+}
+
+/// `Err` says what was found instead.
+fn judge(expectation: &Expectation, timeline: &Timeline, ends: &Ends) -> Result<(), String> {
+    match &expectation.what {
+        Whole::Ended { count, name, ways } => judge_ends(*count, name, ways, ends),
+        Whole::Note { text, of, count } => {
+            let is_it = |(who, what): &(&str, &str)| {
+                what == text && of.as_deref().is_none_or(|of| of == *who)
+            };
+            let found = u32::try_from(timeline.notes().filter(is_it).count()).unwrap_or(u32::MAX);
+            if count.has(found) { Ok(()) } else { Err(format!("it {found} times")) }
+        }
+        Whole::Notes { of, ordered, sequences } => {
+            let notes = timeline.notes();
+            let of = |who: &str| of.as_deref().is_none_or(|of| of == who);
+            let found: Vec<&str> = notes.filter(|(who, _)| of(who)).map(|(_, what)| what).collect();
+            let is_held = sequences.iter().any(|wanted| same(wanted, &found, *ordered));
+            if is_held { Ok(()) } else { Err(listed(&found)) }
+        }
+        Whole::Before(first, then) => {
+            let at = |text: &str| timeline.notes().position(|(_, what)| what == text);
+            match (at(first), at(then)) {
+                (Some(earlier), Some(later)) if earlier < later => Ok(()),
+                (Some(_), Some(_)) => Err("them the other way round".into()),
+                (None, _) => Err(format!("no note \"{first}\"")),
+                (_, None) => Err(format!("no note \"{then}\"")),
+            }
+        }
+    }
+}
+
+fn judge_ends(
+    count: Option<Count>,
+    name: &str,
+    ways: &[StatusPattern],
+    ends: &Ends,
+) -> Result<(), String> {
+    let all: Vec<Status> =
+        ends.iter().filter(|(who, _)| who == name).map(|(_, status)| *status).collect();
+    let fitting = all.iter().filter(|status| ways.iter().any(|way| way.fits(**status))).count();
+    let is_held = match count {
+        Some(count) => count.has(u32::try_from(fitting).unwrap_or(u32::MAX)),
+        None => fitting == all.len() && fitting > 0,
+    };
+    if is_held {
+        return Ok(());
+    }
+    if all.is_empty() {
+        return Err(format!("that nobody saw a {name} end"));
+    }
+    let shown: Vec<String> = all.iter().map(|status| Short(*status).to_string()).collect();
+    Err(shown.join(", "))
+}
+
+fn same(wanted: &[String], found: &[&str], ordered: bool) -> bool {
+    let mut wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
+    let mut found = found.to_vec();
+    if !ordered {
+        wanted.sort_unstable();
+        found.sort_unstable();
+    }
+    wanted == found
+}
+
+fn listed(notes: &[&str]) -> String {
+    let shown: Vec<String> = notes.iter().map(|note| format!("\"{note}\"")).collect();
+    if shown.is_empty() { "no note".into() } else { shown.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::scenario::log::Record;
+    use tontine_unix::Signal;
+
+    fn record(pid: i32, name: &str, kind: EventKind) -> Record {
+        Record {
+            at: Duration::ZERO,
+            pid,
+            tid: pid,
+            name: name.into(),
+            line: 1,
+            kind,
+            what: String::new(),
+            result: String::new(),
+            found: String::new(),
+            made: None,
+            seen: None,
+        }
+    }
+
+    fn began(pid: i32, name: &str) -> Record {
+        record(pid, name, EventKind::Began)
+    }
+
+    fn made(pid: i32, name: &str) -> Record {
+        Record { made: Some((pid, name.into())), ..record(1, "main", EventKind::Call) }
+    }
+
+    fn seen(pid: i32, status: Status) -> Record {
+        Record { seen: Some((pid, status)), ..record(1, "main", EventKind::Call) }
+    }
+
+    fn ends_of(records: Vec<Record>) -> Ends {
+        ends(&Timeline { records })
+    }
+
+    const KILLED: Status = Status::Signaled(Signal::KILL, false);
+
+    #[test]
+    fn one_that_was_killed_before_it_began_has_the_name_under_which_it_was_made() {
+        let ends = ends_of(vec![made(5, "child"), seen(5, KILLED)]);
+        assert_eq!(ends, [("child".to_owned(), KILLED)]);
+    }
+
+    #[test]
+    fn an_end_that_is_told_before_the_fork_is_counted_once() {
+        let end = seen(5, Status::Exited(3));
+        let expected = [("child".to_owned(), Status::Exited(3))];
+        assert_eq!(ends_of(vec![end.clone(), made(5, "child")]), expected);
+        assert_eq!(ends_of(vec![began(5, "child"), end, made(5, "child")]), expected);
+    }
+
+    #[test]
+    fn an_end_that_is_looked_at_and_then_waited_for_is_one() {
+        let end = seen(5, Status::Exited(3));
+        let ends = ends_of(vec![made(5, "child"), end.clone(), end]);
+        assert_eq!(ends, [("child".to_owned(), Status::Exited(3))]);
+    }
+
+    #[test]
+    fn the_next_one_with_the_number_is_another() {
+        let end = |status| seen(5, Status::Exited(status));
+        let records =
+            vec![made(5, "a"), began(5, "a"), end(1), began(5, "b"), made(5, "b"), end(2)];
+        let expected = [("a".to_owned(), Status::Exited(1)), ("b".to_owned(), Status::Exited(2))];
+        assert_eq!(ends_of(records), expected);
+    }
+
+    #[test]
+    fn one_that_executed_has_the_name_of_what_it_ran_last() {
+        let records = vec![made(5, "a"), began(5, "a"), began(5, "b"), seen(5, KILLED)];
+        assert_eq!(ends_of(records), [("b".to_owned(), KILLED)]);
+    }
+
+    #[test]
+    fn stops_are_no_ends() {
+        assert_eq!(ends_of(vec![made(5, "a"), seen(5, Status::Stopped(Signal::STOP))]), []);
+    }
+
+    /// Whether `expectation` holds of these notes, all by `main`.
+    fn holds(expectation: &str, notes: &[&str]) -> bool {
+        let text = format!("process main\nexpect {expectation}\n");
+        let scenario: Scenario = text.parse().expect("a scenario");
+        let noted =
+            |text: &&str| Record { what: (*text).into(), ..record(2, "main", EventKind::Note) };
+        let timeline = Timeline { records: notes.iter().map(noted).collect() };
+        Verdict::new(&scenario, &timeline).holds()
+    }
+
+    #[test]
+    fn notes_are_counted_listed_and_ordered() {
+        assert!(holds("\"a\" before \"b\"", &["a", "b", "a"]));
+        assert!(!holds("\"a\" before \"b\"", &["b", "a"]));
+        assert!(holds("note \"a\" 1..2 times", &["a", "b", "a"]));
+        assert!(!holds("note \"a\"", &["a", "b", "a"]));
+        assert!(holds("note \"a\" of main 0 times", &["b"]));
+        assert!(holds("notes \"a\", \"b\" or \"b\"", &["b"]));
+        assert!(!holds("notes \"a\", \"b\"", &["b", "a"]));
+        assert!(holds("notes in any order \"a\", \"b\"", &["b", "a"]));
+        assert!(!holds("notes in any order \"a\", \"b\"", &["b", "a", "a"]));
+        assert!(!holds("notes none", &["b"]));
+    }
+
+    fn missed(pid: i32, tid: i32) -> Record {
+        Record { tid, ..record(pid, "main", EventKind::Miss) }
+    }
+
+    fn verdict_of(records: Vec<Record>) -> String {
+        let scenario: Scenario = "process main\nexpect note \"a\"\n".parse().expect("a scenario");
+        Verdict::new(&scenario, &Timeline { records }).to_string()
+    }
+
+    /// A report of processes that fork without end listed each `fork` beyond the limit: 95,907
+    /// lines.
+    #[test]
+    fn many_call_failures_are_counted_run_failures_follow() {
+        let text = verdict_of((0..95_907).map(|_| missed(2, 2)).collect());
+        assert_eq!(text.lines().count(), Verdict::SHOWN + 2, "{text}");
+        assert!(text.contains("\nand 95897 more expectations of calls fail\n"), "{text}");
+        assert!(text.ends_with("it 0 times"), "{text}");
+    }
+
+    #[test]
+    fn failure_in_multithreaded_process_names_thread() {
+        let text = verdict_of(vec![missed(2, 2), missed(3, 3), missed(3, 7)]);
+        let threads = ["in main: ", "in main, thread 3: ", "in main, thread 7: "];
+        for (line, thread) in text.lines().zip(threads) {
+            assert!(line.contains(thread), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_verdict_says_when_there_was_nothing_to_judge() {
+        let said = |text: &str| {
+            let scenario: Scenario = text.parse().expect("a scenario");
+            Verdict::new(&scenario, &Timeline::default()).to_string()
+        };
+        assert_eq!(said("process a\n  raise USR1\n"), "no expectation: nothing was judged");
+        let inline = said("process a\n  repeat 2\n    setsid -> EPERM\n");
+        assert!(inline.contains("no `expect` judges the run"), "{inline}");
+        assert_eq!(said("process a\nexpect notes none\n"), "holds: every expectation");
+    }
+}

@@ -1,0 +1,278 @@
+//! A log for real processes: [`PipeLog`] writes each event as one line into a pipe, [`read_log`]
+//! reads them.
+//!
+//! A line is written by one `write` of at most `PIPE_BUF` bytes, so lines of several processes
+//! never mix. It is put together on the stack: a handler may write one. What is too long is cut.
+
+use std::fmt::{self, Write as _};
+use std::io::{self, BufRead, BufReader, PipeReader, PipeWriter, Read, Write as _};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tontine_unix::{Signal, Status};
+
+use super::log::{About, Event, EventKind, Log, Record};
+
+/// The longest line, in bytes: Linux's `PIPE_BUF`.
+const LONGEST: usize = 4096;
+
+/// Writes events into a pipe. Clones, and copies in forked children, write into the same.
+#[derive(Debug, Clone)]
+pub struct PipeLog(Arc<PipeWriter>);
+
+impl PipeLog {
+    /// A log, and the end of the pipe to read it from with [`read_log`]. The pipe ends when all who
+    /// have the log have ended; it holds 64 KiB until somebody reads.
+    ///
+    /// # Errors
+    /// Those of pipe(2).
+    pub fn new() -> io::Result<(Self, PipeReader)> {
+        let (reader, writer) = io::pipe()?;
+        Ok((Self(Arc::new(writer)), reader))
+    }
+
+    /// A log into a pipe that is there already: a named one, for a process that was executed.
+    pub fn to(pipe: impl Into<OwnedFd>) -> Self {
+        Self(Arc::new(pipe.into().into()))
+    }
+}
+
+impl Log for PipeLog {
+    fn record(&self, event: &Event<'_>) {
+        with_line(event, |line| {
+            // Nobody reads any more: there is nobody to tell.
+            let _ = (&*self.0).write_all(line);
+        });
+    }
+}
+
+/// Hands over the line that says this event, with its end; what is too long is cut. Allocates
+/// nothing.
+pub(crate) fn with_line(event: &Event<'_>, take: impl FnOnce(&[u8])) {
+    let mut line = Stack { bytes: [0; LONGEST], length: 0 };
+    // It fails where the line is full: what fits is written.
+    let _ = encode(&mut line, event);
+    let end = line.length.min(LONGEST - 1);
+    line.bytes[end] = b'\n';
+    take(&line.bytes[..=end]);
+}
+
+/// Reads a log to its end.
+///
+/// # Errors
+/// Those of reading; `InvalidData`: a line that [`PipeLog`] did not write.
+pub fn read_log(from: impl Read) -> io::Result<Vec<Record>> {
+    let lines = BufReader::new(from).lines();
+    lines.map(|line| line.and_then(|line| decode(&line).ok_or_else(|| wrong(&line)))).collect()
+}
+
+fn wrong(line: &str) -> io::Error {
+    io::Error::new(
+        io::ErrorKind::InvalidData,
+        format!("expected an event of a log, found `{line}`"),
+    )
+}
+
+/// A line on the stack.
+struct Stack {
+    bytes: [u8; LONGEST],
+    length: usize,
+}
+
+impl fmt::Write for Stack {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = LONGEST - 1 - self.length;
+        let fits = text.floor_char_boundary(room);
+        self.bytes[self.length..self.length + fits].copy_from_slice(&text.as_bytes()[..fits]);
+        self.length += fits;
+        if fits == text.len() { Ok(()) } else { Err(fmt::Error) }
+    }
+}
+
+/// Writes what separates fields with a backslash.
+struct Field<'s>(&'s mut Stack);
+
+impl fmt::Write for Field<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for part in text.split_inclusive(['\t', '\n', '\r', '\\']) {
+            let plain = part.trim_end_matches(['\t', '\n', '\r', '\\']);
+            self.0.write_str(plain)?;
+            match &part[plain.len()..] {
+                "\t" => self.0.write_str("\\t")?,
+                "\n" => self.0.write_str("\\n")?,
+                "\r" => self.0.write_str("\\r")?,
+                "\\" => self.0.write_str("\\\\")?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The letters of [`EventKind::ALL`].
+const KINDS: [&str; 5] = ["B", "C", "H", "N", "M"];
+
+/// Numbers first: they are never cut.
+fn encode(line: &mut Stack, event: &Event<'_>) -> fmt::Result {
+    let kind = EventKind::ALL.iter().zip(KINDS).find(|(kind, _)| **kind == event.kind);
+    let kind = kind.map_or("", |(_, letter)| letter);
+    let Event { at, pid, tid, place, .. } = event;
+    write!(line, "{}\t{pid}\t{tid}\t{}\t{kind}\t", at.as_nanos(), place.line)?;
+    match event.about {
+        About::Nobody => write!(line, "-\t0\t0\t")?,
+        About::Made(made, _) => write!(line, "+\t{made}\t0\t")?,
+        About::Seen(seen, status) => {
+            let (letter, number) = match status {
+                Status::Exited(status) => ("e", status),
+                Status::Signaled(signal, false) => ("k", signal.number()),
+                Status::Signaled(signal, true) => ("d", signal.number()),
+                Status::Stopped(signal) => ("s", signal.number()),
+                Status::Trapped(signal) => ("t", signal.number()),
+                Status::Continued => ("c", 0),
+            };
+            write!(line, "{letter}\t{seen}\t{number}\t")?;
+        }
+    }
+    let made = if let About::Made(_, name) = event.about { name } else { "" };
+    let fields: [&dyn fmt::Display; 5] =
+        [&event.name, &made, event.what, event.result, event.found];
+    for field in fields {
+        write!(Field(line), "{field}")?;
+        line.write_str("\t")?;
+    }
+    Ok(())
+}
+
+/// What a line says; fields that were cut are empty.
+pub(crate) fn decode(line: &str) -> Option<Record> {
+    let mut fields = line.split('\t');
+    let at = Duration::from_nanos(fields.next()?.parse().ok()?);
+    let pid = fields.next()?.parse().ok()?;
+    let tid = fields.next()?.parse().ok()?;
+    let place = fields.next()?.parse().ok()?;
+    let kind = fields.next()?;
+    let (kind, _) = EventKind::ALL.into_iter().zip(KINDS).find(|(_, letter)| *letter == kind)?;
+    let about = fields.next()?;
+    let other = fields.next()?.parse().ok()?;
+    let number: i32 = fields.next()?.parse().ok()?;
+    let seen = match about {
+        "-" | "+" => None,
+        "e" => Some(Status::Exited(number)),
+        "k" => Some(Status::Signaled(Signal::new(number)?, false)),
+        "d" => Some(Status::Signaled(Signal::new(number)?, true)),
+        "s" => Some(Status::Stopped(Signal::new(number)?)),
+        "t" => Some(Status::Trapped(Signal::new(number)?)),
+        "c" => Some(Status::Continued),
+        _ => return None,
+    };
+    let mut text = || unescaped(fields.next().unwrap_or_default());
+    let (name, made) = (text(), text());
+    Some(Record {
+        at,
+        pid,
+        tid,
+        name,
+        line: place,
+        kind,
+        what: text(),
+        result: text(),
+        found: text(),
+        made: (about == "+").then_some((other, made)),
+        seen: seen.map(|status| (other, status)),
+    })
+}
+
+fn unescaped(field: &str) -> String {
+    let mut text = String::new();
+    let mut characters = field.chars();
+    while let Some(c) = characters.next() {
+        match c {
+            '\\' => match characters.next() {
+                Some('t') => text.push('\t'),
+                Some('n') => text.push('\n'),
+                Some('r') => text.push('\r'),
+                other => text.extend(other),
+            },
+            c => text.push(c),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::scenario::ast::Place;
+
+    fn status() -> impl Strategy<Value = Status> {
+        let signal = || (1..=31).prop_map(|n| Signal::new(n).expect("a signal"));
+        prop_oneof![
+            (0..256).prop_map(Status::Exited),
+            (signal(), any::<bool>()).prop_map(|(signal, core)| Status::Signaled(signal, core)),
+            signal().prop_map(Status::Stopped),
+            signal().prop_map(Status::Trapped),
+            Just(Status::Continued),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_what_is_read(
+            numbers in any::<(u64, i32, i32, u32)>(),
+            kind in proptest::sample::select(EventKind::ALL.to_vec()),
+            texts in proptest::collection::vec("([a-z]|[\t\n\r\\\\]|é){0,9}", 4),
+            made in proptest::option::of(any::<i32>()),
+            seen in proptest::option::of((any::<i32>(), status())),
+        ) {
+            let (at, pid, tid, line) = numbers;
+            let about = match (made, seen) {
+                (Some(pid), _) => About::Made(pid, &texts[1]),
+                (None, Some((pid, status))) => About::Seen(pid, status),
+                (None, None) => About::Nobody,
+            };
+            let event = Event {
+                at: Duration::from_nanos(at),
+                pid,
+                tid,
+                name: &texts[0],
+                place: Place { line },
+                kind,
+                what: &texts[1],
+                result: &texts[2],
+                found: &texts[3],
+                about,
+            };
+            let (log, reader) = PipeLog::new().expect("a pipe");
+            log.record(&event);
+            drop(log);
+            prop_assert_eq!(read_log(reader).expect("a log"), vec![Record::from(&event)]);
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_cut_and_the_next_one_is_whole() {
+        let long = "é".repeat(LONGEST);
+        let (log, reader) = PipeLog::new().expect("a pipe");
+        for text in [&long, "short"] {
+            log.record(&Event {
+                at: Duration::ZERO,
+                pid: 1,
+                tid: 1,
+                name: "a",
+                place: Place::default(),
+                kind: EventKind::Note,
+                what: &text,
+                result: &"",
+                found: &"",
+                about: About::Nobody,
+            });
+        }
+        drop(log);
+        let records = read_log(reader).expect("a log");
+        assert!(records[0].what.len() > LONGEST - 100 && long.starts_with(&records[0].what));
+        assert_eq!(records[1].what, "short");
+    }
+}

@@ -1,0 +1,253 @@
+//! The commands that act on the shell itself: [`HELP`] lists them.
+
+use tontine_unix::{Pid, SigSet, Signal, Target};
+
+use super::Shell;
+use super::complaint::Complaint;
+use super::job::State;
+use super::programs;
+use super::run::Woken;
+use super::say::say;
+
+/// What `help` says, the programs behind it.
+const HELP: &str = "\
+A line is a pipeline `program | program`, or several with ; & && || between
+them. Words are quoted with ' and \", and $? $! $$ are known. There are no files.
+
+  jobs                   what runs and what is stopped
+  fg [%n]                brings a job to the foreground
+  bg [%n]                sends a stopped job on in the background
+  kill [-SIG] %n|pid…    sends a signal, SIGTERM without one; -pid is a group
+  kill -l                lists the signals
+  wait [%n|pid…]         waits until jobs end or stop
+  trap 'commands' SIG…   runs commands when a signal comes; '' ignores it,
+                         - forgets it
+  help                   says this
+  exit [n]               ends the shell
+
+A job is meant by its number %1, the current one by %% or %+, the one before by
+%-, and the one whose line begins so by %name. ^C interrupts the job in the
+foreground, ^Z stops it, ^\\ ends it with a core, ^D ends its input.
+
+Programs that are made for this shell, beside `ps`:
+
+";
+
+const KILL: &str = "kill [-SIG] %n|pid…";
+const TRAP: &str = "trap ['commands'|'' |-] SIG…";
+
+type Done = Result<i32, Complaint>;
+
+impl Shell<'_> {
+    /// Does what `commands` say, if that is for the shell itself to do.
+    pub(super) fn builtin(&mut self, commands: &[Vec<String>], background: bool) -> Option<Done> {
+        let run = |name: &str| -> Option<fn(&mut Self, &[&str]) -> Done> {
+            Some(match name {
+                "jobs" => Self::jobs,
+                "fg" => Self::fg,
+                "bg" => Self::bg,
+                "kill" => Self::kill,
+                "wait" => Self::wait,
+                "trap" => Self::trap,
+                "exit" => Self::exit,
+                "help" => Self::help,
+                _ => return None,
+            })
+        };
+        let (at, found) = commands
+            .iter()
+            .enumerate()
+            .find_map(|(at, words)| run(&words[0]).map(|found| (at, found)))?;
+        if commands.len() > 1 || background {
+            return Some(Err(Complaint::InPipeline(commands[at][0].clone())));
+        }
+        let arguments: Vec<&str> = commands[0][1..].iter().map(String::as_str).collect();
+        Some(found(self, &arguments))
+    }
+
+    fn say_lines(&self, lines: impl IntoIterator<Item = String>) -> Done {
+        let text: String = lines.into_iter().map(|line| line + "\n").collect();
+        say(self.sys, text).map_err(Complaint::call("standard output"))?;
+        Ok(0)
+    }
+
+    fn help(&mut self, _: &[&str]) -> Done {
+        self.say_lines([HELP.to_owned() + programs::help().trim_end()])
+    }
+
+    fn jobs(&mut self, arguments: &[&str]) -> Done {
+        if !arguments.is_empty() {
+            return Err(Complaint::Usage("jobs"));
+        }
+        self.look_around();
+        let lines = self.jobs.lines();
+        self.say_lines(lines)
+    }
+
+    /// The one job that is meant.
+    fn meant(&mut self, arguments: &[&str], usage: &'static str) -> Result<usize, Complaint> {
+        self.look_around();
+        match arguments {
+            [] => self.jobs.find(None),
+            [job] => self.jobs.find(Some(job)),
+            _ => Err(Complaint::Usage(usage)),
+        }
+    }
+
+    fn fg(&mut self, arguments: &[&str]) -> Done {
+        let number = self.meant(arguments, "fg [%n]")?;
+        if self.terminal.is_none() {
+            return Err(Complaint::NoTerminal);
+        }
+        if self.jobs.state(number).is_over() {
+            return Err(Complaint::Over(number));
+        }
+        self.say_lines(self.jobs.get(number).map(|job| job.command.clone()))?;
+        self.send_on(number, true)?;
+        Ok(self.foreground(number))
+    }
+
+    fn bg(&mut self, arguments: &[&str]) -> Done {
+        let number = self.meant(arguments, "bg [%n]")?;
+        if self.jobs.state(number).is_over() {
+            return Err(Complaint::Over(number));
+        }
+        self.send_on(number, false)?;
+        self.background = self.jobs.get(number).and_then(|job| job.members().next_back());
+        let line = self.jobs.line(number);
+        self.say_lines([line])
+    }
+
+    fn kill(&mut self, arguments: &[&str]) -> Done {
+        let (signal, targets) = match arguments {
+            ["-l"] => {
+                return self.say_lines(Signal::all().map(|s| format!("{:2} {s}", s.number())));
+            }
+            ["-s", name, targets @ ..] => (name.parse()?, targets),
+            ["--", targets @ ..] => (Signal::TERM, targets),
+            [first, targets @ ..] if first.starts_with('-') => (first[1..].parse()?, targets),
+            targets => (Signal::TERM, targets),
+        };
+        let targets = targets.strip_prefix(&["--"]).unwrap_or(targets);
+        if targets.is_empty() {
+            return Err(Complaint::Usage(KILL));
+        }
+        for target in targets {
+            self.send(signal, target)?;
+        }
+        Ok(0)
+    }
+
+    fn send(&mut self, signal: Signal, target: &str) -> Result<(), Complaint> {
+        let wrong = Complaint::call(target);
+        if !target.starts_with('%') {
+            let number = target.parse().map_err(|_| Complaint::Usage(KILL))?;
+            return self.sys.kill(Target::of(number), Some(signal)).map_err(wrong);
+        }
+        let number = self.meant(&[target], KILL)?;
+        let Some(job) = self.jobs.get(number) else { return Err(Complaint::Over(number)) };
+        self.sys.killpg(job.group, Some(signal)).map_err(wrong)?;
+        let wakes = matches!(signal, Signal::TERM | Signal::HUP | Signal::CONT | Signal::KILL);
+        if job.state().is_stopped() && wakes {
+            // It would not notice the first two before somebody sends it on.
+            let _ = self.sys.killpg(job.group, Some(Signal::CONT));
+            self.jobs.sent_on(number);
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, arguments: &[&str]) -> Done {
+        let mut numbers = Vec::new();
+        for argument in arguments {
+            numbers.push(match argument.parse() {
+                Ok(pid) => {
+                    let none = || Complaint::NoJob((*argument).to_owned());
+                    self.jobs.of_process(pid).ok_or_else(none)?
+                }
+                Err(_) => self.jobs.find(Some(argument))?,
+            });
+        }
+        let all = numbers.is_empty();
+        if all {
+            numbers.extend(self.jobs.iter().map(|job| job.number));
+        }
+        let mut status = 0;
+        for number in numbers {
+            while self.jobs.state(number) == State::Running {
+                match self.wait_for_change(SigSet::ALL) {
+                    Woken::Child => {}
+                    Woken::Signal(signal) => return Ok(128 + signal.number()),
+                    Woken::Childless => self.jobs.lost(),
+                }
+            }
+            status = self.jobs.state(number).status();
+        }
+        Ok(if all { 0 } else { status })
+    }
+
+    fn trap(&mut self, arguments: &[&str]) -> Done {
+        let (commands, names) = match arguments {
+            [] => return self.say_lines(self.traps.lines()),
+            [_] => return Err(Complaint::Usage(TRAP)),
+            [commands, names @ ..] => (*commands, names),
+        };
+        super::parse::parse(commands)?;
+        for name in names {
+            let signal: Signal = name.parse()?;
+            let done = match commands {
+                "-" => self.traps.unset(self.sys, signal),
+                _ => self.traps.set(self.sys, signal, commands),
+            };
+            done.map_err(Complaint::call(signal))?;
+        }
+        Ok(0)
+    }
+
+    fn exit(&mut self, arguments: &[&str]) -> Done {
+        let status = match arguments {
+            [] => self.status,
+            [status] => status.parse().map_err(|_| Complaint::Usage("exit [n]"))?,
+            _ => return Err(Complaint::Usage("exit [n]")),
+        };
+        self.leave_with(status);
+        Ok(self.status)
+    }
+
+    /// Ends the shell after this line, unless jobs are stopped and a user was not told just now.
+    pub(super) fn leave_with(&mut self, status: i32) {
+        self.look_around();
+        let told = self.told_at.is_some_and(|line| line + 1 == self.lines);
+        let stopped = self.jobs.iter().any(|job| job.state().is_stopped());
+        if self.interactive && stopped && !told {
+            let _ = say(self.sys, "There are stopped jobs.\n");
+            self.told_at = Some(self.lines);
+        } else {
+            self.over = Some(status);
+        }
+    }
+
+    /// Says to the jobs that the user is gone.
+    pub(super) fn hang_up(&mut self) {
+        self.look_around();
+        for job in self.jobs.iter().filter(|job| !job.state().is_over()) {
+            let group: Pid = job.group;
+            let _ = self.sys.killpg(group, Some(Signal::HUP));
+            if job.state().is_stopped() {
+                let _ = self.sys.killpg(group, Some(Signal::CONT));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{HELP, programs};
+
+    #[test]
+    fn help_fits_80_columns() {
+        let text = HELP.to_owned() + &programs::help();
+        for line in text.lines() {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+    }
+}

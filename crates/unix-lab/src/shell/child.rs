@@ -1,0 +1,63 @@
+//! What a process does between its fork from the shell and its program: [`Child`].
+//!
+//! It enters its job's group and takes the terminal for it. The shell does the same from its side:
+//! neither may go on before it is done, and nobody knows who runs first.
+
+use tontine_unix::{Fd, How, Pid, Result, SigAction, SigSet, Signal, Sys};
+
+use super::launch::Launch;
+
+/// One command of a pipeline.
+pub(super) struct Child {
+    pub(super) arguments: Vec<String>,
+    pub(super) launch: Launch,
+    /// The number of the job's group; none for its first process, which leads it. The shell's
+    /// handle of it may mean nothing in another process.
+    pub(super) group: Option<i32>,
+    /// The terminal to be taken, in the foreground.
+    pub(super) terminal: Option<Fd>,
+    pub(super) input: Option<Fd>,
+    pub(super) output: Option<Fd>,
+    /// The other end of the pipe that it writes to.
+    pub(super) close: Option<Fd>,
+    /// Signals that the shell treats in its own way.
+    pub(super) defaults: SigSet,
+    /// What the program begins with blocked. Until then, all is.
+    pub(super) mask: SigSet,
+}
+
+impl Child {
+    /// Becomes the command; returns its exit status.
+    pub(super) fn run(self, sys: &dyn Sys) -> i32 {
+        let group = Pid::number_only(self.group.unwrap_or(sys.getpid().number()));
+        // The shell does it too, and sees the errors.
+        let _ = sys.setpgid(Pid::number_only(0), group);
+        if let Some(terminal) = self.terminal {
+            let _ = hand_over(sys, terminal, group);
+        }
+        for signal in self.defaults.iter() {
+            let _ = sys.sigaction(signal, Some(SigAction::DEFAULT));
+        }
+        let _ = sys.sigprocmask(Some((How::Set, self.mask)));
+        for (from, to) in [(self.input, Fd::STDIN), (self.output, Fd::STDOUT)] {
+            if let Some(from) = from.filter(|from| *from != to) {
+                let _ = sys.dup2(from, to).and_then(|()| sys.close(from));
+            }
+        }
+        if let Some(other) = self.close {
+            let _ = sys.close(other);
+        }
+        (self.launch)(sys, &self.arguments)
+    }
+}
+
+/// Puts a group into the terminal's foreground, from the background too.
+///
+/// # Errors
+/// As [`Sys::tcsetpgrp`].
+pub(super) fn hand_over(sys: &dyn Sys, terminal: Fd, group: Pid) -> Result<()> {
+    let mask = sys.sigprocmask(Some((How::Block, SigSet::of(&[Signal::TTOU]))))?;
+    let done = sys.tcsetpgrp(terminal, group);
+    sys.sigprocmask(Some((How::Set, mask)))?;
+    done
+}

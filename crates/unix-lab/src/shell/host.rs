@@ -1,0 +1,278 @@
+//! The user's own terminal joined with the controlling end of another: [`attend`].
+//!
+//! While it lasts, the user's terminal is in raw mode: every key goes to the other terminal, which
+//! makes lines and signals of what is typed. On every way out it becomes what it was: a panic, and
+//! each signal that would end the process and can be caught, also while nobody takes what is shown.
+//! A stop gives it back too, and it is raw again when the process goes on. After SIGKILL it stays
+//! raw: `reset` or `stty sane`, typed blindly, make it usable. Its size is not passed on.
+
+use std::io::{self, PipeReader, PipeWriter};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcsetattr};
+use signal_hook::SigId;
+use signal_hook::consts::{
+    SIGABRT, SIGALRM, SIGCONT, SIGHUP, SIGINT, SIGPROF, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1,
+    SIGUSR2, SIGVTALRM, SIGXCPU, SIGXFSZ,
+};
+
+use tontine_unix_sim::Seat;
+
+use super::suspend::suspend;
+
+/// How long it may take to notice that the other side is over.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What is typed when the user's input ends: ^D.
+const END: &[u8] = b"\x04";
+
+/// Passes on what comes from `input`, in raw mode if it is a terminal, and shows on `output` what
+/// there is to see, until the seat is over.
+///
+/// A signal that is caught ends the process, as it does by default; SIGTSTP stops it.
+///
+/// # Errors
+/// The user's terminal refuses. Its modes are restored all the same, if it lets them be.
+///
+/// # Panics
+/// If the seat does.
+///
+/// ```no_run
+/// # use tontine_unix_lab::shell::attend;
+/// # use tontine_unix_sim::Seat;
+/// fn sit_down(seat: &dyn Seat) -> std::io::Result<()> {
+///     attend(seat, &std::io::stdin(), &std::io::stdout())
+/// }
+/// ```
+pub fn attend(seat: &dyn Seat, input: &impl AsFd, output: &impl AsFd) -> io::Result<()> {
+    let (input, output) = (input.as_fd(), output.as_fd());
+    let signals = Signals::catch()?;
+    let raw = Raw::begin(input, output)?;
+    let leaving = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let _unwinding = Leave(&leaving);
+        let screen = scope.spawn(|| show(seat, output, &leaving));
+        let typed = pass_on(seat, input, &signals, &raw, || screen.is_finished());
+        leaving.store(true, Ordering::Relaxed);
+        if let Some(signal) = signals.caught() {
+            // The other pump may wait for ever for somebody who looks.
+            raw.end();
+            signal_hook::low_level::emulate_default_handler(signal)?;
+        }
+        let shown = screen.join().unwrap_or_else(|panic| resume_unwind(panic));
+        typed.and(shown)
+    })
+}
+
+/// Passes keys on until a signal is caught or `is_over` says so.
+fn pass_on(
+    seat: &dyn Seat,
+    input: BorrowedFd<'_>,
+    signals: &Signals,
+    raw: &Raw<'_>,
+    is_over: impl Fn() -> bool,
+) -> io::Result<()> {
+    let pause = Timespec::try_from(LOOK).expect("it is short");
+    let mut ended = false;
+    let mut buffer = [0; 1024];
+    while !is_over() && signals.caught().is_none() {
+        let mut ready = [
+            PollFd::new(&signals.pipe, PollFlags::IN),
+            PollFd::from_borrowed_fd(input, PollFlags::IN),
+        ];
+        let watched = if ended { 1 } else { 2 };
+        match poll(&mut ready[..watched], Some(&pause)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        if !ready[0].revents().is_empty() {
+            signals.take_note();
+        }
+        if signals.stop.swap(false, Ordering::Relaxed) {
+            raw.end();
+            suspend()?;
+            raw.again()?;
+        }
+        if signals.went_on.swap(false, Ordering::Relaxed) {
+            raw.again()?;
+        }
+        if ended || ready[1].revents().is_empty() {
+            continue;
+        }
+        match rustix::io::read(input, &mut buffer) {
+            Ok(0) | Err(Errno::IO) => {
+                seat.input(END);
+                ended = true;
+            }
+            Ok(n) => seat.input(&buffer[..n]),
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Shows what there is to see until the seat is over, or the other pump is.
+fn show(seat: &dyn Seat, output: BorrowedFd<'_>, leaving: &AtomicBool) -> io::Result<()> {
+    let pause = Timespec::try_from(LOOK).expect("it is short");
+    while !leaving.load(Ordering::Relaxed) {
+        // Asked first: what was written before the end is shown.
+        let over = seat.is_over();
+        let bytes = seat.output(LOOK);
+        if over && bytes.is_empty() {
+            break;
+        }
+        let mut rest = &bytes[..];
+        while !rest.is_empty() {
+            match rustix::io::write(output, rest) {
+                Ok(n) => rest = &rest[n..],
+                Err(Errno::INTR) => {}
+                // Whoever made it non-blocking may still use it: it stays so.
+                Err(Errno::AGAIN) if leaving.load(Ordering::Relaxed) => return Ok(()),
+                Err(Errno::AGAIN) => {
+                    let mut ready = [PollFd::from_borrowed_fd(output, PollFlags::OUT)];
+                    let _ = poll(&mut ready, Some(&pause));
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Tells the pump that shows that the one that types has ended, also when that panics.
+struct Leave<'a>(&'a AtomicBool);
+
+impl Drop for Leave<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A terminal in raw mode; as it was, when dropped.
+struct Raw<'a> {
+    terminal: BorrowedFd<'a>,
+    /// As it was, and raw; nothing, where it is no terminal.
+    modes: Option<(Termios, Termios)>,
+}
+
+impl<'a> Raw<'a> {
+    /// Where `output` is no terminal, what is shown may reach this one by way of somebody else, who
+    /// counts on the terminal to make its lines.
+    fn begin(terminal: BorrowedFd<'a>, output: BorrowedFd<'_>) -> io::Result<Self> {
+        let before = match tcgetattr(terminal) {
+            Ok(before) => before,
+            Err(Errno::NOTTY) => return Ok(Self { terminal, modes: None }),
+            Err(error) => return Err(error.into()),
+        };
+        let mut raw = before.clone();
+        raw.make_raw();
+        if !isatty(output) {
+            raw.output_modes = before.output_modes;
+        }
+        let this = Self { terminal, modes: Some((before, raw)) };
+        this.again()?;
+        Ok(this)
+    }
+
+    /// Makes it raw, once more after somebody else had it. In the background that stops the process
+    /// until it is in the foreground.
+    fn again(&self) -> io::Result<()> {
+        self.modes.as_ref().map_or(Ok(()), |(_, raw)| self.set(raw))
+    }
+
+    /// Makes it what it was. What is still to be shown is not waited for: nobody may be looking.
+    fn end(&self) {
+        if let Some((before, _)) = &self.modes {
+            // Who does this leaves anyway; there is nobody to tell.
+            let _ = self.set(before);
+        }
+    }
+
+    fn set(&self, modes: &Termios) -> io::Result<()> {
+        loop {
+            match tcsetattr(self.terminal, OptionalActions::Now, modes) {
+                Err(Errno::INTR) => {}
+                done => return Ok(done?),
+            }
+        }
+    }
+}
+
+impl Drop for Raw<'_> {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Those that end a process by default, without a fault of its own.
+const ENDING: [i32; 12] = [
+    SIGHUP, SIGINT, SIGQUIT, SIGABRT, SIGALRM, SIGTERM, SIGUSR1, SIGUSR2, SIGVTALRM, SIGPROF,
+    SIGXCPU, SIGXFSZ,
+];
+
+/// Signals that would end or stop the process without restoring anything, caught.
+struct Signals {
+    /// The last one that came; 0 for none.
+    number: Arc<AtomicUsize>,
+    /// The user wants the process stopped.
+    stop: Arc<AtomicBool>,
+    /// It was, and goes on.
+    went_on: Arc<AtomicBool>,
+    /// Has something to read when one came.
+    pipe: PipeReader,
+    ids: Vec<SigId>,
+}
+
+impl Signals {
+    fn catch() -> io::Result<Self> {
+        let (pipe, writer) = io::pipe()?;
+        let (number, stop, went_on) = Default::default();
+        let mut signals = Self { number, stop, went_on, pipe, ids: Vec::new() };
+        for signal in ENDING {
+            let number = Arc::clone(&signals.number);
+            signals.add(signal_hook::flag::register_usize(signal, number, signal as usize)?);
+            signals.tell(signal, &writer)?;
+        }
+        let (stop, went_on) = (Arc::clone(&signals.stop), Arc::clone(&signals.went_on));
+        signals.add(signal_hook::flag::register(SIGTSTP, stop)?);
+        signals.tell(SIGTSTP, &writer)?;
+        signals.add(signal_hook::flag::register(SIGCONT, went_on)?);
+        signals.tell(SIGCONT, &writer)?;
+        Ok(signals)
+    }
+
+    fn add(&mut self, id: SigId) {
+        self.ids.push(id);
+    }
+
+    fn tell(&mut self, signal: i32, writer: &PipeWriter) -> io::Result<()> {
+        self.add(signal_hook::low_level::pipe::register(signal, writer.try_clone()?)?);
+        Ok(())
+    }
+
+    /// Empties the pipe, which has something to read.
+    fn take_note(&self) {
+        let _ = rustix::io::read(&self.pipe, &mut [0; 64]);
+    }
+
+    fn caught(&self) -> Option<i32> {
+        let number = self.number.load(Ordering::Relaxed);
+        (number != 0).then_some(number as i32)
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        for id in self.ids.drain(..) {
+            signal_hook::low_level::unregister(id);
+        }
+    }
+}

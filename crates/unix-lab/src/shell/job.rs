@@ -1,0 +1,377 @@
+//! Jobs: [`Jobs`], [`Job`], [`State`].
+//!
+//! A job is a pipeline with a process group of its own. The table knows what [`Sys::waitid`] told
+//! of each process, and which job is meant by `%1`, `%%` and their like. It makes no system calls.
+//!
+//! [`Sys::waitid`]: tontine_unix::Sys::waitid
+
+use std::fmt;
+
+use tontine_unix::{Pid, Signal, Status, Termios};
+
+use super::complaint::Complaint;
+
+/// A pipeline that was started.
+#[derive(Debug)]
+pub(super) struct Job {
+    /// What it is called by.
+    pub(super) number: usize,
+    /// Its process group.
+    pub(super) group: Pid,
+    /// As it was typed.
+    pub(super) command: String,
+    /// How it had left the terminal when it stopped in the foreground.
+    pub(super) modes: Option<Termios>,
+    /// Its processes in the pipeline's order, and what was last heard of each.
+    members: Vec<(Pid, Option<Status>)>,
+    /// Whether the user has not been told yet.
+    news: bool,
+    /// When it was last started, stopped or sent on, counted.
+    turn: u64,
+}
+
+/// How a job is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    /// At least one process runs.
+    Running,
+    /// None runs, and at least one was stopped by this signal.
+    Stopped(Signal),
+    /// All ended; the last one exited with this status.
+    Done(i32),
+    /// All ended; the last one by this signal, and whether with a core.
+    Killed(Signal, bool),
+}
+
+impl State {
+    pub(super) fn is_stopped(self) -> bool {
+        matches!(self, Self::Stopped(_))
+    }
+
+    pub(super) fn is_over(self) -> bool {
+        matches!(self, Self::Done(_) | Self::Killed(..))
+    }
+
+    /// What `$?` is then.
+    pub(super) fn status(self) -> i32 {
+        match self {
+            Self::Running => 0,
+            Self::Done(status) => status,
+            Self::Stopped(signal) | Self::Killed(signal, _) => 128 + signal.number(),
+        }
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Running => f.write_str("Running"),
+            Self::Stopped(Signal::TSTP) => f.write_str("Stopped"),
+            Self::Stopped(signal) => write!(f, "Stopped ({signal})"),
+            Self::Done(0) => f.write_str("Done"),
+            Self::Done(status) => write!(f, "Done ({status})"),
+            Self::Killed(signal, false) => write!(f, "Killed ({signal})"),
+            Self::Killed(signal, true) => write!(f, "Killed ({signal}, core)"),
+        }
+    }
+}
+
+impl Job {
+    pub(super) fn state(&self) -> State {
+        let heard = || self.members.iter().map(|(_, status)| *status);
+        if heard().any(|status| status.is_none()) {
+            return State::Running;
+        }
+        let stop = heard().rev().find_map(|status| match status {
+            Some(Status::Stopped(signal) | Status::Trapped(signal)) => Some(State::Stopped(signal)),
+            _ => None,
+        });
+        stop.unwrap_or_else(|| match heard().next_back().flatten() {
+            Some(Status::Signaled(signal, core)) => State::Killed(signal, core),
+            Some(Status::Exited(status)) => State::Done(status),
+            _ => State::Done(0),
+        })
+    }
+
+    /// Its processes.
+    pub(super) fn members(&self) -> impl DoubleEndedIterator<Item = Pid> {
+        self.members.iter().map(|(pid, _)| *pid)
+    }
+}
+
+/// All jobs that are not over, and those over that the user was not told of.
+#[derive(Debug, Default)]
+pub(super) struct Jobs {
+    list: Vec<Job>,
+    turns: u64,
+}
+
+impl Jobs {
+    /// Adds one that runs; returns its number.
+    pub(super) fn add(&mut self, group: Pid, members: Vec<Pid>, command: &str) -> usize {
+        let number = self.list.last().map_or(1, |job| job.number + 1);
+        self.turns += 1;
+        self.list.push(Job {
+            number,
+            group,
+            command: command.to_owned(),
+            modes: None,
+            members: members.into_iter().map(|pid| (pid, None)).collect(),
+            news: false,
+            turn: self.turns,
+        });
+        number
+    }
+
+    /// Takes note of what `wait` told of a process.
+    pub(super) fn note(&mut self, pid: Pid, status: Status) {
+        let member = |job: &Job| job.members().any(|member| member.number() == pid.number());
+        let Some(job) = self.list.iter_mut().find(|job| !job.state().is_over() && member(job))
+        else {
+            return;
+        };
+        let before = job.state();
+        let heard = (status != Status::Continued).then_some(status);
+        for (_, last) in
+            job.members.iter_mut().filter(|(member, _)| member.number() == pid.number())
+        {
+            *last = heard;
+        }
+        if job.state() != before {
+            job.news = true;
+            self.turns += 1;
+            job.turn = self.turns;
+        }
+    }
+
+    /// Takes note that a job is sent on: its stopped processes run.
+    pub(super) fn sent_on(&mut self, number: usize) {
+        self.turns += 1;
+        if let Some(job) = self.list.iter_mut().find(|job| job.number == number) {
+            for (_, last) in &mut job.members {
+                *last = last.filter(|status| status.is_end());
+            }
+            job.news = false;
+            job.turn = self.turns;
+        }
+    }
+
+    /// Takes note that nothing can be learned of processes any more: what ran is over.
+    pub(super) fn lost(&mut self) {
+        for (_, last) in self.list.iter_mut().flat_map(|job| &mut job.members) {
+            last.get_or_insert(Status::Exited(127));
+        }
+    }
+
+    pub(super) fn get(&self, number: usize) -> Option<&Job> {
+        self.list.iter().find(|job| job.number == number)
+    }
+
+    pub(super) fn get_mut(&mut self, number: usize) -> Option<&mut Job> {
+        self.list.iter_mut().find(|job| job.number == number)
+    }
+
+    /// Strikes a job off; the user knows how it ended.
+    pub(super) fn remove(&mut self, number: usize) {
+        self.list.retain(|job| job.number != number);
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Job> {
+        self.list.iter()
+    }
+
+    /// How `number` is; over, if it is not in the table.
+    pub(super) fn state(&self, number: usize) -> State {
+        self.get(number).map_or(State::Done(127), Job::state)
+    }
+
+    /// The job with this process.
+    pub(super) fn of_process(&self, pid: i32) -> Option<usize> {
+        let member = |job: &&Job| job.members().any(|member| member.number() == pid);
+        self.list.iter().find(member).map(|job| job.number)
+    }
+
+    /// The job that `%1`, `%%`, `%-` or `%name` means; without a text the current one.
+    ///
+    /// # Errors
+    /// There is none, or `%name` fits several.
+    pub(super) fn find(&self, text: Option<&str>) -> Result<usize, Complaint> {
+        let text = text.unwrap_or("%%");
+        let none = || Complaint::NoJob(text.to_owned());
+        let name = text.strip_prefix('%').ok_or_else(none)?;
+        match name {
+            "" | "%" | "+" => self.by_turn().next().ok_or(Complaint::NoCurrentJob),
+            "-" => self.by_turn().nth(1).ok_or_else(none),
+            _ if name.bytes().all(|byte| byte.is_ascii_digit()) => {
+                let number = name.parse().map_err(|_| none())?;
+                self.get(number).map(|job| job.number).ok_or_else(none)
+            }
+            _ => {
+                let mut fit = self.list.iter().filter(|job| job.command.starts_with(name));
+                let found = fit.next().ok_or_else(none)?.number;
+                fit.next().map_or(Ok(found), |_| Err(Complaint::ManyJobs(text.to_owned())))
+            }
+        }
+    }
+
+    /// The jobs, the current one first: stopped ones before others, the latest before older ones.
+    fn by_turn(&self) -> impl Iterator<Item = usize> {
+        let mut jobs: Vec<_> = self.list.iter().filter(|job| !job.state().is_over()).collect();
+        jobs.sort_by_key(|job| std::cmp::Reverse((job.state().is_stopped(), job.turn)));
+        jobs.into_iter().map(|job| job.number)
+    }
+
+    /// What is said of a job: `[1]+ Stopped   sleep 100 | cat`.
+    pub(super) fn line(&self, number: usize) -> String {
+        let mut order = self.by_turn();
+        let mark = match (order.next(), order.next()) {
+            (Some(current), _) if current == number => '+',
+            (_, Some(previous)) if previous == number => '-',
+            _ => ' ',
+        };
+        self.get(number).map_or_else(String::new, |job| {
+            let background = if job.state() == State::Running { " &" } else { "" };
+            format!("[{number}]{mark} {:<20} {}{background}", job.state().to_string(), job.command)
+        })
+    }
+
+    /// What is said of one job, which is no news then.
+    pub(super) fn told(&mut self, number: usize) -> String {
+        self.tell(|job| job.number == number).concat()
+    }
+
+    /// What is said of every job; those over are struck off.
+    pub(super) fn lines(&mut self) -> Vec<String> {
+        self.tell(|_| true)
+    }
+
+    /// What the user has not been told yet; those over are struck off.
+    pub(super) fn news(&mut self) -> Vec<String> {
+        self.tell(|job| job.news)
+    }
+
+    fn tell(&mut self, wanted: impl Fn(&Job) -> bool) -> Vec<String> {
+        let told: Vec<_> =
+            self.list.iter().filter(|job| wanted(job)).map(|job| job.number).collect();
+        let lines = told.iter().map(|&number| self.line(number)).collect();
+        for job in self.list.iter_mut().filter(|job| told.contains(&job.number)) {
+            job.news = false;
+        }
+        self.list.retain(|job| !(told.contains(&job.number) && job.state().is_over()));
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pid(number: i32) -> Pid {
+        Pid::number_only(number)
+    }
+
+    /// Three jobs: of process 10, of 20 and 21, of 30.
+    fn three() -> Jobs {
+        let mut jobs = Jobs::default();
+        jobs.add(pid(10), vec![pid(10)], "sleep 100");
+        jobs.add(pid(20), vec![pid(20), pid(21)], "yes | cat");
+        jobs.add(pid(30), vec![pid(30)], "yes");
+        jobs
+    }
+
+    fn trimmed(lines: &[String]) -> Vec<String> {
+        lines.iter().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+    }
+
+    #[test]
+    fn a_job_runs_while_one_of_its_processes_does() {
+        let mut jobs = three();
+        jobs.note(pid(21), Status::Exited(3));
+        assert_eq!(jobs.state(2), State::Running);
+        jobs.note(pid(20), Status::Stopped(Signal::TTIN));
+        assert_eq!(jobs.state(2), State::Stopped(Signal::TTIN));
+        jobs.note(pid(20), Status::Continued);
+        assert_eq!(jobs.state(2), State::Running);
+        jobs.note(pid(20), Status::Signaled(Signal::PIPE, false));
+        assert_eq!(jobs.state(2), State::Done(3));
+    }
+
+    #[test]
+    fn the_status_of_a_job_is_that_of_its_last_process() {
+        assert_eq!(State::Done(3).status(), 3);
+        assert_eq!(State::Killed(Signal::INT, false).status(), 130);
+        assert_eq!(State::Stopped(Signal::TSTP).status(), 148);
+    }
+
+    #[test]
+    fn the_stopped_job_is_the_current_one() {
+        let mut jobs = three();
+        assert_eq!((jobs.find(None).unwrap(), jobs.find(Some("%-")).unwrap()), (3, 2));
+        jobs.note(pid(10), Status::Stopped(Signal::TSTP));
+        assert_eq!((jobs.find(Some("%%")).unwrap(), jobs.find(Some("%-")).unwrap()), (1, 3));
+        jobs.sent_on(1);
+        jobs.note(pid(30), Status::Exited(0));
+        assert_eq!((jobs.find(Some("%+")).unwrap(), jobs.find(Some("%-")).unwrap()), (1, 2));
+    }
+
+    #[test]
+    fn a_job_is_found_by_number_and_by_name() {
+        let mut jobs = three();
+        assert_eq!(jobs.find(Some("%2")).unwrap(), 2);
+        assert_eq!(jobs.find(Some("%sl")).unwrap(), 1);
+        let says = |text| jobs.find(Some(text)).unwrap_err().to_string();
+        assert_eq!(says("%4"), "no such job: %4");
+        assert_eq!(says("%cat"), "no such job: %cat");
+        assert_eq!(says("%yes"), "more than one job: %yes");
+        jobs.remove(1);
+        assert_eq!(jobs.find(Some("%1")).unwrap_err().to_string(), "no such job: %1");
+        assert_eq!(jobs.find(Some("%3")).unwrap(), 3);
+        assert_eq!(Jobs::default().find(None).unwrap_err().to_string(), "no current job");
+    }
+
+    #[test]
+    fn a_message_has_number_mark_state_and_command() {
+        let mut jobs = three();
+        jobs.note(pid(10), Status::Stopped(Signal::TSTP));
+        assert_eq!(jobs.line(1), "[1]+ Stopped              sleep 100");
+        jobs.note(pid(10), Status::Stopped(Signal::TTOU));
+        jobs.note(pid(20), Status::Exited(0));
+        jobs.note(pid(21), Status::Signaled(Signal::QUIT, true));
+        let expected = [
+            "[1]+ Stopped (SIGTTOU) sleep 100",
+            "[2] Killed (SIGQUIT, core) yes | cat",
+            "[3]- Running yes &",
+        ];
+        assert_eq!(trimmed(&jobs.lines()), expected);
+    }
+
+    #[test]
+    fn the_user_is_told_once() {
+        let mut jobs = three();
+        assert!(jobs.news().is_empty());
+        jobs.note(pid(30), Status::Exited(2));
+        jobs.note(pid(10), Status::Stopped(Signal::STOP));
+        assert_eq!(
+            trimmed(&jobs.news()),
+            ["[1]+ Stopped (SIGSTOP) sleep 100", "[3] Done (2) yes",]
+        );
+        assert!(jobs.news().is_empty());
+        assert_eq!(jobs.iter().count(), 2);
+        jobs.note(pid(10), Status::Continued);
+        assert_eq!(trimmed(&jobs.news()), ["[1]+ Running sleep 100 &"]);
+        jobs.note(pid(10), Status::Stopped(Signal::TSTP));
+        jobs.sent_on(1);
+        jobs.note(pid(10), Status::Continued);
+        assert!(jobs.news().is_empty(), "what the shell did itself is no news");
+    }
+
+    #[test]
+    fn a_number_that_was_used_again_does_not_touch_a_job_that_is_over() {
+        let mut jobs = Jobs::default();
+        jobs.add(pid(10), vec![pid(10)], "first");
+        jobs.note(pid(10), Status::Exited(1));
+        jobs.add(pid(10), vec![pid(10)], "second");
+        jobs.note(pid(10), Status::Exited(2));
+        assert_eq!((jobs.state(1), jobs.state(2)), (State::Done(1), State::Done(2)));
+    }
+}

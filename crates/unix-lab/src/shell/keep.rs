@@ -1,0 +1,72 @@
+//! Who is there when a shell stops: [`keep`].
+//!
+//! A shell's jobs have the shell to continue them; the shell itself has the process that started
+//! it, as a user's own shell has a terminal's window or `login`. Where that does nothing, a stopped
+//! shell is one for ever.
+
+use tontine_unix::{Children, Fd, How, Pid, Program, SigSet, Signal, Status, Sys, WaitOptions};
+
+use super::child::hand_over;
+use super::say::{complain, say};
+
+/// Runs a shell in a process and a foreground group of its own; returns its exit status, 128 and
+/// the signal's number if one ended it. Should it stop, whoever sits at standard input is asked
+/// whether it is to go on; where that is no terminal, the shell is killed.
+///
+/// For the leader of a session with a terminal at its standard output. All signals stay blocked in
+/// it; the shell begins with none blocked.
+pub fn keep(sys: &dyn Sys, shell: Program) -> i32 {
+    let _ = sys.sigprocmask(Some((How::Set, SigSet::ALL)));
+    let made = sys.fork(move |sys| {
+        let _ = sys.setpgid(Pid::number_only(0), Pid::number_only(0));
+        let _ = hand_over(sys, Fd::STDOUT, sys.getpgrp());
+        let _ = sys.sigprocmask(Some((How::Set, SigSet::EMPTY)));
+        shell(sys)
+    });
+    let made = match made {
+        Ok(made) => made,
+        Err(errno) => {
+            complain(sys, "tontine", errno);
+            return 1;
+        }
+    };
+    loop {
+        let options = WaitOptions::EXITED | WaitOptions::STOPPED;
+        match sys.waitid(Children::One(made), options) {
+            Ok(Some(waited)) => match waited.status {
+                Status::Exited(status) => return status,
+                Status::Signaled(signal, _) => return 128 + signal.number(),
+                Status::Stopped(signal) => see_to(sys, made, signal),
+                Status::Continued | Status::Trapped(_) => {}
+            },
+            Ok(None) => {}
+            Err(errno) => {
+                complain(sys, "tontine", errno);
+                return 1;
+            }
+        }
+    }
+}
+
+/// Asks the user what is to become of a shell that has stopped, and does it.
+fn see_to(sys: &dyn Sys, shell: Pid, signal: Signal) {
+    let group = sys.tcgetpgrp(Fd::STDOUT);
+    let _ = hand_over(sys, Fd::STDOUT, sys.getpgrp());
+    let is_attended = sys.tcgetattr(Fd::STDIN).is_ok();
+    let goes_on = if is_attended {
+        let question = format!(
+            "\ntontine: the shell has stopped ({signal}); Return continues it, ^D kills it: "
+        );
+        let _ = say(sys, question);
+        matches!(sys.read(Fd::STDIN, &mut [0; 256]), Ok(read) if read > 0)
+    } else {
+        let why = format!("the shell has stopped ({signal}), and nobody is there to continue it");
+        complain(sys, "tontine", why);
+        false
+    };
+    if let Ok(group) = group {
+        let _ = hand_over(sys, Fd::STDOUT, group);
+    }
+    let next = if goes_on { Signal::CONT } else { Signal::KILL };
+    let _ = sys.kill(shell.into(), Some(next));
+}

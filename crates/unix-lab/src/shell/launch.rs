@@ -1,0 +1,59 @@
+//! How a program is run in the process that was made for it: [`Launch`], [`execute`], [`call`].
+
+use std::sync::Arc;
+
+use tontine_unix::{Disposition, Errno, SigAction, Signal, Sys};
+
+use super::programs::Main;
+use super::say::complain;
+
+/// Runs a program in a child of the shell: given its name and arguments, returns its exit status.
+pub type Launch = Arc<dyn Fn(&dyn Sys, &[String]) -> i32 + Send + Sync>;
+
+/// Where a program is looked for whose name is no path.
+const DIRECTORIES: [&str; 3] = ["", "/usr/bin/", "/bin/"];
+
+/// Executes it: the registered program of this name, or on Linux the file.
+pub fn execute() -> Launch {
+    Arc::new(|sys, arguments| {
+        let name = &arguments[0];
+        let rest: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let directories = if name.contains('/') { &DIRECTORIES[..1] } else { &DIRECTORIES };
+        let mut error = Errno::ENOENT;
+        for directory in directories {
+            match sys.exec(&format!("{directory}{name}"), &rest) {
+                Err(Errno::ENOENT) => {}
+                Err(other) => error = other,
+            }
+        }
+        refuse(sys, name, error)
+    })
+}
+
+/// Calls one of `programs`, after what exec does to handlers: for programs that are no files.
+pub fn call(programs: Vec<(&'static str, Main)>) -> Launch {
+    Arc::new(move |sys, arguments| {
+        let name = &arguments[0];
+        let Some((_, main)) = programs.iter().find(|(known, _)| known == name) else {
+            return refuse(sys, name, Errno::ENOENT);
+        };
+        for signal in Signal::all() {
+            let caught = sys.sigaction(signal, None);
+            if caught.is_ok_and(|action| matches!(action.disposition, Disposition::Handler(_))) {
+                sys.sigaction(signal, Some(SigAction::DEFAULT)).expect("what was caught may be");
+            }
+        }
+        main(sys, arguments)
+    })
+}
+
+/// Says why nothing runs; 127 where there is no such program, 126 where it does not run.
+fn refuse(sys: &dyn Sys, name: &str, error: Errno) -> i32 {
+    if error == Errno::ENOENT {
+        complain(sys, "tontine", format_args!("no such program: {name}"));
+        127
+    } else {
+        complain(sys, "tontine", format_args!("{name}: {error}"));
+        126
+    }
+}

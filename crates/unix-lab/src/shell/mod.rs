@@ -1,0 +1,213 @@
+//! A job-control shell, to try and to teach with: [`shell`].
+//!
+//! It is a program as any other, written against [`Sys`] alone: it runs at a virtual terminal and
+//! at a real one. Each pipeline is a job with a process group of its own, which gets the terminal,
+//! loses it when it stops, and gets it again from `fg`; `help` lists what there is. Lines are
+//! edited by the terminal.
+//!
+//! [`programs()`] are what it runs where there are no files; how it runs them is a [`Launch`].
+//! [`log_in`] makes a session at a terminal for it, [`keep()`] continues it should it stop, and
+//! [`attend`] seats the user at one that is not the user's own.
+
+mod builtins;
+mod child;
+mod complaint;
+mod host;
+mod job;
+mod keep;
+mod launch;
+mod parse;
+mod programs;
+mod read;
+mod run;
+mod say;
+mod suspend;
+mod trap;
+
+pub use host::attend;
+pub use keep::keep;
+pub use launch::{Launch, call, execute};
+pub use programs::{Main, programs, ps};
+
+use tontine_unix::{Fd, Pid, Result, SigAction, SigSet, Signal, Sys, Termios};
+
+use self::complaint::Complaint;
+use self::job::Jobs;
+use self::read::{Lines, Next};
+use self::say::{complain, say};
+use self::trap::Traps;
+
+const PROMPT: &str = "tontine$ ";
+
+/// Runs a shell at standard input, or `-c commands`; returns its exit status.
+///
+/// It is a process's program: what it does about signals stays done. Programs are executed. A shell
+/// that leads a session is given a terminal by [`log_in`].
+pub fn shell(sys: &dyn Sys, arguments: &[String]) -> i32 {
+    shell_with(sys, arguments, &execute())
+}
+
+/// The same with another way to run programs.
+///
+/// ```
+/// use tontine_unix_lab::shell::{call, programs, shell_with};
+/// use tontine_unix::{Linux, Status, Sys};
+///
+/// let linux = Linux::new()?;
+/// let sys: &dyn Sys = &linux;
+/// let shell = sys.fork(|sys| {
+///     let arguments = ["shell", "-c", "seq 3 | wc && exit 7"].map(String::from);
+///     shell_with(sys, &arguments, &call(programs()))
+/// })?;
+/// let ended = sys.waitpid(shell.into(), Default::default())?.expect("it waited");
+/// assert_eq!(ended.status, Status::Exited(7));
+/// # Ok::<(), tontine_unix::Errno>(())
+/// ```
+pub fn shell_with(sys: &dyn Sys, arguments: &[String], launch: &Launch) -> i32 {
+    let commands = match arguments.get(1..).unwrap_or_default() {
+        [] => None,
+        [flag, commands] if flag == "-c" => Some(commands.as_str()),
+        _ => {
+            complain(sys, "tontine", Complaint::Usage("shell [-c commands]"));
+            return 2;
+        }
+    };
+    match Shell::begin(sys, launch, commands.is_none()) {
+        Ok(shell) => shell.run(commands),
+        Err(complaint) => {
+            complain(sys, "tontine", &complaint);
+            complaint.status()
+        }
+    }
+}
+
+/// Makes the caller leader of a session at `terminal`, which becomes its standard input, output and
+/// error. Signals get their default dispositions, those too that its runtime ignored for it.
+///
+/// # Errors
+/// As [`Sys::setsid`], [`Sys::set_controlling`] and [`Sys::dup2`].
+pub fn log_in(sys: &dyn Sys, terminal: Fd) -> Result<()> {
+    for signal in Signal::all().filter(|signal| !SigSet::UNBLOCKABLE.contains(*signal)) {
+        sys.sigaction(signal, Some(SigAction::DEFAULT))?;
+    }
+    sys.setsid()?;
+    sys.set_controlling(terminal)?;
+    // Another name first: a copy of a descriptor to its own number would still be closed by exec.
+    sys.dup2(terminal, ASIDE)?;
+    for standard in [Fd::STDIN, Fd::STDOUT, Fd::STDERR] {
+        sys.dup2(ASIDE, standard)?;
+    }
+    sys.close(ASIDE)?;
+    if terminal > Fd::STDERR { sys.close(terminal) } else { Ok(()) }
+}
+
+/// A number that nobody else uses.
+const ASIDE: Fd = Fd(255);
+
+/// A shell.
+struct Shell<'a> {
+    sys: &'a dyn Sys,
+    launch: Launch,
+    /// Whether a user talks to it.
+    interactive: bool,
+    /// The terminal that jobs are given in the foreground, if there is one.
+    terminal: Option<Fd>,
+    /// The number of the group that had it before; gets it back in the end.
+    group: i32,
+    /// How it behaves when the shell has it.
+    modes: Option<Termios>,
+    /// The mask that the shell was started with.
+    mask: SigSet,
+    jobs: Jobs,
+    traps: Traps,
+    /// `$?`
+    status: i32,
+    /// `$!`
+    background: Option<Pid>,
+    /// Lines read, the end of input too.
+    lines: u64,
+    /// At which of them the user was told of stopped jobs.
+    told_at: Option<u64>,
+    /// The exit status, once the shell is to end.
+    over: Option<i32>,
+}
+
+impl<'a> Shell<'a> {
+    fn begin(
+        sys: &'a dyn Sys,
+        launch: &Launch,
+        reads: bool,
+    ) -> std::result::Result<Self, Complaint> {
+        let mut shell = Self {
+            sys,
+            launch: launch.clone(),
+            interactive: false,
+            terminal: None,
+            group: sys.getpgrp().number(),
+            modes: None,
+            mask: sys.sigprocmask(None).map_err(Complaint::call("signal mask"))?,
+            jobs: Jobs::default(),
+            traps: Traps::default(),
+            status: 0,
+            background: None,
+            lines: 0,
+            told_at: None,
+            over: None,
+        };
+        shell.terminal = shell.find_terminal();
+        shell.interactive = reads && shell.terminal.is_some();
+        shell.traps = Traps::begin(sys, shell.interactive).map_err(Complaint::call("signals"))?;
+        if let Some(terminal) = shell.terminal {
+            // The leader of a session leads a group already, and may not change it.
+            let _ = sys.setpgid(Pid::number_only(0), Pid::number_only(0));
+            let taken = child::hand_over(sys, terminal, sys.getpgrp());
+            taken.map_err(Complaint::call("terminal"))?;
+            shell.modes = sys.tcgetattr(terminal).ok();
+        }
+        Ok(shell)
+    }
+
+    /// Runs `commands`, or the lines of standard input.
+    fn run(mut self, commands: Option<&str>) -> i32 {
+        match commands {
+            Some(commands) => self.execute(commands),
+            None => self.converse(),
+        }
+        self.hang_up();
+        self.give_terminal_back();
+        self.over.unwrap_or(self.status)
+    }
+
+    fn converse(&mut self) {
+        let mut lines = Lines::new(self.terminal.is_some());
+        while self.over.is_none() {
+            if self.traps.hung_up() {
+                self.over = Some(128 + Signal::HUP.number());
+                return;
+            }
+            self.run_traps();
+            if self.over.is_some() {
+                return;
+            }
+            self.look_around();
+            let news: String = self.jobs.news().into_iter().map(|line| line + "\n").collect();
+            let _ = say(self.sys, news);
+            match lines.next(self.sys, PROMPT) {
+                Next::Line(line) => {
+                    self.lines += 1;
+                    self.execute(&line);
+                }
+                Next::Interrupted => {
+                    let _ = say(self.sys, "\n");
+                }
+                Next::End => {
+                    self.lines += 1;
+                    if self.terminal.is_some() {
+                        let _ = say(self.sys, "\n");
+                    }
+                    self.leave_with(self.status);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Programs for pipelines: [`programs`].
+//!
+//! Each is a function of [`Sys`] and its arguments, the name first, and returns its exit status.
+//! They are registered under their names where there are no files to execute.
+
+mod process;
+mod text;
+mod time;
+
+pub use process::ps;
+
+use tontine_unix::{Errno, Sys};
+
+use super::say::complain;
+
+/// What a program is.
+pub type Main = fn(&dyn Sys, &[String]) -> i32;
+
+/// The programs and their names. [`ps`] has to be told what there is, and is not among them.
+pub fn programs() -> Vec<(&'static str, Main)> {
+    PROGRAMS.iter().map(|program| (program.name, program.main)).collect()
+}
+
+/// What `help` says of them, a line for each.
+pub(super) fn help() -> String {
+    let line = |program: &Known| {
+        let usage = format!("{} {}", program.name, program.arguments);
+        format!("  {usage:<22} {}\n", program.summary)
+    };
+    PROGRAMS.iter().map(line).collect()
+}
+
+struct Known {
+    name: &'static str,
+    main: Main,
+    arguments: &'static str,
+    summary: &'static str,
+}
+
+const fn known(
+    name: &'static str,
+    main: Main,
+    arguments: &'static str,
+    summary: &'static str,
+) -> Known {
+    Known { name, main, arguments, summary }
+}
+
+const PROGRAMS: [Known; 14] = [
+    known("cat", text::cat, "", "copies its input"),
+    known("catch", process::catch, "[-n times] SIG…", "catches signals and says so"),
+    known("count", time::count, "[last]", "writes a number a second"),
+    known("echo", text::echo, "word…", "writes words"),
+    known("false", |_, _| 1, "", "fails"),
+    known("family", process::family, "members", "makes a tree of so many processes"),
+    known("head", text::head, "[-n lines]", "copies the first lines of its input"),
+    known("orphan", process::orphan, "[seconds]", "leaves a child behind"),
+    known("seq", text::seq, "[first] last", "writes numbers"),
+    known("sleep", time::sleep, "seconds", "sleeps"),
+    known("spin", time::spin, "[seconds]", "computes"),
+    known("true", |_, _| 0, "", "does nothing"),
+    known("wc", text::wc, "", "counts lines, words and bytes"),
+    known("yes", text::yes, "[word…]", "writes the same line for ever"),
+];
+
+/// Why a program ends early.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error("usage: {0}")]
+    Usage(&'static str),
+    #[error("{0}")]
+    Call(#[from] Errno),
+}
+
+/// The exit status, after saying what failed.
+fn finish(sys: &dyn Sys, arguments: &[String], done: Result<i32, Failure>) -> i32 {
+    done.unwrap_or_else(|failure| {
+        complain(sys, &arguments[0], &failure);
+        if matches!(failure, Failure::Usage(_)) { 2 } else { 1 }
+    })
+}

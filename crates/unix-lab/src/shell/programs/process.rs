@@ -1,0 +1,126 @@
+//! Programs that show processes and signals: `catch`, `family`, `orphan`, `ps`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tontine_unix::{Errno, How, SigAction, SigSet, Signal, Sys};
+
+use super::super::say::say;
+use super::time::rest;
+use super::{Failure, finish};
+
+/// The most processes that `family` makes.
+const LARGEST_FAMILY: u32 = 10_000;
+
+/// `ps`: writes the table that `processes` returns.
+pub fn ps(
+    processes: impl Fn() -> String + Send + Sync + 'static,
+) -> impl Fn(&dyn Sys, &[String]) -> i32 + Send + Sync + 'static {
+    move |sys, arguments| {
+        let said = say(sys, processes());
+        finish(sys, arguments, said.map(|()| 0).map_err(Failure::Call))
+    }
+}
+
+/// Installs handlers and says what they get, for ever or so many times.
+pub(super) fn catch(sys: &dyn Sys, arguments: &[String]) -> i32 {
+    const USAGE: Failure = Failure::Usage("catch [-n times] SIG…");
+    let caught = || {
+        let (mut left, names) = match &arguments[1..] {
+            [flag, times, names @ ..] if flag == "-n" => (times.parse().map_err(|_| USAGE)?, names),
+            names => (u64::MAX, names),
+        };
+        let signals: SigSet = names
+            .iter()
+            .map(|name| name.parse::<Signal>())
+            .collect::<Result<_, _>>()
+            .map_err(|_| USAGE)?;
+        if signals.is_empty() {
+            return Err(USAGE);
+        }
+        // Blocked but in sigsuspend, so that none comes between looking and sleeping.
+        let mask = sys.sigprocmask(Some((How::Block, signals)))?;
+        let arrived = Arc::new(AtomicU64::new(0));
+        for signal in signals.iter() {
+            let note = Arc::clone(&arrived);
+            let handler = SigAction::handler(move |_, info| {
+                note.fetch_or(SigSet::of(&[info.signal]).bits(), Ordering::Relaxed);
+            });
+            sys.sigaction(signal, Some(handler.with_mask(signals)))?;
+        }
+        say(sys, format_args!("process {} catches {signals}\n", sys.getpid()))?;
+        while left > 0 {
+            sys.sigsuspend(mask.difference(signals));
+            for signal in
+                SigSet::from_bits(arrived.swap(0, Ordering::Relaxed)).iter().take(left as usize)
+            {
+                say(sys, format_args!("caught {signal}\n"))?;
+                left -= 1;
+            }
+        }
+        Ok(0)
+    };
+    finish(sys, arguments, caught())
+}
+
+/// Leaves a child behind, which says who its parent is before and after.
+pub(super) fn orphan(sys: &dyn Sys, arguments: &[String]) -> i32 {
+    const LOOK: Duration = Duration::from_millis(10);
+    let left = || {
+        let seconds = match &arguments[1..] {
+            [] => 1,
+            [seconds] => seconds.parse().map_err(|_| Failure::Usage("orphan [seconds]"))?,
+            _ => return Err(Failure::Usage("orphan [seconds]")),
+        };
+        let parent = sys.getpid();
+        sys.fork(move |sys| {
+            let own = sys.getpid();
+            while sys.getppid().number() == parent.number() {
+                rest(sys, LOOK);
+            }
+            let now = sys.getppid();
+            let said = say(sys, format_args!("process {own}: parent was {parent}, is {now}\n"));
+            rest(sys, Duration::from_secs(seconds));
+            i32::from(said.is_err())
+        })?;
+        Ok(0)
+    };
+    finish(sys, arguments, left())
+}
+
+/// Makes a tree of so many processes, each of which waits for its children.
+pub(super) fn family(sys: &dyn Sys, arguments: &[String]) -> i32 {
+    const USAGE: Failure = Failure::Usage("family members (1 to 10000)");
+    let made = || {
+        let members = match &arguments[1..] {
+            [members] => members.parse().ok().filter(|n| (1..=LARGEST_FAMILY).contains(n)),
+            _ => None,
+        };
+        let members = members.ok_or(USAGE)?;
+        let status = grow(sys, members);
+        let outcome = if status == 0 { "all came and went" } else { "some could not be made" };
+        say(sys, format_args!("{members} processes: {outcome}\n"))?;
+        Ok(status)
+    };
+    finish(sys, arguments, made())
+}
+
+/// Is a family of so many: two children share what is left, this process counted.
+fn grow(sys: &dyn Sys, members: u32) -> i32 {
+    let left = members - 1;
+    let mut status = 0;
+    for share in [left / 2, left - left / 2] {
+        if share > 0 && sys.fork(move |sys| grow(sys, share)).is_err() {
+            status = 1;
+        }
+    }
+    loop {
+        match sys.wait() {
+            Ok(child) if child.status.exited() == Some(0) => {}
+            Ok(_) => status = 1,
+            Err(Errno::EINTR) => {}
+            Err(_) => return status,
+        }
+    }
+}

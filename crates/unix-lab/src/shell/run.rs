@@ -1,0 +1,287 @@
+//! Running command lines: pipelines are started, waited for, and the terminal changes hands.
+
+use tontine_unix::{Children, Errno, Fd, How, Pid, SigSet, Signal, WaitOptions};
+
+use super::Shell;
+use super::child::{Child, hand_over};
+use super::complaint::Complaint;
+use super::job::State;
+use super::parse::{Pipeline, Variable, When, Word, parse};
+use super::say::{complain, say};
+
+/// What ended a wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Woken {
+    /// A child changed.
+    Child,
+    /// The shell caught one of the signals that it waited for too.
+    Signal(Signal),
+    /// There is no child left.
+    Childless,
+}
+
+impl Shell<'_> {
+    /// Runs a line; the last status is in [`Shell::status`].
+    pub(super) fn execute(&mut self, text: &str) {
+        let steps = match parse(text) {
+            Ok(steps) => steps,
+            Err(error) => return self.refuse(&error.into()),
+        };
+        for step in steps {
+            let wanted = match step.when {
+                When::Always => true,
+                When::Success => self.status == 0,
+                When::Failure => self.status != 0,
+            };
+            if wanted && self.over.is_none() {
+                self.pipeline(&step.pipeline);
+                self.run_traps();
+            }
+        }
+    }
+
+    /// Says what is wrong.
+    pub(super) fn refuse(&mut self, complaint: &Complaint) {
+        complain(self.sys, "tontine", complaint);
+        self.status = complaint.status();
+    }
+
+    /// Runs what `trap` was told to for the signals that arrived; an interrupt is in `$?` too.
+    pub(super) fn run_traps(&mut self) {
+        // What these commands cause comes next time, so that they cannot keep the shell for ever.
+        let (arrived, due) = self.traps.due();
+        if arrived.contains(Signal::INT) {
+            self.status = 128 + Signal::INT.number();
+        }
+        for commands in due {
+            let status = self.status;
+            for step in parse(&commands).unwrap_or_default() {
+                if self.over.is_none() {
+                    self.pipeline(&step.pipeline);
+                }
+            }
+            self.status = status;
+        }
+    }
+
+    fn pipeline(&mut self, pipeline: &Pipeline) {
+        let expand = |word: &Word| word.expand(|variable| self.value(variable));
+        let words = |command: &Vec<Word>| command.iter().map(expand).collect();
+        let commands: Vec<Vec<String>> = pipeline.commands.iter().map(words).collect();
+        let done = match self.builtin(&commands, pipeline.background) {
+            Some(done) => done,
+            None => self.start(pipeline, commands),
+        };
+        match done {
+            Ok(status) => self.status = status,
+            Err(complaint) => self.refuse(&complaint),
+        }
+    }
+
+    fn value(&self, variable: Variable) -> String {
+        match variable {
+            Variable::Status => self.status.to_string(),
+            Variable::Background => self.background.map_or(String::new(), |pid| pid.to_string()),
+            Variable::Shell => self.sys.getpid().to_string(),
+        }
+    }
+
+    /// Starts a pipeline, and waits for it in the foreground.
+    fn start(&mut self, pipeline: &Pipeline, commands: Vec<Vec<String>>) -> Result<i32, Complaint> {
+        let mut members = Vec::new();
+        let started = self.fork_all(commands, pipeline.background, &mut members);
+        let (Some(&group), Some(&last)) = (members.first(), members.last()) else {
+            return started.map(|()| 0);
+        };
+        let number = self.jobs.add(group, members, &pipeline.text);
+        if let Err(complaint) = started {
+            // A part of a pipeline is none: what was started ends, and is waited for.
+            let _ = self.sys.killpg(group, Some(Signal::KILL));
+            self.foreground(number);
+            return Err(complaint);
+        }
+        if pipeline.background {
+            self.background = Some(last);
+            if self.interactive {
+                let _ = say(self.sys, format_args!("[{number}] {last}\n"));
+            }
+            return Ok(0);
+        }
+        Ok(self.foreground(number))
+    }
+
+    /// Makes a process for each command, all of one group.
+    fn fork_all(
+        &self,
+        commands: Vec<Vec<String>>,
+        background: bool,
+        members: &mut Vec<Pid>,
+    ) -> Result<(), Complaint> {
+        let sys = self.sys;
+        let terminal = self.terminal.filter(|_| !background);
+        let count = commands.len();
+        let mut input = None;
+        for (at, arguments) in commands.into_iter().enumerate() {
+            let pipe = if at + 1 < count { Some(sys.pipe()) } else { None };
+            let pipe = pipe.transpose().map_err(Complaint::call("no pipe"));
+            let made = pipe.and_then(|pipe| {
+                let name = arguments[0].clone();
+                let child = Child {
+                    arguments,
+                    launch: self.launch.clone(),
+                    group: members.first().map(|leader| leader.number()),
+                    terminal,
+                    input,
+                    output: pipe.map(|(_, write)| write),
+                    close: pipe.map(|(read, _)| read),
+                    defaults: self.traps.child_defaults(),
+                    mask: self.mask,
+                };
+                // A signal that comes before the child has its own dispositions waits until then.
+                let _ = sys.sigprocmask(Some((How::Block, SigSet::ALL)));
+                let forked = sys.fork(move |sys| child.run(sys));
+                let _ = sys.sigprocmask(Some((How::Set, self.mask)));
+                let next = pipe.map(|(read, write)| {
+                    let _ = sys.close(write);
+                    read
+                });
+                forked.map(|pid| (pid, next)).map_err(|errno| {
+                    next.map(|read| sys.close(read));
+                    Complaint::Call(name, errno)
+                })
+            });
+            input.map(|read| sys.close(read));
+            let (pid, next) = made?;
+            input = next;
+            members.push(pid);
+            // It may have done so itself and executed, or be gone already.
+            let _ = sys.setpgid(pid, members[0]);
+            if let Some(terminal) = terminal {
+                let _ = hand_over(sys, terminal, members[0]);
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until a job that has the terminal is over or stopped, and takes the terminal back.
+    pub(super) fn foreground(&mut self, number: usize) -> i32 {
+        while self.jobs.state(number) == State::Running {
+            match self.wait_for_change(SigSet::of(&[Signal::HUP])) {
+                Woken::Child => {}
+                Woken::Signal(_) if !self.traps.hung_up() => {}
+                Woken::Signal(signal) => return 128 + signal.number(),
+                Woken::Childless => self.jobs.lost(),
+            }
+        }
+        let state = self.jobs.state(number);
+        self.take_terminal_back(number);
+        let shown = match state {
+            State::Stopped(_) => {
+                let line = self.jobs.told(number);
+                say(self.sys, format_args!("\n{line}\n"))
+            }
+            State::Killed(Signal::INT, _) => say(self.sys, "\n"),
+            State::Killed(Signal::PIPE, _) => Ok(()),
+            State::Killed(..) => say(self.sys, format_args!("{state}\n")),
+            State::Running | State::Done(_) => Ok(()),
+        };
+        // Without a terminal to write to the shell finds its end when it reads.
+        let _ = shown;
+        if state.is_over() {
+            self.jobs.remove(number);
+        }
+        state.status()
+    }
+
+    /// Leaves the terminal to whom it belonged before the shell.
+    pub(super) fn give_terminal_back(&self) {
+        let before = Pid::number_only(self.group);
+        if let Some(terminal) = self.terminal.filter(|_| self.sys.getpgrp().number() != self.group)
+        {
+            let _ = hand_over(self.sys, terminal, before);
+            let _ = self.sys.setpgid(Pid::number_only(0), before);
+        }
+    }
+
+    fn take_terminal_back(&mut self, number: usize) {
+        let Some(terminal) = self.terminal else { return };
+        let _ = hand_over(self.sys, terminal, self.sys.getpgrp());
+        let left = self.sys.tcgetattr(terminal).ok();
+        if let Some(job) = self.jobs.get_mut(number).filter(|job| job.state().is_stopped()) {
+            job.modes = left;
+        } else if self.jobs.state(number) == State::Done(0) {
+            // A program that ended well, as one that sets modes, means them.
+            self.modes = left.or(self.modes);
+        }
+        if let Some(modes) = self.modes.filter(|modes| Some(*modes) != left) {
+            let _ = self.sys.tcsetattr(terminal, &modes);
+        }
+    }
+
+    /// Sends a stopped job on; in the foreground it gets the terminal as it left it.
+    pub(super) fn send_on(&mut self, number: usize, foreground: bool) -> Result<(), Complaint> {
+        let Some(job) = self.jobs.get(number) else { return Err(Complaint::Over(number)) };
+        let (group, modes, stopped) = (job.group, job.modes, job.state().is_stopped());
+        if let Some(terminal) = self.terminal.filter(|_| foreground) {
+            let _ = hand_over(self.sys, terminal, group);
+            if let Some(modes) = modes.filter(|_| stopped) {
+                let _ = self.sys.tcsetattr(terminal, &modes);
+            }
+        }
+        self.jobs.sent_on(number);
+        let sent = self.sys.killpg(group, Some(Signal::CONT));
+        sent.map_err(Complaint::call(format_args!("%{number}")))
+    }
+
+    /// Sleeps until a child changes or one of `signals` is caught, whichever came first: also one
+    /// that came before.
+    pub(super) fn wait_for_change(&mut self, signals: SigSet) -> Woken {
+        let sys = self.sys;
+        // What is blocked between looking and sleeping cannot fall between them.
+        let _ = sys.sigprocmask(Some((How::Block, self.traps.caught())));
+        let woken = loop {
+            match self.look() {
+                Ok(true) => break Woken::Child,
+                Ok(false) => {}
+                Err(Errno::ECHILD) => break Woken::Childless,
+                Err(_) => {}
+            }
+            if let Some(signal) = self.traps.arrived().intersection(signals).first() {
+                break Woken::Signal(signal);
+            }
+            sys.sigsuspend(self.mask);
+        };
+        let _ = sys.sigprocmask(Some((How::Set, self.mask)));
+        woken
+    }
+
+    /// Takes note of children that changed, without waiting.
+    pub(super) fn look_around(&mut self) {
+        while matches!(self.look(), Ok(true)) {}
+    }
+
+    /// Takes note of one child that changed; false if none did.
+    fn look(&mut self) -> Result<bool, Errno> {
+        let options = WaitOptions::NOHANG | WaitOptions::STOPPED | WaitOptions::CONTINUED;
+        let found = self.sys.waitpid(Children::Any, options)?;
+        if let Some(child) = found {
+            self.jobs.note(child.pid, child.status);
+        }
+        Ok(found.is_some())
+    }
+
+    /// The terminal that the shell was started at, when it is in the foreground there.
+    ///
+    /// In the background it stops, as everybody there who wants to read.
+    pub(super) fn find_terminal(&self) -> Option<Fd> {
+        const TRIES: u32 = 100;
+        let terminal = Fd::STDIN;
+        for _ in 0..TRIES {
+            if self.sys.tcgetpgrp(terminal).ok()?.number() == self.sys.getpgrp().number() {
+                return Some(terminal);
+            }
+            self.sys.killpg(Pid::number_only(0), Some(Signal::TTIN)).ok()?;
+        }
+        None
+    }
+}

@@ -1,0 +1,123 @@
+//! Scenarios that come to no end of their own: each is stopped, and says so.
+
+use std::thread;
+use std::time::Duration;
+
+use tontine_unix_lab::scenario::{Memory, Observed, Scenario, run};
+use tontine_unix_sim::{Builder, Ending, Executor, Stopper, Virtual};
+
+fn observe(text: &str, system: Builder) -> Observed {
+    let scenario: Scenario = text.parse().expect("a scenario");
+    run(&scenario, system).expect("a system")
+}
+
+fn systems() -> [Builder; 2] {
+    let simulated = Virtual::builder().executor(Executor::Simulated { seed: 1 });
+    [simulated, Virtual::builder().processors(2)]
+}
+
+/// A stopper that acts when the run has been under way for a moment.
+fn soon() -> Stopper {
+    let stopper = Stopper::new();
+    let later = stopper.clone();
+    thread::spawn(move || {
+        thread::sleep(Duration::from_millis(100));
+        later.stop("enough");
+    });
+    stopper
+}
+
+#[test]
+fn a_run_is_stopped_wherever_it_goes_round() {
+    for text in [
+        "process a\n  note \"x\"\n  repeat 2000000000: x = x + 1\n",
+        "process a\n  note \"x\"\n  repeat 2000000000\n    repeat 2000000000: x = x + 1\n",
+        "process a\n  note \"x\"\n  repeat 2000000000\n    while self != 0: y = y + 1\n",
+        "process a\n  note \"x\"\n  repeat 2000000000: yield -> ok\n",
+        "process a\n  note \"x\"\n  sleep 1s\n  repeat 2000000000: compute 1s\n",
+    ] {
+        for system in systems() {
+            let observed = observe(text, system.stopper(&soon()));
+            assert_eq!(observed.report.ending, Ending::Stopped, "{text}");
+            let said = observed.verdict.to_string();
+            assert!(said.contains("the run: expected an end, found enough"), "{said}");
+        }
+    }
+}
+
+#[test]
+fn what_happened_before_the_stop_is_told() {
+    let text = "process a\n  note \"x\"\n  repeat 2000000000: y = y + 1\n";
+    let observed = observe(text, systems()[0].clone().stopper(&soon()));
+    assert_eq!(observed.timeline.notes().collect::<Vec<_>>(), [("a", "x")]);
+    assert!(observed.report.state.is_some());
+}
+
+#[test]
+fn a_stopper_that_was_asked_stops_the_next_run_at_once() {
+    let stopper = Stopper::new();
+    stopper.stop("before it began");
+    for system in systems() {
+        let observed = observe("process a\n  sleep 1s\n", system.stopper(&stopper));
+        assert_eq!(observed.report.ending, Ending::Stopped);
+    }
+}
+
+#[test]
+fn a_process_is_killed_wherever_it_goes_round() {
+    let text = "process a\n  b = fork b\n  sleep 1ms\n  kill b KILL\n  wait b -> b killed KILL\n\n\
+                process b\n  repeat 2000000000: x = x + 1\n\nexpect b killed KILL\n";
+    for system in systems() {
+        let observed = observe(text, system);
+        assert!(observed.verdict.holds(), "{}", observed.verdict);
+    }
+}
+
+#[test]
+fn a_log_that_is_full_stops_the_run() {
+    let text = "process a\n  repeat 2000000000: note \"x\"\n";
+    let observed = observe(text, systems()[0].clone());
+    assert_eq!(observed.report.ending, Ending::Stopped);
+    assert_eq!(observed.timeline.records.len(), Memory::RECORDS);
+    let said = observed.verdict.to_string();
+    assert!(said.contains("found more than 200000 events"), "{said}");
+}
+
+#[test]
+fn long_notes_fill_the_log_earlier() {
+    let long = "x".repeat(10_000);
+    let text = format!("process a\n  repeat 2000000000: note \"{long}\"\n");
+    let observed = observe(&text, systems()[0].clone());
+    assert!(observed.timeline.records.len() < Memory::BYTES / 10_000 + 10);
+    let said = observed.verdict.to_string();
+    assert!(said.contains("found more than 64 MiB of events"), "{said}");
+}
+
+#[test]
+fn the_privileged_user_too_is_refused_a_thread_too_many() {
+    let text = "process a\n  repeat 100: fork b\n  fork b -> EAGAIN\n\nprocess b\n  pause\n";
+    let observed = observe(text, systems()[0].clone().stacks(64));
+    let said = observed.timeline.to_string();
+    assert!(said.contains("fork b -> EAGAIN"), "{said}");
+}
+
+#[test]
+fn a_deadlock_names_who_waits_for_whom_as_the_text_does() {
+    let text = "process mother\n  pipe r w\n  one = fork reader\n  wait one\n\n\
+                process reader\n  block {INT}\n  read r\n";
+    let observed = observe(text, systems()[0].clone());
+    assert_eq!(observed.report.ending, Ending::Stalled);
+    let state = observed.report.state.expect("it has not ended").to_string();
+    for part in [
+        " S init\n",
+        " S mother\n",
+        " S reader\n",
+        "sleeps in wait for child 4 (reader)",
+        "sleeps in read for pipe 7, blocked {SIGINT}\n",
+        " written by 3 (mother), itself\n",
+        "blocked all\n",
+    ] {
+        assert!(state.contains(part), "no {part:?} in\n{state}");
+    }
+    assert!(state.lines().all(|line| line.len() < 100), "{state}");
+}

@@ -1,0 +1,434 @@
+//! The checker: a scenario on both backends in lock-step.
+
+mod examples;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+use std::time::Duration;
+
+use examples::examples;
+use tontine_unix_lab::check::{
+    CheckError, Checker, Comparison, Ending, Options, Trace, against, on_virtual,
+};
+use tontine_unix_lab::scenario::Scenario;
+#[cfg(debug_assertions)]
+use tontine_unix_sim::Rule;
+use tontine_unix_sim::{Delivery, Mode, Virtual};
+
+const MODES: [Mode; 5] =
+    [Mode::Uniprocessor, Mode::Master, Mode::Coarse, Mode::Parallel, Mode::PerProcess];
+
+fn checker() -> Checker {
+    Checker::new().expect("a PID namespace")
+}
+
+fn scenario(text: &str) -> Scenario {
+    text.parse().unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Both do this.
+fn same(text: &str) -> Trace {
+    match checker().check(&scenario(text), &Options::new()).expect("it is compared") {
+        Comparison::Same(trace) => trace,
+        Comparison::Differs(difference) => panic!("{difference}"),
+    }
+}
+
+fn events(trace: &Trace) -> Vec<&str> {
+    trace.entries.iter().map(|entry| entry.what.as_str()).collect()
+}
+
+/// A report named `main` and `main/1`, but did not say that these are two threads of one process,
+/// nor which of the text's threads the second one is.
+#[test]
+#[cfg(debug_assertions)]
+fn report_of_difference_explains_names_of_threads() {
+    let scenario = scenario(
+        "process main\n  thread other\n  getpid\n\nthread other\n  close 77 -> anything\n",
+    );
+    let builder = Virtual::builder().without(Rule::ClosedIsGone);
+    let options = Options { builder, ..Options::new() };
+    let Comparison::Differs(difference) = checker().check(&scenario, &options).expect("compared")
+    else {
+        panic!("a broken rule is seen")
+    };
+    let told = difference.to_string();
+    assert!(told.contains("\nmain (main): process, its first thread\n"), "{told}");
+    assert!(told.contains("\nmain/1 (other): thread 1 that process main made\n"), "{told}");
+}
+
+#[test]
+fn every_example_is_the_same_on_both_in_every_mode() {
+    let mut checker = checker();
+    let (mut compared, mut differences) = (0, Vec::new());
+    for (name, scenario) in examples() {
+        let options = Options::new();
+        let real = match checker.on_linux(&scenario, &options) {
+            Ok(real) => real,
+            Err(CheckError::Unfit { .. }) => continue,
+            Err(error) => panic!("{name}: {error}"),
+        };
+        for mode in MODES {
+            let builder = Virtual::builder().mode(mode);
+            let options = Options { builder, ..options.clone() };
+            let found = against(&scenario, &options, &real).expect("it was compared on Linux");
+            compared += 1;
+            differences.extend(found.difference().map(|found| format!("{name} {mode}\n{found}")));
+        }
+    }
+    assert!(compared >= 200, "only {compared}");
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+}
+
+#[test]
+fn names_stand_in_the_place_of_numbers() {
+    let trace = same(
+        "process main\n  child = fork other\n  number = thread third\n  \
+         note \"{self} made {child}\"\n  join number\n  wait -> child exited 0\n\n\
+         process other\n  getppid\n\nthread third\n  gettid\n",
+    );
+    let events = events(&trace);
+    for event in [
+        "child = fork other -> main.1",
+        "number = thread third -> main/1",
+        "notes \"main made main.1\"",
+        "getppid -> main",
+        "gettid -> main/1",
+        "wait -> main.1 exited 0",
+    ] {
+        assert!(events.contains(&event), "{event}: {events:?}");
+    }
+    assert_eq!(trace.ending, Ending::Finished);
+}
+
+#[test]
+fn the_same_seed_is_the_same_run_and_others_are_others() {
+    let text = "process main\n  fork other\n  fork other\n  getpid\n  getpid\n\n\
+                process other\n  getpid\n  getpid\n";
+    let (scenario, mut checker) = (scenario(text), checker());
+    let mut with = |seed| {
+        let options = Options { seed, ..Options::new() };
+        checker.on_linux(&scenario, &options).expect("it comes to an end")
+    };
+    assert_eq!(with(7), with(7));
+    let orders: Vec<Trace> = (0..8).map(with).collect();
+    assert!(orders.iter().any(|trace| trace.steps != orders[0].steps));
+}
+
+/// POSIX and Linux let any thread take a signal that does not block it; OSF/1's oldest thread here
+/// blocks it.
+const TAKEN_BY_ANOTHER: &str = "\
+process main
+  on USR1: note \"taken\"
+  worker = thread worker
+  block USR1
+  kill self USR1
+  getpid
+  exit 0
+
+thread worker
+  getpid
+  pause
+";
+
+#[test]
+fn another_rule_of_delivery_is_a_difference() {
+    let (scenario, mut checker) = (scenario(TAKEN_BY_ANOTHER), checker());
+    let mut options = Options::new();
+    assert!(checker.check(&scenario, &options).expect("compared").difference().is_none());
+    options.builder = Virtual::builder().delivery(Delivery::Oldest);
+    let found = checker.check(&scenario, &options).expect("compared");
+    let difference = found.difference().expect("main blocks the signal").to_string();
+    for part in ["seed 1", "virtual:", "linux:", "takes USR1 from main"] {
+        assert!(difference.contains(part), "{difference}");
+    }
+}
+
+#[test]
+fn both_are_stuck_and_the_report_says_who_waits_in_which_call() {
+    let trace = same("process main\n  fork other\n  wait\n\nprocess other\n  pause\n");
+    let Ending::Stuck(waiting) = &trace.ending else { panic!("{}", trace.ending) };
+    let who: Vec<_> = waiting.iter().map(|one| (one.who.as_str(), one.call.as_str())).collect();
+    assert_eq!(who, [("main", "wait"), ("main.1", "pause")]);
+}
+
+#[test]
+fn one_that_is_stopped_for_ever_is_stuck_too() {
+    let trace = same("process main\n  raise STOP\n");
+    let Ending::Stuck(waiting) = &trace.ending else { panic!("{}", trace.ending) };
+    assert!(waiting[0].is_stopped, "{waiting:?}");
+}
+
+#[test]
+fn a_run_without_an_end_is_cut_on_both_sides() {
+    let text = "process main\n  while 1 == 1: getpid\n";
+    let options = Options { most_steps: 100, ..Options::new() };
+    let found = checker().check(&scenario(text), &options).expect("compared");
+    let Comparison::Same(trace) = found else { panic!("{found:?}") };
+    assert_eq!((trace.steps.len(), trace.ending), (100, Ending::Cut));
+}
+
+#[test]
+fn who_computes_without_a_call_is_given_up_and_named() {
+    let text = "process main\n  while 1 == 1\n    while 1 == 1: x = x + 1\n";
+    let options = Options { patience: Duration::from_millis(300), ..Options::new() };
+    let mut checker = checker();
+    match checker.on_linux(&scenario(text), &options) {
+        Err(CheckError::Lost(why)) => assert!(why.contains("Runs"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+    // The next one finds nobody left.
+    let next = scenario("process main\n  kill everyone TERM\n  wait -> ECHILD\n");
+    let found = checker.check(&next, &Options::new()).expect("it comes to an end");
+    assert!(found.difference().is_none(), "{found:?}");
+}
+
+/// The limit was looked at within long steps only, not over many; and where it passed while
+/// somebody slept, that one was said to wait for ever.
+#[test]
+fn the_limit_holds_over_many_steps_and_while_time_passes() {
+    let mut checker = checker();
+    for (text, patience) in [
+        ("process main\n  while 1 == 1: getpid\n", Duration::from_millis(2)),
+        ("process main\n  sleep 9s\n", Duration::from_millis(20)),
+    ] {
+        let options = Options { patience, ..Options::new() };
+        match checker.on_linux(&scenario(text), &options) {
+            Err(CheckError::Lost(why)) => assert!(why.contains("an end within"), "{why}"),
+            other => panic!("{text}{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn one_that_ignores_everything_does_not_outlive_its_run() {
+    let text = "process main\n  fork deaf\n  exit 0\n\nprocess deaf\n  ignore TERM\n  \
+                ignore HUP\n  ignore INT\n  block all\n  pause\n";
+    let mut checker = checker();
+    for _ in 0..3 {
+        let trace = checker.on_linux(&scenario(text), &Options::new()).expect("it comes to rest");
+        assert!(matches!(trace.ending, Ending::Stuck(_)), "{}", trace.ending);
+    }
+}
+
+#[test]
+fn everyone_is_everyone_inside() {
+    let outside = std::process::Command::new("sleep").arg("100").spawn();
+    let mut outside = outside.expect("a process of the same user");
+    let trace = same(
+        "process main\n  on TERM: note \"not me\"\n  fork other\n  kill everyone TERM\n  \
+         wait -> killed TERM\n\nprocess other\n  default TERM\n  pause\n",
+    );
+    assert!(!events(&trace).contains(&"notes \"not me\""), "{trace:?}");
+    assert!(outside.try_wait().expect("it is a child").is_none(), "a signal went out");
+    outside.kill().expect("it is there");
+    outside.wait().expect("it is a child");
+}
+
+#[test]
+fn without_a_namespace_nothing_is_left_and_what_could_reach_others_is_refused() {
+    let mut checker = Checker::without_namespace().expect("a process");
+    assert!(!checker.has_namespace());
+    let text = "process main\n  child = fork deaf\n  setpgid child 0\n  kill child STOP\n  \
+                wait child stopped -> child stopped STOP\n  exit 3\n\n\
+                process deaf\n  ignore TERM\n  fork deafer\n  pause\n\n\
+                process deafer\n  block all\n  setsid\n  pause\n";
+    for seed in 0..4 {
+        let options = Options { seed, ..Options::new() };
+        let found = checker.check(&scenario(text), &options).expect("compared");
+        assert!(found.difference().is_none(), "{found:?}");
+    }
+    for (line, text) in [
+        (2, "process main\n  kill everyone KILL\n"),
+        (3, "process main\n  note \"one\"\n  kill 4711 KILL\n"),
+        (2, "process main\n  other = self - 1\n  kill other KILL\n"),
+        (2, "process main\n  on USR1: kill sender KILL\n"),
+    ] {
+        match checker.on_linux(&scenario(text), &Options::new()) {
+            Err(CheckError::Unfit { line: found, .. }) => assert_eq!(found, line, "{text}"),
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_compared_is_refused_with_its_line() {
+    let text = "process main\n  getpid\n  compute 10ms\n";
+    match on_virtual(&scenario(text), &Options::new(), 0) {
+        Err(error @ CheckError::Unfit { line: 3, .. }) => {
+            assert!(error.to_string().contains("line 3"), "{error}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Found by the checker: the virtual Unix told a signal that a tracer put in the place of another
+/// one as the kernel's. ptrace(2): the tracee sees it as if its parent had sent it.
+#[test]
+fn a_signal_that_a_tracer_chose_comes_from_its_parent() {
+    let trace = same(
+        "process main\n  child = fork tracee\n  wait child stopped -> child trapped USR1\n  \
+         ptrace continue child USR2\n  wait -> child exited 0\n\nprocess tracee\n  \
+         on USR2: note \"{sender} {code}\"\n  ptrace traceme\n  raise USR1\n",
+    );
+    assert!(events(&trace).contains(&"notes \"main user\""), "{trace:?}");
+}
+
+/// Like [`same`], but in every mode with each of the seeds 1 to `seeds`.
+fn always_same(text: &str, seeds: u64) -> Trace {
+    let (scenario, mut checker) = (scenario(text), checker());
+    let mut last = None;
+    for seed in 1..=seeds {
+        let options = Options { seed, ..Options::new() };
+        let real = checker.on_linux(&scenario, &options).expect("it comes to an end");
+        for mode in MODES {
+            let options = Options { builder: Virtual::builder().mode(mode), ..options.clone() };
+            match against(&scenario, &options, &real).expect("it was compared on Linux") {
+                Comparison::Same(trace) => last = Some(trace),
+                Comparison::Differs(difference) => panic!("{mode}: {difference}"),
+            }
+        }
+    }
+    last.expect("there is a seed")
+}
+
+/// A loop that waited without blocking saw the end of a child's sleep on the virtual Unix, whose
+/// clock advanced with each point. On Linux, where steps take longer, the run was given up.
+#[test]
+fn sleep_ends_after_all_steps_that_others_can_take() {
+    let trace = always_same(
+        "process main\n  fork sleeper\n  found = 0\n  rounds = 400\n  while rounds != 0\n    \
+         found = wait nohang -> nothing\n    yield\n    rounds = rounds - 1\n  \
+         wait -> exited 0\n\nprocess sleeper\n  sleep 1ms\n",
+        1,
+    );
+    assert!(events(&trace).contains(&"wait -> main.1 exited 0"), "{trace:?}");
+}
+
+/// The same with a loop that polls until the sleep ends: on the virtual Unix it ended.
+#[test]
+fn loop_that_polls_for_a_sleeper_is_cut_on_both_sides() {
+    let text = "process main\n  fork sleeper\n  found = 0\n  while found == 0\n    \
+                found = wait nohang -> anything\n    poll\n\nprocess sleeper\n  sleep 1ms\n";
+    assert_eq!(always_same(text, 1).ending, Ending::Cut);
+}
+
+/// Two timers of equal length expire in the order in which they were set, and the thread that the
+/// first one wakes runs before the second expires.
+#[test]
+fn timers_of_equal_length_expire_one_by_one() {
+    always_same(
+        "process main\n  fork other\n  fork other\n  sleep 10ms\n  getpid\n  wait -> exited 0\n  \
+         wait -> exited 0\n\nprocess other\n  sleep 10ms\n  getpid\n  sleep 10ms\n  getpid\n",
+        4,
+    );
+}
+
+/// A sleep of length 0 sleeps for a moment on Linux: the check took it for one that never ends, or
+/// it ended within a later step.
+#[test]
+fn sleep_of_length_zero_ends_within_its_step() {
+    let trace = always_same(
+        "process main\n  fork other\n  sleep 0ms\n  getpid\n  sleep 0ms\n  wait -> exited 0\n\n\
+         process other\n  sleep 0ms\n  getpid\n  sleep 0ms\n",
+        10,
+    );
+    assert_eq!(trace.ending, Ending::Finished);
+}
+
+/// Sleeps on Linux follow the run's clock, and alarms did not: the time left of an alarm was too
+/// long, and a sleep of two seconds ended before an alarm of one.
+#[test]
+fn alarm_and_sleep_use_the_same_clock() {
+    let trace = always_same(
+        "process main\n  on ALRM: note \"rings\"\n  alarm 8 -> 0\n  sleep 3s\n  alarm 0 -> 5\n  \
+         fork other\n  alarm 1 -> 0\n  pause\n  wait -> exited 0\n\n\
+         process other\n  sleep 2s\n  note \"slept\"\n",
+        2,
+    );
+    let events = events(&trace);
+    let at = |what| events.iter().position(|event| *event == what);
+    assert!(at("notes \"rings\"") < at("notes \"slept\""), "{events:?}");
+}
+
+/// The first process's parent had the keeper's group and session on Linux. These are outside of the
+/// namespace, so that their numbers were 0.
+#[test]
+fn parent_of_the_first_process_leads_its_group_and_session() {
+    let trace = always_same(
+        "process main\n  getpgid parent -> parent\n  getsid parent -> parent\n  \
+         kill parent 0\n  kill group parent USR1\n  kill parent TERM\n  sigqueue parent USR2 3\n  \
+         setpgid 0 parent -> EPERM\n  setpgid parent 0 -> ESRCH\n  fork other\n  wait\n\n\
+         process other\n  getpgid init -> init\n  getsid init -> init\n",
+        4,
+    );
+    assert_eq!(trace.ending, Ending::Finished);
+    let mut checker = Checker::without_namespace().expect("a process");
+    let text = "process main\n  getpgid parent -> parent\n  getsid parent -> parent\n";
+    let found = checker.check(&scenario(text), &Options::new()).expect("compared");
+    assert!(found.difference().is_none(), "{found:?}");
+}
+
+/// The virtual Unix looked for the process number 2, which no process has in a comparison: the
+/// process that killed `init` continued there.
+#[test]
+fn run_ends_with_init_on_both_sides() {
+    for kill in ["kill parent KILL", "kill init KILL", "kill everyone KILL"] {
+        let trace = always_same(
+            &format!(
+                "process main\n  fork other\n  {kill}\n  getppid\n\nprocess other\n  getpid\n  \
+                 getppid\n  pause\n"
+            ),
+            6,
+        );
+        assert_eq!(trace.ending, Ending::Finished);
+    }
+}
+
+/// A kernel worker carries bytes that are written to a terminal to the other end. On a busy machine
+/// they arrived later than the 2 ms for which the system was quiescent.
+#[test]
+fn written_text_reaches_sleeping_reader_in_its_step() {
+    let _load = Load::new();
+    always_same(
+        "process main\n  openpty user terminal\n  fork reader\n  write terminal \"hello\"\n  \
+         write terminal \"you\"\n  wait -> exited 0\n\n\
+         process reader\n  read user 5\n  read user 5\n",
+        200,
+    );
+}
+
+/// The same for bytes typed while there is unread input: no thread sleeps in a read, and no poll of
+/// the terminal makes the kernel deliver the bytes.
+#[test]
+fn text_typed_after_unread_input_arrives_in_its_step() {
+    let _load = Load::new();
+    always_same(
+        "process main\n  openpty user terminal\n  controlling terminal\n  \
+         tcsetattr terminal -echo -icanon\n  on INT: note \"interrupted\"\n  type user \"a\"\n  \
+         type user \"bc\"\n  read terminal -> \"abc\"\n  type user \"a\"\n  \
+         type user \"b\\x03c\"\n  read terminal -> \"c\"\n",
+        60,
+    );
+}
+
+/// Threads that compute, two for each processor.
+struct Load(Arc<AtomicBool>);
+
+impl Load {
+    fn new() -> Self {
+        let ends = Arc::new(AtomicBool::new(false));
+        for _ in 0..2 * thread::available_parallelism().map_or(1, usize::from) {
+            let ends = Arc::clone(&ends);
+            thread::spawn(move || while !ends.load(Relaxed) {});
+        }
+        Self(ends)
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}

@@ -1,0 +1,179 @@
+//! Scenarios that execute or spawn, on both backends in lock-step. On Linux this very program is
+//! executed: it becomes a process of the scenario before the harness begins.
+
+#[path = "examples/calls.rs"]
+mod calls;
+mod examples;
+
+use calls::{executes, has};
+use examples::examples;
+use tontine_unix_lab::check::{Checker, Comparison, Ending, Options, Trace, against};
+use tontine_unix_lab::scenario::Scenario;
+use tontine_unix_sim::{Mode, Virtual};
+
+/// Orders of steps that are tried.
+const SEEDS: u64 = 4;
+/// The least that have to be compared: a folder that is not found has none.
+const LEAST: usize = 16;
+
+fn checker() -> Checker {
+    Checker::new().expect("a PID namespace")
+}
+
+/// Both do the same in every mode, under several orders; what they did under the first.
+fn same_with(checker: &mut Checker, name: &str, scenario: &Scenario) -> Trace {
+    let mut first = None;
+    for seed in 1..=SEEDS {
+        let options = Options { seed, ..Options::new() };
+        let real = checker.on_linux(scenario, &options);
+        let real = real.unwrap_or_else(|error| panic!("{name}: {error}"));
+        for mode in Mode::ALL {
+            let options = Options { builder: Virtual::builder().mode(mode), ..options.clone() };
+            let found = against(scenario, &options, &real).expect("it was compared on Linux");
+            if let Comparison::Differs(difference) = found {
+                panic!("{name}, {mode}: {difference}");
+            }
+        }
+        first = first.or(Some(real));
+    }
+    first.expect("at least one order was tried")
+}
+
+fn same(text: &str) -> Trace {
+    let scenario = text.parse().unwrap_or_else(|error| panic!("{error}"));
+    same_with(&mut checker(), "it", &scenario)
+}
+
+/// Whether somebody told this.
+fn tells(trace: &Trace, what: &str) -> bool {
+    trace.entries.iter().any(|entry| entry.what == what)
+}
+
+#[test]
+fn every_example_that_executes_is_the_same_on_both() {
+    let mut checker = checker();
+    let executing: Vec<_> =
+        examples().into_iter().filter(|(_, scenario)| has(scenario, executes)).collect();
+    for (name, scenario) in &executing {
+        let trace = same_with(&mut checker, name, scenario);
+        assert!(
+            !trace.entries.iter().any(|entry| entry.what.starts_with("missed")),
+            "{name}: {trace:?}"
+        );
+    }
+    assert!(executing.len() >= LEAST, "only {}", executing.len());
+}
+
+#[test]
+fn without_a_namespace_they_are_too() {
+    let scenario = "process main\n  child = spawn other group new\n  wait -> child exited 3\n\n\
+                    process other\n  getppid\n  exec last\n\nprocess last\n  exit 3\n";
+    let scenario = scenario.parse().unwrap_or_else(|error| panic!("{error}"));
+    let mut checker = Checker::without_namespace().expect("a process");
+    let trace = same_with(&mut checker, "it", &scenario);
+    assert!(tells(&trace, "begins last"), "{trace:?}");
+}
+
+/// The runtime of the language ignores SIGPIPE, opens what is closed of the first three
+/// descriptors, and gives the thread an alternate stack. An executed process has none of that.
+#[test]
+fn an_executed_process_is_as_exec_has_left_it() {
+    let trace = same(
+        "process main\n  close 2\n  exec after\n\nprocess after\n  \
+         sigaction PIPE -> by-default\n  sigaction SEGV -> by-default\n  close 0\n  \
+         close 2 -> EBADF\n  sigstack -> 0\n  getmask -> {}\n",
+    );
+    assert!(tells(&trace, "close 2 -> EBADF"), "{trace:?}");
+}
+
+/// On both sides a scenario's processes begin with descriptors 0 to 2 on a null device, and so do
+/// the programs that they execute or spawn. They used to begin with all descriptors closed, unlike
+/// on any Unix.
+#[test]
+fn standard_descriptors_are_a_null_device_on_both() {
+    let uses = "read 0 -> \"\"\n  write 1 \"dropped\" -> 7\n  write 2 \"x\" -> 1\n  \
+                tcgetattr 0 -> ENOTTY\n  pipe reads writes\n  note \"{reads} {writes}\"\n";
+    let trace = same(&format!(
+        "process main\n  {uses}  child = spawn other\n  wait -> child exited 0\n  exec other\n\n\
+         process other\n  {uses}"
+    ));
+    let told = trace.entries.iter().filter(|entry| entry.what == "notes \"3 4\"").count();
+    assert_eq!(told, 3, "{trace:?}");
+}
+
+/// The first thread stands at its gate, or sleeps until a time, while another one executes: the
+/// process goes on in the first one's seat.
+#[test]
+fn whichever_thread_executes_the_process_goes_on_in_the_first_ones_seat() {
+    for call in ["pause", "getpid", "sleep 20ms", "sigtimedwait {USR1} 20ms"] {
+        let trace = same(&format!(
+            "process main\n  child = fork before\n  wait -> child exited 0\n\n\
+             process before\n  thread executes\n  repeat 9: {call} -> anything\n\n\
+             thread executes\n  getpid\n  exec after\n\n\
+             process after\n  gettid\n  thread more\n  pause\n\n\
+             thread more\n  gettid\n  exec last\n\n\
+             process last\n  gettid -> self\n",
+        ));
+        if call == "pause" {
+            assert!(tells(&trace, "begins last"), "{trace:?}");
+        }
+    }
+}
+
+#[test]
+fn an_exec_that_fails_leaves_everybody_where_he_was() {
+    let trace = same(
+        "process main\n  thread other\n  getpid\n  getpid\n  join 0 -> anything\n  pause\n\n\
+         thread other\n  exec \"/nowhere\" -> ENOENT\n  spawn \"/nowhere\" -> ENOENT\n  \
+         kill self TERM\n",
+    );
+    assert!(tells(&trace, "exec \"/nowhere\" -> ENOENT"), "{trace:?}");
+}
+
+/// What arrives between `exec` and the first statement of the new program does what it does by
+/// default, or waits.
+#[test]
+fn signals_find_the_new_program() {
+    let trace = same(
+        "process main\n  block {USR1}\n  child = fork before\n  kill child USR1\n  \
+         kill child TSTP\n  wait child stopped nohang -> anything\n  kill child CONT\n  \
+         kill child TERM\n  wait -> anything\n\n\
+         process before\n  on USR1: note \"before\"\n  on TERM: note \"before\"\n  exec after\n\n\
+         process after\n  on USR1: note \"after\"\n  unblock {USR1}\n  pause\n",
+    );
+    assert!(tells(&trace, "begins before"), "{trace:?}");
+}
+
+/// The Linux backend finds children of its own making only. What an executed process has was made
+/// by the one before it, of the same scenario.
+#[test]
+fn children_of_before_are_waited_for() {
+    let trace = same(
+        "process main\n  child = fork quick\n  spawn quick group new\n  exec after\n\n\
+         process after\n  wait -> exited 3\n  wait -> exited 3\n  wait -> ECHILD\n\n\
+         process quick\n  exit 3\n",
+    );
+    assert_eq!(trace.ending, Ending::Finished);
+}
+
+/// The Linux backend held a spawned child by the lowest free descriptor. A thread had closed the
+/// second of two; after the spawn it was open again.
+#[test]
+fn a_closed_descriptor_stays_closed_whoever_is_spawned() {
+    let trace = same(
+        "process main\n  pipe reads writes\n  close writes\n  spawn other\n  \
+         read writes 4 -> EBADF\n  pipe one other\n  note \"{one}\"\n  wait\n\n\
+         process other\n  getpid\n",
+    );
+    assert!(tells(&trace, "notes \"4\""), "{trace:?}");
+}
+
+#[test]
+fn a_tracee_stops_behind_its_exec() {
+    let trace = same(
+        "process main\n  child = fork before\n  wait -> child trapped TRAP\n  \
+         ptrace continue child\n  wait -> child trapped USR1\n  ptrace kill child\n  wait\n\n\
+         process before\n  ptrace traceme\n  exec after\n\nprocess after\n  raise USR1\n",
+    );
+    assert!(tells(&trace, "wait -> main.1 trapped USR1"), "{trace:?}");
+}

@@ -1,0 +1,100 @@
+//! What test suites for POSIX and Linux ask of the interfaces that [`Sys`](tontine_unix::Sys) has,
+//! and which tests here show it: the lists in this folder, and `docs/conformance.md`. The
+//! assertions of the tests of other systems and of languages are in
+//! `docs/conformance-further.md`.
+//!
+//! A list has a line for each assertion, in our words, and one of three verdicts:
+//!
+//! ```text
+//! <group>/<number> | what it asks | holds <target>::<module>::<test>[, another]
+//! <group>/<number> | what it asks | holds examples::<folder>::<scenario>
+//! <group>/<number> | what it asks | n/a <key of a reason>
+//! <group>/<number> | what it asks | open <why>
+//! ```
+//!
+//! Blank lines and lines that begin with `#` are for readers of the list. [`claim`] reads lines,
+//! [`sources`] looks tests up, [`page`] writes what [`suite`] counts.
+
+mod claim;
+mod page;
+mod sources;
+mod suite;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::{env, fs};
+
+use sources::Sources;
+use suite::{Suite, Tally};
+
+const DOCS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
+
+/// Percent of what applies that holds, at least.
+const MOST: usize = 95;
+/// Percent of everything that does not apply, at most.
+const FEW: usize = 25;
+
+/// Minimum number of assertions of the further sources.
+const FURTHER: usize = 100;
+/// Minimum number of assertions of the further sources that apply.
+const FURTHER_THAT_APPLY: usize = 90;
+
+#[test]
+fn conformance_page_says_what_the_lists_say() {
+    for page in suite::PAGES {
+        let (file, text) = (page.file, page::page(page.head, &suite::on(page)));
+        let path = Path::new(DOCS).join(file);
+        if env::var_os("WRITE_DOCS").is_some() {
+            fs::write(&path, &text).unwrap_or_else(|error| panic!("docs/{file}: {error}"));
+        }
+        let there = fs::read_to_string(&path).unwrap_or_default();
+        assert!(text == there, "docs/{file} is not what the lists say: conformance.md says how");
+    }
+}
+
+#[test]
+fn every_test_that_a_list_names_is_there() {
+    let sources = Sources::of_the_unix();
+    let mut missing = Vec::new();
+    for claim in suite::all().iter().flat_map(|suite| &suite.claims) {
+        let absent = claim.tests().iter().filter_map(|test| sources.find(test).err());
+        missing.extend(absent.map(|why| format!("{}: {why}", claim.place)));
+    }
+    assert!(missing.is_empty(), "{}", missing.join("\n"));
+}
+
+#[test]
+fn an_assertion_is_listed_once() {
+    for suite in suite::all() {
+        let mut seen = BTreeSet::new();
+        for claim in &suite.claims {
+            let new = seen.insert((&claim.group, &claim.name));
+            assert!(new, "{}: {}/{} is listed already", claim.place, claim.group, claim.name);
+        }
+    }
+}
+
+#[test]
+fn of_these_interfaces_nearly_all_that_applies_holds_and_little_does_not_apply() {
+    let suites = suite::on(&suite::FIRST);
+    let proper = suites.iter().filter(|suite| suite.about.proper);
+    let total: Tally = proper.map(Suite::tally).sum();
+    assert!(total.holds * 100 >= MOST * total.applies(), "{total:?}");
+    assert!(total.not_applicable * 100 <= FEW * total.all(), "{total:?}");
+}
+
+#[test]
+fn further_sources_enough_apply_and_nearly_all_of_those_hold() {
+    let total: Tally = suite::on(&suite::FURTHER).iter().map(Suite::tally).sum();
+    assert!(total.all() >= FURTHER && total.applies() >= FURTHER_THAT_APPLY, "{total:?}");
+    assert!(total.holds * 100 >= MOST * total.applies(), "{total:?}");
+}
+
+#[test]
+fn the_open_posix_test_suite_is_listed_in_full() {
+    let suites = suite::all();
+    let open_posix = suites.iter().find(|suite| suite.about.file == "open_posix.txt");
+    let open_posix = open_posix.expect("the list is there");
+    let directories: BTreeSet<_> = open_posix.claims.iter().map(|claim| &claim.group).collect();
+    assert_eq!((directories.len(), open_posix.claims.len()), (27, 247));
+}

@@ -1,0 +1,210 @@
+//! Whether a test is there: [`Sources`] follows the modules from a target's root, as the compiler
+//! does, to a function that is marked as a test. `examples` is not a target: the path of a scenario
+//! in `examples/unix`, with `_` for `-`, follows it. Other tests run all scenarios in that folder.
+//!
+//! It reads what `cargo fmt` has laid out, and expands no macros: a test that only an expansion
+//! has is not found. Tests that are switched off are refused elsewhere (`cargo xtask tidy`).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The crates whose tests are looked up, beside this one.
+const CRATES: [&str; 3] = ["unix", "unix-sim", "unix-lab"];
+
+/// The sources of the crates of the Unix.
+pub(crate) struct Sources {
+    crates: PathBuf,
+}
+
+/// A module's lines, where its file is, and where the modules are that it has in files.
+struct Module {
+    lines: Vec<String>,
+    beside: PathBuf,
+    folder: PathBuf,
+}
+
+impl Sources {
+    pub(crate) fn of_the_unix() -> Self {
+        Self { crates: Path::new(env!("CARGO_MANIFEST_DIR")).join("..") }
+    }
+
+    /// Finds the test with this path: a target (`lib`, or one of a folder `tests`), modules, the
+    /// function. The crate is not named: the test is in one of them.
+    pub(crate) fn find(&self, path: &str) -> Result<(), String> {
+        let names: Vec<_> = path.split("::").collect();
+        let &[target, ref modules @ .., test] = names.as_slice() else {
+            return Err(format!("`{path}` names no test"));
+        };
+        if target == "examples" {
+            return self.find_scenario(&names[1..]).ok_or_else(|| format!("no scenario `{path}`"));
+        }
+        // Of several reasons, the one of the crate in which the path leads furthest.
+        let (mut furthest, mut error) = (0, format!("no target `{target}`"));
+        for mut module in CRATES.iter().filter_map(|package| self.target(package, target)) {
+            let mut found = 0;
+            while let Some(child) = modules.get(found).and_then(|name| module.child(name)) {
+                (module, found) = (child, found + 1);
+            }
+            let why = match modules.get(found) {
+                None if module.has_test(test) => return Ok(()),
+                None => format!("no test `{path}`"),
+                Some(name) => format!("no module `{name}` in `{path}`"),
+            };
+            if found >= furthest {
+                (furthest, error) = (found, why);
+            }
+        }
+        Err(error)
+    }
+
+    fn find_scenario(&self, path: &[&str]) -> Option<()> {
+        let &[folder, name] = path else { return None };
+        let file = self.crates.join("../examples/unix").join(folder).join(name.replace('_', "-"));
+        file.with_extension("unix").is_file().then_some(())
+    }
+
+    fn target(&self, package: &str, name: &str) -> Option<Module> {
+        let root = self.crates.join(package);
+        let tests = root.join("tests");
+        let (file, folder) = if name == "lib" {
+            (root.join("src/lib.rs"), root.join("src"))
+        } else if tests.join(name).join("main.rs").exists() {
+            (tests.join(name).join("main.rs"), tests.join(name))
+        } else {
+            (tests.join(name).with_extension("rs"), tests)
+        };
+        Module::read(&file, folder)
+    }
+}
+
+impl Module {
+    fn read(file: &Path, folder: PathBuf) -> Option<Self> {
+        let text = fs::read_to_string(file).ok()?;
+        let beside = file.parent()?.to_owned();
+        Some(Self { lines: text.lines().map(str::to_owned).collect(), beside, folder })
+    }
+
+    /// A module that this one declares or contains.
+    fn child(&self, name: &str) -> Option<Self> {
+        let (declared, contained) = (format!("mod {name};"), format!("mod {name} {{"));
+        for (at, line) in self.lines.iter().enumerate() {
+            let item = without_visibility(line);
+            let folder = self.folder.join(name);
+            if item == declared {
+                let attribute = at.checked_sub(1).map_or("", |above| self.lines[above].trim());
+                let path = attribute.strip_prefix("#[path = \"");
+                if let Some(path) = path.and_then(|path| path.strip_suffix("\"]")) {
+                    return Self::read(&self.beside.join(path), folder);
+                }
+                let beside = folder.with_extension("rs");
+                let file = if beside.exists() { beside } else { folder.join("mod.rs") };
+                return Self::read(&file, folder);
+            }
+            if item == contained {
+                let length = block_length(&self.lines[at..]);
+                let lines = self.lines[at + 1..at + length].to_vec();
+                return Some(Self { lines, beside: self.beside.clone(), folder });
+            }
+        }
+        None
+    }
+
+    /// Whether a function of this name, not in a module inside, is marked as a test.
+    fn has_test(&self, name: &str) -> bool {
+        let head = format!("fn {name}(");
+        let mut marked = false;
+        let mut at = 0;
+        while let Some(line) = self.lines.get(at) {
+            let item = line.trim();
+            if without_visibility(line).starts_with("mod ") && item.ends_with('{') {
+                at += block_length(&self.lines[at..]);
+                marked = false;
+                continue;
+            }
+            if marked && item.starts_with(&head) {
+                return true;
+            }
+            let is_above = item.starts_with("#[") || item.starts_with("//");
+            marked = item == "#[test]" || (marked && is_above);
+            at += 1;
+        }
+        false
+    }
+}
+
+/// How many lines there are before the one that ends the block which the first line begins.
+fn block_length(lines: &[String]) -> usize {
+    let indentation = lines[0].len() - lines[0].trim_start().len();
+    let end = format!("{}}}", " ".repeat(indentation));
+    lines.iter().position(|line| *line == end).unwrap_or(lines.len())
+}
+
+fn without_visibility(line: &str) -> &str {
+    let item = line.trim();
+    ["pub ", "pub(crate) ", "pub(super) "]
+        .into_iter()
+        .find_map(|visibility| item.strip_prefix(visibility))
+        .unwrap_or(item)
+}
+
+#[test]
+fn a_test_is_found_in_a_target_a_module_a_file_and_the_library() {
+    let sources = Sources::of_the_unix();
+    for path in [
+        "shell::a_pipeline_passes_bytes_on_and_ends_with_its_reader",
+        "conformance::an_assertion_is_listed_once",
+        "conformance::sources::a_test_is_found_in_a_target_a_module_a_file_and_the_library",
+        "rules::kill::the_null_signal_only_asks",
+        "lib::kernel::pending::tests::a_fault_comes_before_lower_numbers",
+        "lib::kernel::pipe::tests::bytes_come_out_in_the_order_in_which_they_went_in",
+        "lib::lock::tests::page::lock_order_page_says_what_the_code_says",
+        "lib::kernel::terminal::line::tests::kill_takes_the_line_back",
+        "examples::sending::to_itself_comes_before_kill_returns",
+    ] {
+        assert_eq!(sources.find(path), Ok(()), "{path}");
+    }
+}
+
+#[test]
+fn what_is_no_test_is_not_found() {
+    let sources = Sources::of_the_unix();
+    for (path, why) in [
+        ("rule::kill::the_null_signal_only_asks", "no target `rule`"),
+        ("rules::murder::the_null_signal_only_asks", "no module `murder`"),
+        ("rules::the_null_signal_only_asks", "no test"),
+        ("rules::kill::the_null_signal_only_ask", "no test"),
+        ("rules::kill::leader", "no test"),
+        ("rules::harness::everywhere", "no test"),
+        ("lib::kernel::pending::a_fault_comes_before_lower_numbers", "no test"),
+        ("lib::lock::page::lock_order_page", "no test"),
+        ("examples::sending::to_itself_comes_after_kill_returns", "no scenario"),
+        ("examples::to_itself_comes_before_kill_returns", "no scenario"),
+    ] {
+        let said = sources.find(path).expect_err(path);
+        assert!(said.contains(why), "{path}: {said}");
+    }
+}
+
+#[test]
+fn a_mark_belongs_to_the_function_below_it() {
+    let text = r"
+        #[test]
+        #[other]
+        /// Text.
+        fn one() {}
+
+        #[test]
+        fn two() {
+            fn three() {}
+        }
+        fn four() {}
+        mod inner {
+            #[test]
+            fn five() {}
+        }";
+    let lines = text.lines().map(str::to_owned).collect();
+    let module = Module { lines, beside: PathBuf::new(), folder: PathBuf::new() };
+    let found = ["one", "two", "three", "four", "five"].map(|name| module.has_test(name));
+    assert_eq!(found, [true, true, false, false, false]);
+    assert!(module.child("inner").is_some_and(|inner| inner.has_test("five")));
+}

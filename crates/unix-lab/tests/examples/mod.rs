@@ -1,0 +1,33 @@
+//! The scenarios under `examples/unix`, for the tests that run them: [`examples`].
+
+use std::path::{Path, PathBuf};
+
+use tontine_unix_lab::scenario::Scenario;
+
+/// Each example and its name, which is its path from there: `waits/no-zombies`; in the order of the
+/// names.
+///
+/// # Panics
+/// If one cannot be read; the text says where.
+pub(crate) fn examples() -> Vec<(String, Scenario)> {
+    let root = folder();
+    let mut paths: Vec<PathBuf> = inside(&root).iter().flat_map(|folder| inside(folder)).collect();
+    paths.sort();
+    let parsed = paths.iter().map(|path| {
+        let name = path.strip_prefix(&root).expect("it is inside").with_extension("");
+        let text = std::fs::read_to_string(path).expect("an example");
+        let scenario = text.parse().unwrap_or_else(|error| panic!("{}:{error}", path.display()));
+        (name.display().to_string(), scenario)
+    });
+    parsed.collect()
+}
+
+/// Where they stand.
+pub(crate) fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/unix")
+}
+
+fn inside(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).expect("a folder of examples");
+    entries.map(|entry| entry.expect("an entry").path()).collect()
+}

@@ -1,0 +1,257 @@
+//! All schedules of small programs: the known races hold, their mutations are found, and what is
+//! left out loses nothing.
+#![cfg(any(debug_assertions, feature = "mutations"))]
+
+mod scenes;
+
+use scenes::{KNOWN, Known, lost};
+use tontine_unix::Sys;
+use tontine_unix_lab::explore::{Exploration, Outcome};
+use tontine_unix_lab::scenario::Scenario;
+use tontine_unix_sim::Mode;
+
+/// Preemptions that the suite goes up to; `cargo run --release --example explored` goes further.
+const BOUND: u32 = 1;
+
+fn assert_held(what: &str, outcome: &Outcome) {
+    let violation = outcome.violation.as_ref();
+    let told = violation.map(|one| format!("{}\n{}\n{}", one.what, one.schedule, one.interleaving));
+    assert_eq!(told, None, "{what}");
+}
+
+#[test]
+fn the_known_races_hold_in_all_modes() {
+    for known in &KNOWN {
+        for mode in Mode::ALL {
+            // The longer ones have thousands.
+            let outcome = known.exploration(mode).bound(BOUND).most(300).run();
+            assert_held(&format!("{}, {mode}", known.name), &outcome);
+        }
+    }
+}
+
+#[test]
+fn each_races_mutation_is_found_with_few_preemptions_and_replayed() {
+    for known in &KNOWN {
+        for mode in known.modes {
+            let exploration = known.mutated(*mode).bound(2).most(20_000);
+            let outcome = exploration.run();
+            let found = outcome.violation.unwrap_or_else(|| {
+                panic!("{}, {mode}: nothing in {} schedules", known.name, outcome.schedules)
+            });
+            println!("{}, {mode}: {} in {}", known.name, found.schedule, outcome.schedules);
+            let schedule = found.schedule.to_string().parse().expect("it was printed");
+            let again = exploration.replay(&schedule).expect("the same run");
+            assert_eq!((again.what, again.interleaving), (found.what, found.interleaving));
+        }
+    }
+}
+
+/// Maximum number of schedules to a lost wake-up: some hundredths of a second.
+const MAX_SCHEDULES_TO_LOST: u64 = 600;
+
+/// A signal that arrived just before a call made that call return EINTR; Linux runs the handler
+/// and then begins the call. So no schedule in any mode showed the textbook's lost wake-up. An
+/// alarm expired only when no thread was runnable.
+#[test]
+fn signal_before_call_is_lost_with_one_preemption_in_all_modes() {
+    let scenarios = lost();
+    assert!(scenarios.len() > 20, "{}", scenarios.len());
+    for (name, scenario) in &scenarios {
+        for mode in Mode::ALL {
+            let exploration = Exploration::scenario(scenario).mode(mode).bound(1);
+            let outcome = exploration.run();
+            let what = format!("{name}, {mode}");
+            if name.ends_with("-cured") {
+                assert_held(&what, &outcome);
+                assert!(outcome.complete, "{what}");
+                continue;
+            }
+            let found = outcome.violation.unwrap_or_else(|| panic!("{what}: nothing was found"));
+            println!("{what}: {} in {}", found.schedule, outcome.schedules);
+            assert!(outcome.schedules < MAX_SCHEDULES_TO_LOST, "{what}: {}", outcome.schedules);
+            assert!(exploration.sample(1, 1_000).violation.is_some(), "{what}: by dice");
+            let again = exploration.replay(&found.schedule).expect("the same run");
+            assert_eq!((again.what, again.interleaving), (found.what, found.interleaving));
+        }
+    }
+}
+
+/// Races that are gone through without the reduction too: those with the fewest schedules.
+fn short() -> impl Iterator<Item = (&'static Known, Mode)> {
+    let races = ["wait against exit", "signal against sigsuspend"];
+    let short = KNOWN.iter().filter(move |known| races.contains(&known.name));
+    short.flat_map(|known| Mode::ALL.map(|mode| (known, mode)))
+}
+
+/// Without a thing in common two steps may change places: each class of such schedules is met with
+/// the reduction, as without.
+#[test]
+fn what_is_left_out_comes_to_the_same_as_what_is_run() {
+    for (known, mode) in short() {
+        assert_nothing_left_out(known.name, mode, || known.exploration(mode));
+    }
+}
+
+/// The same if time may pass at each point: a timer may be cancelled before it expires, and then
+/// no schedule shows its effect.
+#[test]
+fn reduction_loses_no_class_where_time_passes() {
+    let text = "process main\n\
+                \x20 on ALRM: rang = 1\n\
+                \x20 alarm 1\n\
+                \x20 child = fork child\n\
+                \x20 alarm 0\n\
+                \x20 wait child -> child exited 0 or EINTR\n\
+                process child\n\
+                \x20 sleep 1s\n\
+                expect main exited 0\n";
+    let scenario: Scenario = text.parse().expect("a scenario");
+    for mode in Mode::ALL {
+        assert_nothing_left_out("alarm", mode, || Exploration::scenario(&scenario).mode(mode));
+    }
+}
+
+fn assert_nothing_left_out(name: &str, mode: Mode, exploration: impl Fn() -> Exploration) {
+    let explored = |reduced| exploration().bound(BOUND).reduced(reduced).classes();
+    let ((all, every), (some, met)) = (explored(false), explored(true));
+    assert!(all.complete && some.complete, "{name}, {mode}: {:?}", all.violation);
+    assert!(some.schedules <= all.schedules);
+    let lost: Vec<_> = every.iter().filter(|(class, _)| !met.contains_key(class)).collect();
+    assert!(lost.is_empty(), "{name}, {mode}: {lost:?}");
+    assert_eq!(every.len(), met.len());
+}
+
+/// Where nothing is tried a fiber passes its points without a question, but where each step is to
+/// be told: the schedules are the same.
+#[test]
+fn who_goes_on_without_a_question_goes_on_as_with_one() {
+    for (known, mode) in short() {
+        let exploration = known.exploration(mode).bound(2);
+        let (asked, _) = exploration.classes();
+        assert_eq!(exploration.run().by_bound, asked.by_bound, "{}, {mode}", known.name);
+    }
+}
+
+/// A program that believes that of two children the first ends first.
+fn believes(sys: &dyn Sys) -> i32 {
+    let first = sys.fork(|_| 0).expect("there is room");
+    sys.fork(|_| 0).expect("there is room");
+    i32::from(sys.wait().expect("there is a child").pid != first)
+}
+
+#[test]
+fn a_programs_own_race_is_found_by_dice_and_its_schedule_finds_it_again() {
+    let exploration = Exploration::new(|| believes);
+    let found = exploration.sample(1, 1000).violation.expect("a seed shows it");
+    let seed = found.seed.expect("it was a sample");
+    let again = exploration.sample(seed, 1).violation.expect("the same seed");
+    assert_eq!(again.schedule, found.schedule);
+    let replayed = exploration.replay(&found.schedule).expect("the same run");
+    assert_eq!(replayed.what, found.what);
+    assert!(replayed.interleaving.contains("fork"), "{}", replayed.interleaving);
+}
+
+#[test]
+fn everybody_who_waits_for_ever_is_a_violation() {
+    let found = Exploration::new(|| {
+        |sys: &dyn Sys| {
+            sys.pause();
+            0
+        }
+    });
+    let found = found.run().violation.expect("nobody wakes it");
+    assert_eq!(found.preemptions, 0);
+    assert!(found.what.starts_with("all threads are blocked"), "{}", found.what);
+}
+
+#[test]
+fn a_run_without_an_end_is_a_violation() {
+    let exploration = Exploration::new(|| {
+        |sys: &dyn Sys| loop {
+            sys.poll();
+        }
+    });
+    let found = exploration.steps(500).run().violation.expect("it never ends");
+    assert!(found.what.starts_with("it did not end"), "{}", found.what);
+}
+
+/// The report of a run that was cut at the step limit said only that it was stopped. It named
+/// neither the limit, nor how to raise it, nor the threads that were running.
+#[test]
+fn report_at_step_limit_names_limit_and_running_threads() {
+    let text = "process main\n  while 0 == 0\n    getpid\n";
+    let scenario: Scenario = text.parse().expect("a scenario");
+    let exploration = Exploration::scenario(&scenario).steps(500);
+    let found = exploration.run().violation.expect("it never ends").what;
+    for said in
+        ["none within 500 steps, the limit", "--steps N", "running: process 3 (main), in or after "]
+    {
+        assert!(found.contains(said), "no {said:?}: {found}");
+    }
+    let program = Exploration::new(|| {
+        |sys: &dyn Sys| loop {
+            sys.poll();
+        }
+    });
+    let found = program.steps(700).run().violation.expect("it never ends").what;
+    for said in ["within 700 steps, the limit", "Exploration::steps", "running: process 2"] {
+        assert!(found.contains(said), "no {said:?}: {found}");
+    }
+}
+
+/// The report of processes that fork without end had thousands of lines.
+#[test]
+fn violation_with_many_processes_has_a_short_report() {
+    let text = "process main\n  while 0 == 0\n    fork main\n";
+    let scenario: Scenario = text.parse().expect("a scenario");
+    let found = Exploration::scenario(&scenario).run().violation.expect("it never ends").what;
+    assert!(found.contains("more processes") && found.contains("more threads"), "{found}");
+    assert!(found.lines().count() < 150, "{found}");
+}
+
+/// A turn of a process's first thread named only the process, so that a reader could not see which
+/// of several threads had acted.
+#[test]
+fn interleaving_names_threads_of_processes_with_several() {
+    let text = "process main\n  other = thread other\n  getpid -> 1\n  join other\n\n\
+                thread other\n  getpid -> 1\n";
+    let scenario: Scenario = text.parse().expect("a scenario");
+    let found = Exploration::scenario(&scenario).run().violation.expect("no process is 1");
+    let turns: Vec<&str> =
+        found.interleaving.lines().filter(|turn| turn.contains("(main)")).collect();
+    assert!(turns.iter().all(|turn| turn.contains(", thread ")), "{}", found.interleaving);
+    let threads: std::collections::BTreeSet<&str> =
+        turns.iter().filter_map(|turn| turn.split(", thread ").nth(1)?.split(' ').next()).collect();
+    assert_eq!(threads.len(), 2, "{}", found.interleaving);
+    assert!(found.what.contains("in main, thread "), "{}", found.what);
+}
+
+#[test]
+fn who_polls_and_yields_lets_the_others_come_to_their_end() {
+    let outcome = Exploration::new(|| {
+        |sys: &dyn Sys| {
+            let children = [(); 2].map(|()| sys.fork(|_| 0).expect("there is room"));
+            for child in children {
+                let options = tontine_unix::WaitOptions::NOHANG;
+                while sys.waitpid(child.into(), options) == Ok(None) {
+                    sys.sched_yield();
+                }
+            }
+            0
+        }
+    });
+    let outcome = outcome.bound(0).run();
+    assert_held("polls", &outcome);
+    assert!(outcome.complete);
+}
+
+#[test]
+fn a_scenario_is_judged_in_each_schedule() {
+    let text = include_str!("scenes/believes.unix");
+    let scenario: Scenario = text.parse().expect("a scenario");
+    let exploration = Exploration::scenario(&scenario);
+    let found = exploration.run().violation.expect("the second may end first");
+    assert!(found.what.contains("line 6"), "{}", found.what);
+    assert!(found.interleaving.contains("(quick)"), "{}", found.interleaving);
+}

@@ -1,0 +1,280 @@
+//! A user's terminal joined with another: what passes, and how it is left behind.
+
+use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustix::pipe::PipeFlags;
+use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
+use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
+use tontine_unix::{Linux, Pid, Signal, Status, Sys, WaitOptions};
+use tontine_unix_lab::shell::attend;
+use tontine_unix_sim::Seat;
+
+/// The user's terminal: where the user is, and what the program has.
+fn terminal() -> (OwnedFd, OwnedFd) {
+    let user = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&user).unwrap();
+    unlockpt(&user).unwrap();
+    let program = ioctl_tiocgptpeer(&user, OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    (user, program)
+}
+
+fn is_raw(terminal: &OwnedFd) -> bool {
+    !tcgetattr(terminal).unwrap().local_modes.contains(LocalModes::ICANON)
+}
+
+/// A seat that shows what is typed and is over when `q` is; `!` makes it panic.
+#[derive(Default)]
+struct Mirror {
+    typed: Mutex<Vec<u8>>,
+    came: Condvar,
+    over: Mutex<bool>,
+}
+
+impl Seat for Mirror {
+    fn input(&self, bytes: &[u8]) {
+        assert!(!bytes.contains(&b'!'), "typed an exclamation mark");
+        self.typed.lock().unwrap().extend(bytes);
+        if bytes.contains(&b'q') {
+            *self.over.lock().unwrap() = true;
+        }
+        self.came.notify_all();
+    }
+
+    fn output(&self, wait: Duration) -> Vec<u8> {
+        let typed = self.typed.lock().unwrap();
+        let (mut typed, _) =
+            self.came.wait_timeout_while(typed, wait, |typed| typed.is_empty()).unwrap();
+        std::mem::take(&mut *typed)
+    }
+
+    fn is_over(&self) -> bool {
+        *self.over.lock().unwrap()
+    }
+}
+
+/// A seat that always has more to show.
+struct Fountain;
+
+impl Seat for Fountain {
+    fn input(&self, _: &[u8]) {}
+
+    fn output(&self, _: Duration) -> Vec<u8> {
+        vec![b'y'; 1 << 16]
+    }
+
+    fn is_over(&self) -> bool {
+        false
+    }
+}
+
+/// Those that end a process which does nothing about them.
+const ENDING: [Signal; 8] = [
+    Signal::TERM,
+    Signal::HUP,
+    Signal::INT,
+    Signal::QUIT,
+    Signal::ABRT,
+    Signal::ALRM,
+    Signal::USR1,
+    Signal::USR2,
+];
+
+/// Lets one test run at a time: a process that is forked while another thread installs a signal
+/// handler inherits a lock of signal-hook's that nothing releases, and hung in its first handler.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A process that sits at `terminal`, raw by now.
+fn attends(sys: &dyn Sys, seat: impl Seat + Send + 'static, terminal: &OwnedFd) -> Pid {
+    let own = terminal.try_clone().unwrap();
+    let child = sys.fork(move |_| attend(&seat, &own, &own).map_or(1, |()| 0)).unwrap();
+    while !is_raw(terminal) {
+        std::thread::yield_now();
+    }
+    child
+}
+
+/// Reads what the user sees, up to `last`.
+fn sees(user: &OwnedFd, last: u8) -> Vec<u8> {
+    let mut seen = Vec::new();
+    while seen.last() != Some(&last) {
+        let mut byte = [0];
+        assert_eq!(rustix::io::read(user, &mut byte), Ok(1));
+        seen.extend(byte);
+    }
+    seen
+}
+
+#[test]
+fn keys_pass_raw_and_the_terminal_is_restored() {
+    let _alone = alone();
+    let (user, program) = terminal();
+    let mirror = Mirror::default();
+    std::thread::scope(|scope| {
+        let attending = scope.spawn(|| attend(&mirror, &program, &program));
+        while !is_raw(&program) {
+            std::thread::yield_now();
+        }
+        rustix::io::write(&user, b"\x03a\x1a\r.").unwrap();
+        assert_eq!(sees(&user, b'.'), b"\x03a\x1a\r.");
+        rustix::io::write(&user, b"q").unwrap();
+        assert_eq!(sees(&user, b'q'), b"q");
+        attending.join().unwrap().unwrap();
+    });
+    assert!(!is_raw(&program));
+}
+
+#[test]
+fn the_terminal_is_restored_after_a_panic() {
+    let _alone = alone();
+    let (user, program) = terminal();
+    let mirror = Mirror::default();
+    std::thread::scope(|scope| {
+        let attending = scope.spawn(|| {
+            catch_unwind(AssertUnwindSafe(|| attend(&mirror, &program, &program))).is_err()
+        });
+        while !is_raw(&program) {
+            std::thread::yield_now();
+        }
+        rustix::io::write(&user, b"!").unwrap();
+        assert!(attending.join().unwrap(), "the seat's panic goes on");
+    });
+    assert!(!is_raw(&program));
+}
+
+#[test]
+fn the_terminal_is_restored_when_a_signal_ends_the_process() {
+    let _alone = alone();
+    for signal in ENDING {
+        let (_user, program) = terminal();
+        let linux = Linux::new().unwrap();
+        let sys: &dyn Sys = &linux;
+        let child = attends(sys, Mirror::default(), &program);
+        sys.kill(child.into(), Some(signal)).unwrap();
+        let waited = sys.waitpid(child.into(), Default::default()).unwrap().unwrap();
+        assert_eq!(waited.status.signaled(), Some(signal));
+        assert!(!is_raw(&program));
+    }
+}
+
+#[test]
+fn it_is_restored_too_while_nobody_takes_what_is_shown() {
+    let _alone = alone();
+    for signal in [Signal::TERM, Signal::HUP, Signal::INT] {
+        let (user, program) = terminal();
+        let linux = Linux::new().unwrap();
+        let sys: &dyn Sys = &linux;
+        let child = attends(sys, Fountain, &program);
+        // Until it is full, and stays so: who writes is blocked.
+        let mut before = 0;
+        loop {
+            let now = rustix::io::ioctl_fionread(&user).unwrap();
+            if now > 0 && now == before {
+                break;
+            }
+            before = now;
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        sys.kill(child.into(), Some(signal)).unwrap();
+        let waited = sys.waitpid(child.into(), Default::default()).unwrap().unwrap();
+        assert_eq!(waited.status.signaled(), Some(signal));
+        assert!(!is_raw(&program));
+    }
+}
+
+#[test]
+fn a_stop_gives_the_terminal_back_and_it_is_raw_again_afterwards() {
+    let _alone = alone();
+    let (_user, program) = terminal();
+    let linux = Linux::new().unwrap();
+    let sys: &dyn Sys = &linux;
+    let child = attends(sys, Mirror::default(), &program);
+    let state = |options| sys.waitpid(child.into(), options).unwrap().unwrap().status;
+    // In a group of its own it has a parent outside of it: a group that could be stopped.
+    sys.setpgid(child, child).unwrap();
+    for (signal, raw) in [(Signal::TSTP, false), (Signal::STOP, true)] {
+        sys.kill(child.into(), Some(signal)).unwrap();
+        assert_eq!(state(WaitOptions::STOPPED), Status::Stopped(signal));
+        assert_eq!(is_raw(&program), raw);
+        // What the user's shell does when it takes the terminal.
+        let mut cooked = tcgetattr(&program).unwrap();
+        cooked.local_modes |= LocalModes::ICANON;
+        tcsetattr(&program, OptionalActions::Now, &cooked).unwrap();
+        sys.kill(child.into(), Some(Signal::CONT)).unwrap();
+        while !is_raw(&program) {
+            std::thread::yield_now();
+        }
+    }
+    sys.kill(child.into(), Some(Signal::TERM)).unwrap();
+    assert_eq!(state(WaitOptions::default()).signaled(), Some(Signal::TERM));
+    assert!(!is_raw(&program));
+}
+
+#[test]
+fn output_that_would_block_is_waited_for() {
+    let _alone = alone();
+    let (reader, program) = terminal();
+    let (seen, shown) = rustix::pipe::pipe_with(PipeFlags::NONBLOCK).unwrap();
+    let mirror = Mirror::default();
+    mirror.typed.lock().unwrap().extend(vec![b'x'; 1 << 20]);
+    *mirror.over.lock().unwrap() = true;
+    std::thread::scope(|scope| {
+        let attending = scope.spawn(|| {
+            let done = attend(&mirror, &program, &shown);
+            drop(shown);
+            done
+        });
+        let mut count = 0;
+        let mut buffer = [0; 4096];
+        loop {
+            match rustix::io::read(&seen, &mut buffer) {
+                Ok(0) => break,
+                Ok(n) => count += n,
+                Err(_) => std::thread::yield_now(),
+            }
+        }
+        attending.join().unwrap().unwrap();
+        assert_eq!(count, 1 << 20);
+    });
+    drop(reader);
+}
+
+#[test]
+fn a_terminal_that_somebody_else_writes_to_makes_its_lines() {
+    let _alone = alone();
+    let (user, program) = terminal();
+    let (_seen, shown) = rustix::pipe::pipe().unwrap();
+    let mirror = Mirror::default();
+    std::thread::scope(|scope| {
+        let attending = scope.spawn(|| attend(&mirror, &program, &shown));
+        while !is_raw(&program) {
+            std::thread::yield_now();
+        }
+        rustix::io::write(&program, b"a\n").unwrap();
+        assert_eq!(sees(&user, b'\n'), b"a\r\n");
+        rustix::io::write(&user, b"q").unwrap();
+        attending.join().unwrap().unwrap();
+    });
+}
+
+#[test]
+fn the_end_of_input_that_is_no_terminal_is_typed() {
+    let _alone = alone();
+    let (reader, writer) = rustix::pipe::pipe().unwrap();
+    let (seen, shown) = rustix::pipe::pipe().unwrap();
+    let mirror = Mirror::default();
+    std::thread::scope(|scope| {
+        let attending = scope.spawn(|| attend(&mirror, &reader, &shown));
+        rustix::io::write(&writer, b"ab").unwrap();
+        assert_eq!(sees(&seen, b'b'), b"ab");
+        drop(writer);
+        assert_eq!(sees(&seen, b'\x04'), b"\x04");
+        mirror.input(b"q");
+        attending.join().unwrap().unwrap();
+    });
+}

@@ -1,0 +1,186 @@
+//! What is wrong with a text is said with its line, its column and the word that was meant.
+
+use tontine_unix_lab::scenario::Scenario;
+
+/// The error's text: `LINE:COLUMN: MESSAGE`, the line, the caret.
+fn error(text: &str) -> String {
+    text.parse::<Scenario>().expect_err("refused").to_string()
+}
+
+/// The message about one statement, the second line of a scenario.
+fn about(statement: &str) -> String {
+    let text = format!("process a\n  {statement}\n\nprocess worker\n  n = 0\n\nthread helper\n");
+    error(&text).lines().next().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn an_unknown_word_is_answered_with_the_nearest() {
+    assert_eq!(about("frok worker"), "2:3: unknown word `frok`; did you mean `fork`?");
+    assert_eq!(about("nete \"x\""), "2:3: unknown word `nete`; did you mean `note`?");
+    assert_eq!(
+        about("wait stoped"),
+        "2:8: neither a variable nor an option: `stoped`; did you mean `stopped`?"
+    );
+    assert_eq!(about("raise USR3"), "2:9: no signal is named `USR3`; did you mean `USR1`?");
+    assert_eq!(about("wait -> ECHLD"), "2:11: no error is named `ECHLD`; did you mean `ECHILD`?");
+    assert_eq!(
+        about("on USR1 restrat: n = 1"),
+        "2:11: unknown flag `restrat`; did you mean `restart`?"
+    );
+    assert_eq!(
+        about("wait -> exitd 3"),
+        "2:11: neither a variable nor a result: `exitd`; did you mean `exited`?"
+    );
+    assert_eq!(about("tcsetattr n +tostp"), "2:16: unknown mode `tostp`; did you mean `tostop`?");
+    assert_eq!(
+        about("getrlimit procesess"),
+        "2:13: unknown resource `procesess`; did you mean `processes`?"
+    );
+}
+
+#[test]
+fn a_word_that_is_like_none_gets_no_hint() {
+    assert_eq!(about("xyzzy"), "2:3: unknown word `xyzzy`");
+}
+
+#[test]
+fn a_name_that_nobody_defines_is_refused_where_it_stands() {
+    assert_eq!(about("fork wroker"), "2:8: no process is named `wroker`; did you mean `worker`?");
+    assert_eq!(about("thread worker"), "2:10: no thread is named `worker`");
+    assert_eq!(about("kill m TERM"), "2:8: nothing sets a variable `m`; did you mean `n`?");
+    assert_eq!(about("note \"is {m}\""), "2:8: nothing sets a variable `m`; did you mean `n`?");
+    let text = "process a\n\nexpect b exited 0\n";
+    assert!(error(text).starts_with("3:8: no process is named `b`; did you mean `a`?"));
+}
+
+#[test]
+fn a_handler_does_only_what_a_real_one_may() {
+    assert!(about("on USR1: fork worker").starts_with("2:12: a handler cannot `fork`: it makes"));
+    assert_eq!(about("on USR1: on USR2"), "2:12: a handler cannot install a handler");
+    assert_eq!(about("exit sender"), "2:8: `sender` is known in handlers only");
+}
+
+#[test]
+fn the_caret_stands_under_the_word() {
+    assert_eq!(
+        error("process a\n  x = wait nohagn\n"),
+        "2:12: neither a variable nor an option: `nohagn`; did you mean `nohang`?\n  \
+         |   x = wait nohagn\n  |            ^^^^^^"
+    );
+    assert_eq!(
+        error("process a\n  kill self\n"),
+        "2:12: expected a signal: USR1, RTMIN+2; found the end of the line\n  \
+         |   kill self\n  |            ^"
+    );
+}
+
+#[test]
+fn layout_is_checked() {
+    assert!(error("process a\n  exit 0\n   exit 1\n").starts_with("3:4: expected 2 spaces"));
+    assert!(error("process a\n\texit 0\n").starts_with("2:1: a tab; use spaces"));
+    assert!(error("  process a\n").starts_with("1:3: expected no indentation here"));
+    assert!(error("process a\nexit 0\n").starts_with("2:1: expected `process`, `thread` or"));
+    assert!(error("process a\nprocess a\n").starts_with("2:9: `a` is defined above"));
+    assert!(error("").starts_with("1:1: expected at least one process"));
+    let mut deep = String::from("process a\n");
+    for depth in 1..30 {
+        deep.push_str(&format!("{:1$}repeat 2\n", "", depth));
+    }
+    assert!(error(&deep).contains("blocks more than 16 deep"), "{}", error(&deep));
+}
+
+#[test]
+fn what_beginners_write_is_answered() {
+    let stands = "begins its line: expected no indentation here";
+    assert_eq!(about("expect a exited 0"), format!("2:3: `expect` {stands}"));
+    assert_eq!(about("process b"), format!("2:3: `process` {stands}"));
+    let name = error("process Main\n");
+    assert!(name.starts_with("1:9: expected the name of a process, in lower case; found `M"));
+    let whole = "expected a whole number, of a smaller unit: 1500ms, not 1.5s";
+    assert_eq!(about("sleep 1.5s"), format!("2:9: {whole}"));
+    let spaces = "expected the end of the line, or spaces around `-`; found `-1`";
+    assert_eq!(about("x = self -1"), format!("2:12: {spaces}"));
+    assert_eq!(about("check 0 == n-1"), "2:14: nothing sets `n-1`; put spaces around `-`");
+    assert!(about("kill worker TERM").starts_with("2:8: `worker` is a process of the text, not a"));
+    assert!("process a: exit 3\nexpect a exited 3\n".parse::<Scenario>().is_ok());
+    assert!("\u{feff}process a\n".parse::<Scenario>().is_ok());
+    assert_eq!(error("# nothing\n"), "1:1: expected at least one process");
+}
+
+#[test]
+fn an_error_shows_a_place_whatever_stands_there() {
+    let shown = error("process a\n  note \"\x1b[2J\" x\n");
+    assert!(shown.ends_with("\n  |   note \"\\x1b[2J\" x\n  |                  ^"), "{shown}");
+    let zero = error("process a\n  exit \u{200b}1\n");
+    assert!(zero.starts_with("2:8: unexpected character U+200B"), "{zero}");
+    for text in ["x".repeat(1 << 21), format!("note \"{}\" x", "y".repeat(1 << 20))] {
+        let shown = error(&format!("process a\n  {text}\n"));
+        assert!(shown.len() < 2000, "{} bytes", shown.len());
+        let lines: Vec<&str> = shown.lines().collect();
+        let caret = lines[2].chars().position(|c| c == '^');
+        assert_eq!(caret.and_then(|at| lines[1].chars().nth(at)), Some('x'), "{shown}");
+    }
+}
+
+#[test]
+fn numbers_durations_and_texts_are_checked() {
+    assert_eq!(about("alarm 4294967296"), "2:9: 4294967296 is beyond 32 bits");
+    assert_eq!(about("sleep 10"), "2:9: expected a duration: 10ms, 2s, 500us; found `10`");
+    assert_eq!(about("sleep 10m"), "2:9: expected a number or a duration: 10ms, 2s, 500us");
+    assert_eq!(about("note \"x"), "2:8: a text without its closing `\"`");
+    assert_eq!(about(r#"note "\xff""#), r"2:9: expected \x00 to \x7f");
+    assert_eq!(about("note \"a } b\""), "2:8: a `}` without `{`; write `}}` for a brace");
+    assert_eq!(
+        about("wait = 3"),
+        "2:3: `wait` is a word of the language; name the variable otherwise"
+    );
+}
+
+#[test]
+fn a_status_with_which_nobody_exits_is_refused() {
+    let refused = |at: &str, found: i32, told: i32| {
+        format!(
+            "{at}: expected an exit status, 0 to 255; found {found}, of which a parent is told \
+             {told}: write that"
+        )
+    };
+    assert_eq!(about("exit 256"), refused("2:8", 256, 0));
+    assert_eq!(about("exit -1"), refused("2:8", -1, 255));
+    assert_eq!(about("wait -> exited 3 or exited -1"), refused("2:30", -1, 255));
+    assert_eq!(about("wait -> n exited 300"), refused("2:20", 300, 44));
+    let whole = error("process a\n\nexpect a exited 256\n");
+    assert_eq!(
+        whole,
+        refused("3:17", 256, 0) + "\n  | expect a exited 256\n  |                 ^^^"
+    );
+    let text = "process a\n  n = 256\n  exit n\n\nexpect a exited 0\n";
+    assert!(text.parse::<Scenario>().is_ok(), "what a variable has is known when it is done");
+    assert!("process a: exit 255\nexpect a exited 255\n".parse::<Scenario>().is_ok());
+}
+
+#[test]
+fn what_is_done_less_often_than_never_is_refused() {
+    let never = "expected how often, from 0; found -3: write 0, or take out what is never done";
+    assert_eq!(about("repeat -3: n = 1"), format!("2:10: {never}"));
+    assert!("process a\n  repeat 0: exit 1\n".parse::<Scenario>().is_ok());
+}
+
+/// The documentation of the language is checked against its words.
+#[test]
+fn every_word_of_the_language_is_documented() {
+    use tontine_unix_lab::scenario::{
+        Call, Cause, Done, Info, Limited, Own, Relation, StatusPattern,
+    };
+
+    let document = include_str!("../../../docs/scenarios.md");
+    let quoted: Vec<&str> = document.split('`').skip(1).step_by(2).collect();
+    let families = [Cause::WORDS, Done::WORDS, Info::WORDS, Limited::WORDS, Own::WORDS];
+    let more = [Relation::WORDS, StatusPattern::WORDS];
+    let words = families.into_iter().chain(more).flatten().copied().chain(Call::words());
+    for word in words {
+        let is_there = quoted.iter().any(|text| text.split([' ', '[', ']']).any(|w| w == word));
+        assert!(is_there, "docs/scenarios.md lacks `{word}`");
+    }
+    let example = document.split("```").nth(1).expect("an example");
+    assert!(example.parse::<Scenario>().is_ok(), "{example}");
+}

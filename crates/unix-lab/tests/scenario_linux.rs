@@ -1,0 +1,99 @@
+//! The examples run on real processes: what they expect is what Linux does.
+//!
+//! Where one needs what a process of this test cannot have (its own machine, the first user), the
+//! test says so and passes it over. Those that execute processes are `scenario_executed.rs`'s.
+
+#[path = "examples/calls.rs"]
+mod calls;
+mod examples;
+#[path = "../../unix/tests/keeper/mod.rs"]
+mod keeper;
+
+use std::io;
+use std::thread;
+
+use calls::{executes, has};
+use examples::examples;
+use keeper::keep;
+use tontine_unix_lab::scenario::{Aim, Call, PipeLog, Scenario, Timeline, Verdict, read_log, root};
+
+/// Here, everyone is everyone on the machine.
+fn signals_everyone(call: &Call) -> bool {
+    matches!(call, Call::Kill(Aim::Everyone, _))
+}
+
+fn becomes_another(call: &Call) -> bool {
+    matches!(call, Call::Value(tontine_unix_lab::scenario::OnValue::Setuid, _))
+}
+
+/// Runs a scenario on real processes; an error if it did not come to an end.
+fn run(scenario: &Scenario) -> io::Result<Timeline> {
+    let (log, reader) = PipeLog::new()?;
+    let records = thread::spawn(move || read_log(reader));
+    let ended = keep(root(scenario, log));
+    let records = records.join().expect("it does not panic")?;
+    ended.map(|_| Timeline { records }).ok_or(io::Error::other("it did not come to an end"))
+}
+
+#[test]
+fn every_example_holds_on_linux() {
+    let is_first_user = rustix::process::geteuid().is_root();
+    let mut failed = Vec::new();
+    let mut ran = 0;
+    for (name, scenario) in examples() {
+        let any = |is| has(&scenario, is);
+        if any(executes) || any(signals_everyone) || (any(becomes_another) && !is_first_user) {
+            eprintln!("{name}: passed over");
+            continue;
+        }
+        match run(&scenario) {
+            Ok(timeline) => {
+                let verdict = Verdict::new(&scenario, &timeline);
+                if !verdict.holds() {
+                    failed.push(format!("{name}\n{verdict}\n{timeline}"));
+                }
+            }
+            Err(error) => failed.push(format!("{name}: {error}")),
+        }
+        ran += 1;
+    }
+    assert!(ran >= 125, "only {ran} examples ran");
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
+
+#[test]
+fn an_expectation_that_fails_is_named_with_its_line() {
+    let text = "\
+process main
+  child = fork quick
+  wait -> child exited 4
+  check child == 0
+  kill child TERM
+  note \"a\"
+
+process quick
+  exit 3
+
+expect quick exited 4 or killed TERM
+expect 2 of quick exited 3
+expect note \"a\" 2 times
+expect notes \"b\" or none
+expect \"a\" before \"b\"
+expect main exited 0
+";
+    let scenario: Scenario = text.parse().expect("a scenario");
+    let timeline = run(&scenario).expect("it ends");
+    let verdict = Verdict::new(&scenario, &timeline);
+    let lines: Vec<u32> = verdict.failures.iter().map(|failure| failure.line).collect();
+    assert_eq!(lines, [3, 4, 5, 11, 12, 13, 14, 15], "{verdict}\n{timeline}");
+    let shown = verdict.to_string();
+    for part in [
+        "in main: wait: expected child exited 4, found ",
+        "in main: kill child TERM: expected no error, found ESRCH",
+        "line 11: expect quick exited 4 or killed TERM: found exited 3",
+        "line 13: expect note \"a\" 2 times: found it 1 times",
+        "line 15: expect \"a\" before \"b\": found no note \"b\"",
+    ] {
+        assert!(shown.contains(part), "{part}\n{shown}");
+    }
+}

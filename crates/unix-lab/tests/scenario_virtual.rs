@@ -1,0 +1,61 @@
+//! The examples run on a virtual system: under many schedules of the simulated executor, and in all
+//! modes.
+
+mod examples;
+
+use tontine_unix_lab::scenario::run;
+use tontine_unix_sim::{Executor, Mode, Virtual};
+
+use examples::examples;
+
+/// Schedules for each example and mode.
+const SEEDS: u64 = 10;
+
+/// Uses seconds of processor time: too many ticks to try every schedule of.
+const COMPUTES: &str = "limits/processor-limit";
+
+#[test]
+fn every_example_holds_under_every_schedule_in_every_mode() {
+    let mut failed = Vec::new();
+    for (name, scenario) in examples().into_iter().filter(|(name, _)| name != COMPUTES) {
+        for mode in Mode::ALL {
+            for seed in 0..SEEDS {
+                let processors = if mode == Mode::Uniprocessor { 1 } else { 2 };
+                let executor = Executor::Simulated { seed };
+                let builder = Virtual::builder().mode(mode).processors(processors);
+                let observed = run(&scenario, builder.executor(executor)).expect("a system");
+                if !observed.verdict.holds() {
+                    let (verdict, timeline) = (&observed.verdict, &observed.timeline);
+                    failed.push(format!("{name}, {mode}, seed {seed}\n{verdict}\n{timeline}"));
+                    break;
+                }
+            }
+        }
+    }
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
+
+#[test]
+fn every_example_holds_on_the_parallel_executor() {
+    let mut failed = Vec::new();
+    for (name, scenario) in examples() {
+        let builder = Virtual::builder().processors(2).executor(Executor::Parallel);
+        let observed = run(&scenario, builder).expect("a system");
+        if !observed.verdict.holds() {
+            let (verdict, timeline) = (&observed.verdict, &observed.timeline);
+            failed.push(format!("{name}\n{verdict}\n{timeline}"));
+        }
+    }
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
+
+#[test]
+fn the_same_seed_gives_the_same_timeline() {
+    for (name, scenario) in examples() {
+        let observed = || {
+            let builder = Virtual::builder().executor(Executor::Simulated { seed: 7 });
+            run(&scenario, builder).expect("a system").timeline
+        };
+        assert_eq!(observed(), observed(), "{name}");
+    }
+}

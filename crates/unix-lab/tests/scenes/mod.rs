@@ -1,0 +1,285 @@
+//! The known races as small programs, for tests and examples that go through all their schedules:
+//! [`KNOWN`], which docs/races.md describes. Lost wake-ups and similar mistakes of programs:
+//! [`lost`].
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+
+use tontine_unix::{
+    Children, Errno, How, Pid, SigAction, SigSet, Signal, Sys, Target, WaitOptions,
+};
+use tontine_unix_lab::explore::Exploration;
+use tontine_unix_lab::scenario::Scenario;
+use tontine_unix_sim::{Builder, Mode, Mutation};
+
+/// A race, and what keeps it right.
+pub(crate) struct Known {
+    pub(crate) name: &'static str,
+    /// 0 if what the race endangers has held.
+    program: fn(&dyn Sys) -> i32,
+    with: fn(Builder) -> Builder,
+    /// What it is protected by, and the modes in which that is needed.
+    pub(crate) mutation: Mutation,
+    pub(crate) modes: &'static [Mode],
+}
+
+const PREEMPTED: &[Mode] = &[Mode::Coarse, Mode::Parallel, Mode::PerProcess];
+const CONCURRENT: &[Mode] = &[Mode::Parallel, Mode::PerProcess];
+const OWN: Pid = Pid::number_only(0);
+
+impl Known {
+    /// Its schedules.
+    pub(crate) fn exploration(&self, mode: Mode) -> Exploration {
+        let program = self.program;
+        Exploration::new(move || program).mode(mode).with(self.with)
+    }
+
+    /// Those without the protection.
+    pub(crate) fn mutated(&self, mode: Mode) -> Exploration {
+        let (with, mutation) = (self.with, self.mutation);
+        self.exploration(mode).with(move |builder| with(builder).mutate(mutation))
+    }
+}
+
+/// All of them.
+pub(crate) const KNOWN: [Known; 9] = [
+    Known {
+        name: "wait against exit",
+        program: wait_against_exit,
+        with: |builder| builder,
+        mutation: Mutation::WaitLooksFirst,
+        modes: PREEMPTED,
+    },
+    Known {
+        name: "two waiters",
+        program: two_waiters,
+        with: |builder| builder,
+        mutation: Mutation::ChildOfTwo,
+        modes: CONCURRENT,
+    },
+    Known {
+        name: "killpg against fork",
+        program: killpg_against_fork,
+        with: |builder| builder,
+        mutation: Mutation::ForkAfterWalk,
+        modes: PREEMPTED,
+    },
+    Known {
+        name: "killpg against setpgid",
+        program: killpg_against_setpgid,
+        with: |builder| builder,
+        mutation: Mutation::WalkUnlocked,
+        modes: CONCURRENT,
+    },
+    Known {
+        name: "killpg against exit",
+        program: killpg_against_exit,
+        with: |builder| builder,
+        mutation: Mutation::WalkUnlocked,
+        modes: CONCURRENT,
+    },
+    Known {
+        name: "exec against fork by another thread",
+        program: exec_against_fork,
+        with: |builder| builder.program("counts", |sys, _| counts(sys)),
+        mutation: Mutation::ForksUnawaited,
+        modes: CONCURRENT,
+    },
+    Known {
+        name: "parent and child both call setpgid",
+        program: two_setpgid,
+        with: |builder| builder,
+        mutation: Mutation::GroupLookedUpEarly,
+        modes: CONCURRENT,
+    },
+    Known {
+        name: "SIGCHLD coalesces",
+        program: children_coalesce,
+        with: |builder| builder,
+        mutation: Mutation::ToldBeforeZombie,
+        modes: CONCURRENT,
+    },
+    Known {
+        name: "signal against sigsuspend",
+        program: signal_against_sigsuspend,
+        with: |builder| builder,
+        mutation: Mutation::LooksBeforeSleep,
+        modes: PREEMPTED,
+    },
+];
+
+/// Returns the scenarios in `lost`, each with a mistake: a signal that arrives between a check and
+/// the call that follows it is lost. Those whose names end with `-cured` are corrected versions.
+pub(crate) fn lost() -> Vec<(String, Scenario)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scenes/lost");
+    let files = fs::read_dir(folder).expect("the folder is there");
+    let mut scenarios: Vec<(String, Scenario)> = files
+        .map(|file| {
+            let path = file.expect("its files can be listed").path();
+            let name = path.file_stem().expect("each has a name").to_string_lossy().into_owned();
+            let text = fs::read_to_string(&path).expect("each can be read");
+            let scenario = text.parse().unwrap_or_else(|error| panic!("{name}: {error}"));
+            (name, scenario)
+        })
+        .collect();
+    scenarios.sort_by(|(one, _), (next, _)| one.cmp(next));
+    scenarios
+}
+
+fn pauses(sys: &dyn Sys) -> i32 {
+    sys.pause();
+    0
+}
+
+fn wait_against_exit(sys: &dyn Sys) -> i32 {
+    let child = sys.fork(|_| 3).expect("there is room");
+    let waited = sys.wait().expect("there is a child");
+    i32::from(waited.pid != child || waited.status.exited() != Some(3))
+}
+
+fn two_waiters(sys: &dyn Sys) -> i32 {
+    sys.fork(|_| 7).expect("there is room");
+    let won = Arc::new(AtomicI32::new(0));
+    let wins = won.clone();
+    let waits = move |sys: &dyn Sys| {
+        if sys.wait().is_ok() {
+            wins.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    let other = sys.thread(waits.clone()).expect("there is room");
+    waits(sys);
+    sys.join(other).expect("it is mine");
+    i32::from(won.load(Ordering::Relaxed) != 1)
+}
+
+/// A child that is forked while its group is signalled dies of it, or is made by nobody.
+fn killpg_against_fork(sys: &dyn Sys) -> i32 {
+    sys.set_subreaper(true).expect("it may");
+    let forker = sys.fork(|sys| {
+        sys.setpgid(OWN, OWN).expect("it may");
+        let _ = sys.fork(pauses);
+        pauses(sys)
+    });
+    let forker = forker.expect("there is room");
+    while sys.kill(Target::Group(forker), Some(Signal::TERM)) == Err(Errno::ESRCH) {
+        sys.sched_yield();
+    }
+    loop {
+        match sys.wait() {
+            Ok(waited) if waited.status.signaled() == Some(Signal::TERM) => {}
+            Ok(_) => return 1,
+            Err(errno) => return i32::from(errno != Errno::ECHILD),
+        }
+    }
+}
+
+fn killpg_against_setpgid(sys: &dyn Sys) -> i32 {
+    let term = SigSet::of(&[Signal::TERM]);
+    sys.sigprocmask(Some((How::Block, term))).expect("it is allowed");
+    let sent = Arc::new(AtomicBool::new(false));
+    let seen = sent.clone();
+    let mover = sys.fork(move |sys| {
+        sys.setpgid(OWN, OWN).expect("it may");
+        let before = sys.sigpending().contains(Signal::TERM);
+        while !seen.load(Ordering::Relaxed) {
+            sys.sched_yield();
+        }
+        let after = sys.sigpending().contains(Signal::TERM);
+        i32::from(after && !before)
+    });
+    sys.kill(Target::OwnGroup, Some(Signal::TERM)).expect("I am there");
+    sent.store(true, Ordering::Relaxed);
+    let waited = sys.waitpid(mover.expect("there is room").into(), Default::default());
+    waited.expect("it is my child").expect("it ended").status.exited().unwrap_or(1)
+}
+
+/// A group is signalled while its only member ends and is waited for: the signal does not reach who
+/// has its slot afterwards.
+fn killpg_against_exit(sys: &dyn Sys) -> i32 {
+    let victim = sys.fork(|sys| {
+        sys.setpgid(OWN, OWN).expect("it may");
+        0
+    });
+    let victim = victim.expect("there is room");
+    let _ = sys.setpgid(victim, victim);
+    let kills = move |sys: &dyn Sys| {
+        let _ = sys.kill(Target::Group(victim), Some(Signal::TERM));
+        0
+    };
+    let killer = sys.fork(kills).expect("there is room");
+    let _ = sys.waitpid(victim.into(), Default::default());
+    let stranger = sys.fork(|_| 0).expect("there is room");
+    let waited = sys.waitpid(stranger.into(), Default::default());
+    let status = waited.expect("it is my child").expect("it ended").status;
+    sys.waitpid(killer.into(), Default::default()).expect("it is my child");
+    i32::from(status.exited() != Some(0))
+}
+
+fn exec_against_fork(sys: &dyn Sys) -> i32 {
+    let process = sys.fork(|sys| {
+        let forks = |sys: &dyn Sys| {
+            let _ = sys.fork(|_| 0);
+        };
+        sys.thread(forks).expect("there is room");
+        match sys.exec("counts", &[]) {
+            Err(_) => 2,
+            Ok(never) => match never {},
+        }
+    });
+    let waited = sys.waitpid(process.expect("there is room").into(), Default::default());
+    waited.expect("it is my child").expect("it ended").status.exited().unwrap_or(3)
+}
+
+/// Whether a program that finds no child gets one after all.
+fn counts(sys: &dyn Sys) -> i32 {
+    let none = || sys.waitpid(Children::Any, WaitOptions::NOHANG) == Err(Errno::ECHILD);
+    if !none() {
+        return 0;
+    }
+    (0..2).for_each(|_| sys.sched_yield());
+    i32::from(!none())
+}
+
+fn two_setpgid(sys: &dyn Sys) -> i32 {
+    let child = sys.fork(|sys| {
+        sys.setpgid(OWN, OWN).expect("it may");
+        pauses(sys)
+    });
+    let child = child.expect("there is room");
+    sys.setpgid(child, child).expect("it is my child");
+    sys.kill(Target::Group(child), Some(Signal::TERM)).expect("it is there");
+    let waited = sys.waitpid(child.into(), Default::default());
+    let status = waited.expect("it is my child").expect("it ended").status;
+    i32::from(status.signaled() != Some(Signal::TERM))
+}
+
+fn children_coalesce(sys: &dyn Sys) -> i32 {
+    let blocked = SigSet::of(&[Signal::CHLD]);
+    sys.sigprocmask(Some((How::Block, blocked))).expect("it is allowed");
+    sys.sigaction(Signal::CHLD, Some(SigAction::handler(|_, _| {}))).expect("it is allowed");
+    for _ in 0..2 {
+        sys.fork(|_| 0).expect("there is room");
+    }
+    let mut left = 2;
+    while left > 0 {
+        sys.sigsuspend(SigSet::EMPTY);
+        while let Ok(Some(_)) = sys.waitpid(Children::Any, WaitOptions::NOHANG) {
+            left -= 1;
+        }
+    }
+    i32::from(sys.wait() != Err(Errno::ECHILD))
+}
+
+fn signal_against_sigsuspend(sys: &dyn Sys) -> i32 {
+    let user = SigSet::of(&[Signal::USR1]);
+    sys.sigprocmask(Some((How::Block, user))).expect("it is allowed");
+    sys.sigaction(Signal::USR1, Some(SigAction::handler(|_, _| {}))).expect("it is allowed");
+    let me = sys.getpid();
+    let child = sys.fork(move |sys| i32::from(sys.kill(me.into(), Some(Signal::USR1)).is_err()));
+    sys.sigsuspend(SigSet::EMPTY);
+    let unchanged = sys.sigprocmask(None) == Ok(user);
+    let waited = sys.waitpid(child.expect("there is room").into(), Default::default());
+    i32::from(!unchanged || waited.is_err())
+}

@@ -1,0 +1,389 @@
+//! The shell at a terminal, with a user who types and looks.
+//!
+//! The user is a program too, written against [`Sys`]. It never waits for time to pass: it types
+//! when it has seen that a program is where the test wants it.
+
+use tontine_unix::{Fd, Linux, Pid, SigAction, Signal, Status, Sys};
+use tontine_unix_lab::shell::{Launch, call, execute, log_in, programs, shell_with};
+use tontine_unix_sim::{Executor, Virtual};
+
+const PROMPT: &str = "tontine$ ";
+/// Seconds after which a user who waits in vain gives up.
+const PATIENCE_S: u32 = 60;
+/// Schedules that each session is tried with.
+const SEEDS: u64 = 5;
+
+/// Who sits at the controlling end of the terminal.
+struct User<'a> {
+    sys: &'a dyn Sys,
+    terminal: Fd,
+    shell: Pid,
+    seen: String,
+    /// How much of it the test has looked at.
+    looked: usize,
+}
+
+impl User<'_> {
+    fn types(&mut self, text: &str) {
+        let written = self.sys.write(self.terminal, text.as_bytes());
+        assert_eq!(written, Ok(text.len()), "the terminal takes what is typed");
+    }
+
+    /// Types a line at the prompt.
+    fn enters(&mut self, line: &str) {
+        self.sees(PROMPT);
+        self.types(&format!("{line}\n"));
+        self.sees("\r\n");
+    }
+
+    /// Looks until `text` stands there, behind what was looked at before; returns what stands
+    /// before it.
+    fn sees(&mut self, text: &str) -> String {
+        loop {
+            if let Some(at) = self.seen[self.looked..].find(text) {
+                let before = self.seen[self.looked..][..at].to_owned();
+                self.looked += at + text.len();
+                return before;
+            }
+            let mut buffer = [0; 4096];
+            match self.sys.read(self.terminal, &mut buffer) {
+                Ok(n) if n > 0 => self.seen += &String::from_utf8_lossy(&buffer[..n]),
+                end => self.fail(&format!("expected {text:?}, and then came {end:?}")),
+            }
+        }
+    }
+
+    /// Ends the test; what a panic says in a forked process nobody would see.
+    fn fail(&self, why: &str) -> ! {
+        let text = format!("{why}\nseen: {}\nand looked at {}\n", self.seen, self.looked);
+        if self.sys.write(Fd::STDERR, text.as_bytes()).is_err() {
+            // A virtual system has no standard error, and its processes are in this one.
+            eprint!("{text}");
+        }
+        self.sys.exit(1)
+    }
+
+    /// The status of the line before.
+    fn expects_status(&mut self, status: i32) {
+        self.enters("echo status $?");
+        self.sees(&format!("status {status}\r\n"));
+    }
+
+    /// Runs a program in the foreground that says when it is there.
+    fn starts(&mut self) {
+        self.enters("catch USR1");
+        self.sees("catches {SIGUSR1}\r\n");
+    }
+
+    /// Waits until the shell is over.
+    fn expects_end(&mut self, status: i32) {
+        let waited = self.sys.waitpid(self.shell.into(), Default::default());
+        let waited = waited.map(|found| found.map(|found| found.status));
+        if waited != Ok(Some(Status::Exited(status))) {
+            self.fail(&format!("the shell was to end with {status} and did so with {waited:?}"));
+        }
+    }
+}
+
+/// Runs a shell at a new terminal of `sys`, and a user.
+fn session(sys: &dyn Sys, launch: Launch, user: fn(&mut User)) -> i32 {
+    sys.sigaction(Signal::ALRM, Some(SigAction::handler(|_, _| ()))).unwrap();
+    sys.alarm(PATIENCE_S);
+    let (controlling, terminal) = sys.openpty().unwrap();
+    let shell = sys.fork(move |sys| {
+        sys.close(controlling).unwrap();
+        log_in(sys, terminal).unwrap();
+        shell_with(sys, &["shell".to_owned()], &launch)
+    });
+    sys.close(terminal).unwrap();
+    let shell = shell.unwrap();
+    user(&mut User { sys, terminal: controlling, shell, seen: String::new(), looked: 0 });
+    0
+}
+
+/// The session with the registered programs on Linux and on both executors of a virtual system.
+fn everywhere(user: fn(&mut User)) {
+    on_linux_with(call(programs()), user);
+    for seed in 0..SEEDS {
+        on_virtual(Executor::Simulated { seed }, user);
+    }
+    on_virtual(Executor::Parallel, user);
+}
+
+fn on_virtual(executor: Executor, user: fn(&mut User)) {
+    let builder = Virtual::builder().executor(executor).processors(2);
+    let builder = programs()
+        .into_iter()
+        .fold(builder, |builder, (name, program)| builder.program(name, program));
+    let report = builder.build().unwrap().run(move |sys| session(sys, execute(), user));
+    assert_eq!(report.status, Some(Status::Exited(0)), "{executor:?}: {report:?}");
+}
+
+/// The session on Linux, in a process of its own.
+fn on_linux_with(launch: Launch, user: fn(&mut User)) {
+    let linux = Linux::new().unwrap();
+    let sys: &dyn Sys = &linux;
+    let child = sys.fork(move |sys| session(sys, launch, user)).unwrap();
+    let waited = sys.waitpid(child.into(), Default::default()).unwrap().unwrap();
+    assert_eq!(waited.status, Status::Exited(0));
+}
+
+#[test]
+fn a_pipeline_passes_bytes_on_and_ends_with_its_reader() {
+    everywhere(|user| {
+        user.enters("seq 3 | cat | wc");
+        user.sees("3 3 6\r\n");
+        user.enters("yes | head -n 2");
+        user.sees("y\r\ny\r\n");
+        user.enters("true && echo 'a  b' || echo c; false || echo d");
+        user.sees("a  b\r\nd\r\n");
+        user.enters("nothing | cat");
+        user.sees("tontine: no such program: nothing\r\n");
+        user.enters("cat | nothing");
+        user.types("\x04");
+        user.expects_status(127);
+        user.enters("family 20");
+        user.sees("20 processes: all came and went\r\n");
+    });
+}
+
+#[test]
+fn programs_are_files_where_there_are_files() {
+    on_linux_with(execute(), |user| {
+        user.enters("seq 3 | /usr/bin/wc -l");
+        user.sees("3\r\n");
+        user.enters("nothing");
+        user.sees("tontine: no such program: nothing\r\n");
+        user.expects_status(127);
+        user.enters("trap '' USR1; trap 'echo no' USR2; env sh -c 'kill -USR1 $$; kill -USR2 $$'");
+        user.expects_status(140);
+    });
+}
+
+#[test]
+fn an_interrupt_ends_the_foreground_job_and_not_the_shell() {
+    everywhere(|user| {
+        user.starts();
+        user.types("\x03");
+        user.sees("^C");
+        user.expects_status(130);
+        user.sees(PROMPT);
+        user.types("half a line\x03");
+        user.sees("^C");
+        // A shell that was not reading yet shows its new prompt for this.
+        user.types("\n");
+        user.expects_status(130);
+    });
+}
+
+#[test]
+fn what_ends_or_stops_jobs_does_nothing_to_the_shell() {
+    everywhere(|user| {
+        user.sees(PROMPT);
+        user.types("\x1c\x1a");
+        user.sees("^Z");
+        user.types("kill -QUIT $$; kill -TERM $$; kill -TSTP $$; kill -TTIN $$; echo alive\n");
+        user.sees("\nalive\r\n");
+    });
+}
+
+#[test]
+fn help_names_what_there_is() {
+    everywhere(|user| {
+        user.enters("help");
+        user.sees("fg [%n]  ");
+        for (name, _) in programs() {
+            user.sees(&format!("\n  {name} "));
+        }
+    });
+}
+
+#[test]
+fn a_quit_ends_the_foreground_job_with_a_message() {
+    everywhere(|user| {
+        user.starts();
+        user.types("\x1c");
+        user.sees("^\\Killed (SIGQUIT");
+        user.expects_status(131);
+    });
+}
+
+#[test]
+fn a_stopped_job_goes_on_in_the_foreground() {
+    everywhere(|user| {
+        user.starts();
+        user.types("\x1a");
+        user.sees("^Z\r\n[1]+ Stopped              catch USR1\r\n");
+        user.expects_status(148);
+        user.enters("jobs");
+        user.sees("[1]+ Stopped");
+        user.enters("kill -USR1 %1");
+        user.enters("fg");
+        user.sees("catch USR1\r\n");
+        user.sees("caught SIGUSR1\r\n");
+        user.types("\x03");
+        user.expects_status(130);
+        user.enters("fg");
+        user.sees("tontine: no current job\r\n");
+    });
+}
+
+#[test]
+fn a_stopped_job_goes_on_in_the_background_and_is_killed_by_its_number() {
+    everywhere(|user| {
+        user.starts();
+        user.types("\x1a");
+        user.sees("Stopped");
+        user.enters("bg");
+        user.sees("[1]+ Running              catch USR1 &\r\n");
+        user.enters("kill -USR1 %1");
+        user.sees("caught SIGUSR1\r\n");
+        user.types("kill %1; wait %1; echo status $?\n");
+        user.sees("status 143\r\n[1]  Killed (SIGTERM)     catch USR1\r\n");
+        user.enters("kill %1");
+        user.sees("tontine: no such job: %1\r\n");
+    });
+}
+
+#[test]
+fn a_job_in_the_background_may_not_read_the_terminal() {
+    everywhere(|user| {
+        user.enters("cat &");
+        user.sees("[1] ");
+        user.enters("wait %1; echo status $?; jobs");
+        user.sees("status 149\r\n[1]+ Stopped (SIGTTIN)    cat\r\n");
+        user.enters("fg %cat");
+        user.sees("cat\r\n");
+        user.types("typed\n");
+        user.sees("typed\r\ntyped\r\n");
+        user.types("\x04");
+        user.expects_status(0);
+    });
+}
+
+#[test]
+fn both_ends_of_a_stopped_pipeline_stop_and_go_on() {
+    everywhere(|user| {
+        user.enters("catch USR1 | cat | cat");
+        user.sees("process ");
+        let catch = user.sees(" catches {SIGUSR1}\r\n");
+        user.types("\x1a");
+        user.sees("[1]+ Stopped              catch USR1 | cat | cat\r\n");
+        user.enters(&format!("kill -USR1 {catch}; fg"));
+        user.sees("caught SIGUSR1\r\n");
+        user.types("\x03");
+        user.expects_status(130);
+    });
+}
+
+#[test]
+fn a_trap_runs_its_commands_and_is_forgotten() {
+    everywhere(|user| {
+        user.enters("trap 'echo trapped $?' USR1 RTMIN+1; false");
+        user.enters("trap");
+        user.sees("trap 'echo trapped $?' SIGUSR1\r\ntrap 'echo trapped $?' SIGRTMIN+1\r\n");
+        user.enters("kill -USR1 $$; echo after");
+        user.sees("trapped 0\r\nafter\r\n");
+        user.enters("trap - USR1 RTMIN+1; trap");
+        user.enters("trap 'x' KILL");
+        user.sees("tontine: SIGKILL: EINVAL: invalid argument\r\n");
+        user.enters("kill -USR1 $$");
+        let waited = user.sys.waitpid(user.shell.into(), Default::default()).unwrap().unwrap();
+        if waited.status != Status::Signaled(Signal::USR1, false) {
+            user.fail(&format!("{:?}", waited.status));
+        }
+    });
+}
+
+#[test]
+fn what_a_user_wants_ignored_is_ignored_by_jobs_too() {
+    everywhere(|user| {
+        user.enters("trap '' INT");
+        user.starts();
+        user.types("\x03");
+        user.sees("^C");
+        user.types("\x1a");
+        user.sees("^Z\r\n[1]+ Stopped");
+        user.enters("kill -KILL %1; wait %1; echo status $?");
+        user.sees("status 137\r\n");
+    });
+}
+
+#[test]
+fn wait_is_interrupted_and_the_job_is_not() {
+    everywhere(|user| {
+        user.enters("catch USR1 &");
+        user.sees("catches {SIGUSR1}\r\n");
+        // What was written in the background stands behind the prompt.
+        user.types("wait\n");
+        user.sees("wait\r\n");
+        user.types("\x03");
+        user.sees("^C");
+        user.types("\n");
+        user.expects_status(130);
+        user.enters("jobs");
+        user.sees("[1]+ Running              catch USR1 &\r\n");
+    });
+}
+
+#[test]
+fn a_shell_with_stopped_jobs_says_so_once_and_ends() {
+    everywhere(|user| {
+        user.starts();
+        user.types("\x1a");
+        user.sees("Stopped");
+        user.enters("exit 3");
+        user.sees("There are stopped jobs.\r\n");
+        user.enters("echo not gone");
+        user.enters("exit 3");
+        user.sees("There are stopped jobs.\r\n");
+        user.enters("exit 3");
+        user.expects_end(3);
+    });
+}
+
+#[test]
+fn the_end_of_input_ends_the_shell() {
+    everywhere(|user| {
+        user.enters("false");
+        user.sees(PROMPT);
+        user.types("\x04");
+        user.expects_end(1);
+    });
+}
+
+#[test]
+fn a_hang_up_ends_the_shell() {
+    everywhere(|user| {
+        user.starts();
+        user.sys.close(user.terminal).unwrap();
+        user.expects_end(129);
+    });
+}
+
+#[test]
+fn an_orphan_gets_another_parent() {
+    everywhere(|user| {
+        user.enters("orphan 0");
+        user.sees("parent was ");
+        user.sees(", is ");
+    });
+}
+
+#[test]
+fn what_cannot_be_done_is_said_plainly() {
+    everywhere(|user| {
+        for (line, answer) in [
+            ("fg %3", "no such job: %3"),
+            ("jobs | cat", "`jobs` acts on the shell itself and cannot be part of a pipeline"),
+            ("kill -NO %1", "`NO` is no signal"),
+            ("echo |", "expected a command after `|`"),
+            ("cat > x", "`>`: there are no files here to read from or write to"),
+            ("kill", "usage: kill [-SIG] %n|pid…"),
+            ("wait 1", "no such job: 1"),
+        ] {
+            user.enters(line);
+            user.sees(&format!("tontine: {answer}"));
+        }
+    });
+}

@@ -1,0 +1,356 @@
+//! How the costs of a machine are found: [`Costs::measure`].
+//!
+//! What processors do to each other is timed by itself: a lock, a cache line that comes and goes, a
+//! thread that is woken. What the virtual Unix does is fitted on one processor: a loop is run by
+//! the parallel executor and by the modelled one, to which its own step still costs nothing, and
+//! what is missing is the step's. So on one processor the model is right by its making for these
+//! loops, and may be wrong for everything else. One step is fitted so on two processors: what a
+//! lock guards moves with it.
+#![allow(clippy::disallowed_types, reason = "it measures the machine, by the wall clock")]
+
+use std::hint::{black_box, spin_loop};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tontine_unix::{How, SigAction, SigSet, Signal, Sys};
+
+use super::{Costs, Step};
+use crate::executor::LOOKS;
+use crate::{Executor, Virtual};
+
+/// Runs of each loop. Of locks, lines and ticks the least of their times counts, which others on
+/// the machine lengthen least; of what the virtual Unix does the median, for that is what it takes.
+const RUNS: usize = 15;
+/// Operations in a run.
+const OPERATIONS: u32 = 4_000;
+/// Forks before the first child may go on, as `fork-throughput` has it.
+const BURST: u32 = 50;
+/// How long a thread certainly sleeps when it is woken.
+const NAP: Duration = Duration::from_micros(300);
+
+impl Costs {
+    /// Measures this machine, in some seconds. Whoever else uses it spoils the figures.
+    ///
+    /// # Panics
+    ///
+    /// The virtual Unix cannot run here.
+    #[must_use]
+    pub fn measure() -> Self {
+        let spin = least(|| per_operation(|_| spin_loop()));
+        let lock = least(lock);
+        let transfer = least(transfer);
+        let (wake, latency) = woken();
+        let costs = Self::NONE
+            .with(Step::Lock, lock)
+            .with(Step::Spin, spin)
+            .with(Step::Transfer, transfer)
+            .with(Step::Unpark, lock)
+            .with(Step::Post, lock + transfer)
+            .with(Step::Wake, wake)
+            .with(Step::Latency, latency)
+            .with(Step::Look, f64::from(LOOKS) * spin)
+            .with(Step::Tick, least(tick));
+        let fits: [(&[(Step, f64)], Loop); 9] = [
+            (&[(Step::Call, 1.0)], calls),
+            (&[(Step::Switch, 1.0)], switches),
+            (&[(Step::Send, 1.0)], sends),
+            (&[(Step::Deliver, 1.0)], deliveries),
+            (&[(Step::Suspend, 1.0)], suspensions),
+            (&[(Step::Bytes, 0.5)], bytes),
+            (&[(Step::Fork, 1.0)], forks),
+            // Nothing tells the two apart but their length.
+            (&[(Step::Exit, 0.6), (Step::Reap, 0.4)], lives),
+            (&[(Step::Exec, 1.0)], executions),
+        ];
+        let costs = fits.into_iter().fold(costs, |costs, (steps, of)| {
+            let missing = usual(|| run(Executor::Parallel, costs, 1, of))
+                - run(Executor::Modelled { seed: 1 }, costs, 1, of);
+            steps.iter().fold(costs, |costs, (step, part)| costs.with(*step, part * missing))
+        });
+        let processors = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        if processors < 2 {
+            return costs;
+        }
+        let missing = usual(|| run(Executor::Parallel, costs, 2, contended))
+            - run(Executor::Modelled { seed: 1 }, costs, 2, contended);
+        costs.with(Step::Guarded, missing)
+    }
+}
+
+/// Nanoseconds an operation, of so many operations.
+type Loop = fn(&dyn Sys) -> f64;
+
+fn least(mut time: impl FnMut() -> f64) -> f64 {
+    (0..RUNS).map(|_| time()).fold(f64::INFINITY, f64::min)
+}
+
+/// The median.
+fn usual(time: impl FnMut() -> f64) -> f64 {
+    let mut times: Vec<f64> = std::iter::repeat_with(time).take(RUNS).collect();
+    times.sort_unstable_by(f64::total_cmp);
+    times[RUNS / 2]
+}
+
+fn per_operation(mut operation: impl FnMut(u32)) -> f64 {
+    let begun = Instant::now();
+    (0..OPERATIONS).for_each(&mut operation);
+    begun.elapsed().as_secs_f64() * 1e9 / f64::from(OPERATIONS)
+}
+
+fn lock() -> f64 {
+    let word = AtomicU32::new(0);
+    per_operation(|_| {
+        let word = black_box(&word);
+        let taken = word.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed);
+        assert!(taken.is_ok(), "nobody else has it");
+        word.store(0, Ordering::Release);
+    })
+}
+
+/// A word that two threads write in turn: half a round, in the fastest stretch of rounds. Others on
+/// the machine take a processor away in between.
+fn transfer() -> f64 {
+    const STRETCH: u32 = 200;
+    let word = Arc::new(AtomicU32::new(0));
+    let theirs = Arc::clone(&word);
+    let other = thread::spawn(move || {
+        for turn in 0..OPERATIONS {
+            while theirs.load(Ordering::Acquire) != 2 * turn + 1 {
+                spin_loop();
+            }
+            theirs.store(2 * turn + 2, Ordering::Release);
+        }
+    });
+    let mut fastest = f64::INFINITY;
+    for stretch in 0..OPERATIONS / STRETCH {
+        let begun = Instant::now();
+        for turn in stretch * STRETCH..(stretch + 1) * STRETCH {
+            word.store(2 * turn + 1, Ordering::Release);
+            while word.load(Ordering::Acquire) != 2 * turn + 2 {
+                spin_loop();
+            }
+        }
+        let round = begun.elapsed().as_secs_f64() * 1e9 / f64::from(STRETCH);
+        fastest = fastest.min(round / 2.0);
+    }
+    other.join().expect("it only counts");
+    fastest
+}
+
+/// What waking a thread that sleeps costs its waker, and when the sleeper runs; medians.
+fn woken() -> (f64, f64) {
+    const TIMES: usize = 300;
+    let epoch = Instant::now();
+    let (stamp, over) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+    let (theirs, its_end) = (Arc::clone(&stamp), Arc::clone(&over));
+    let sleeper = thread::spawn(move || {
+        while !its_end.load(Ordering::Acquire) {
+            thread::park();
+            theirs.store(epoch.elapsed().as_nanos() as u64, Ordering::Release);
+        }
+    });
+    let (mut wakes, mut latencies) = (Vec::new(), Vec::new());
+    for _ in 0..TIMES {
+        thread::sleep(NAP);
+        stamp.store(0, Ordering::Relaxed);
+        let before = epoch.elapsed().as_nanos() as u64;
+        sleeper.thread().unpark();
+        let after = epoch.elapsed().as_nanos() as u64;
+        let ran = loop {
+            match stamp.load(Ordering::Acquire) {
+                0 => spin_loop(),
+                ran => break ran,
+            }
+        };
+        wakes.push(after - before);
+        latencies.push(ran.saturating_sub(before));
+    }
+    over.store(true, Ordering::Release);
+    sleeper.thread().unpark();
+    sleeper.join().expect("it only sleeps");
+    let median = |mut all: Vec<u64>| {
+        all.sort_unstable();
+        all[TIMES / 2] as f64
+    };
+    (median(wakes), median(latencies))
+}
+
+/// A signal that this thread handles: what the clock's interrupt costs, at least.
+fn tick() -> f64 {
+    let pending = signal_hook::flag::register(libc::SIGURG, Arc::default());
+    let pending = pending.expect("SIGURG can be handled");
+    let time = per_operation(|_| {
+        signal_hook::low_level::raise(libc::SIGURG).expect("a process may signal itself");
+    });
+    signal_hook::low_level::unregister(pending);
+    time
+}
+
+/// Nanoseconds an operation of a loop in a virtual Unix of so many processors.
+fn run(executor: Executor, costs: Costs, processors: usize, of: Loop) -> f64 {
+    let found = Arc::new(Mutex::new(f64::NAN));
+    let ours = Arc::clone(&found);
+    let unix = Virtual::builder()
+        .executor(executor)
+        .costs(costs)
+        .processors(processors)
+        .program("nothing", |_, _| 0)
+        .build()
+        .expect("one processor is enough");
+    let report = unix.run(move |sys| {
+        let ns = of(sys);
+        *ours.lock().unwrap_or_else(PoisonError::into_inner) = ns;
+        0
+    });
+    assert_eq!(report.status.and_then(|status| status.exited()), Some(0), "{report:?}");
+    *found.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The same operation, over and over.
+fn repeat(sys: &dyn Sys, times: u32, operation: impl FnMut(u32)) -> f64 {
+    let begun = sys.now();
+    (0..times).for_each(operation);
+    (sys.now() - begun).as_secs_f64() * 1e9 / f64::from(times)
+}
+
+fn calls(sys: &dyn Sys) -> f64 {
+    repeat(sys, OPERATIONS, |_| sys.poll())
+}
+
+/// Two that make way for each other: a call and a switch.
+fn switches(sys: &dyn Sys) -> f64 {
+    sys.fork(|sys| {
+        (0..OPERATIONS).for_each(|_| sys.sched_yield());
+        0
+    })
+    .expect("there is room");
+    let turn = repeat(sys, OPERATIONS, |_| sys.sched_yield());
+    sys.wait().expect("there is a child");
+    turn / 2.0
+}
+
+/// Signals that stay pending.
+fn sends(sys: &dyn Sys) -> f64 {
+    let only = SigSet::of(&[Signal::USR1]);
+    sys.sigprocmask(Some((How::Block, only))).expect("a mask");
+    let me = sys.getpid();
+    let time = repeat(sys, OPERATIONS, |_| {
+        sys.kill(me.into(), Some(Signal::USR1)).expect("it lives");
+    });
+    sys.sigaction(Signal::USR1, Some(SigAction::handler(|_, _| {}))).expect("an action");
+    time
+}
+
+/// Signals that stay pending, while another processor sends the same ones: one lock for both, which
+/// each finds changed by the other.
+fn contended(sys: &dyn Sys) -> f64 {
+    let only = SigSet::of(&[Signal::USR1]);
+    sys.sigprocmask(Some((How::Block, only))).expect("a mask");
+    let (begun, over) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (its_begin, its_end) = (Arc::clone(&begun), Arc::clone(&over));
+    let me = sys.getpid();
+    let send = move |sys: &dyn Sys| sys.kill(me.into(), Some(Signal::USR1)).expect("it lives");
+    sys.place(Some(1 - sys.processor())).expect("there are two");
+    sys.fork(move |sys| {
+        while !its_end.load(Ordering::Acquire) {
+            send(sys);
+            its_begin.store(true, Ordering::Release);
+        }
+        0
+    })
+    .expect("there is room");
+    while !begun.load(Ordering::Acquire) {
+        sys.sched_yield();
+    }
+    let time = repeat(sys, OPERATIONS, |_| send(sys));
+    over.store(true, Ordering::Release);
+    sys.sigaction(Signal::USR1, Some(SigAction::handler(|_, _| {}))).expect("an action");
+    sys.wait().expect("there is a child");
+    time
+}
+
+fn deliveries(sys: &dyn Sys) -> f64 {
+    sys.sigaction(Signal::USR1, Some(SigAction::handler(|_, _| {}))).expect("an action");
+    let me = sys.getpid();
+    repeat(sys, OPERATIONS, |_| sys.kill(me.into(), Some(Signal::USR1)).expect("it lives"))
+}
+
+/// Two that signal each other and suspend: a kill, a suspension, a delivery, a switch.
+fn suspensions(sys: &dyn Sys) -> f64 {
+    let only = SigSet::of(&[Signal::USR1]);
+    sys.sigprocmask(Some((How::Block, only))).expect("a mask");
+    sys.sigaction(Signal::USR1, Some(SigAction::handler(|_, _| {}))).expect("an action");
+    let me = sys.getpid();
+    let child = sys
+        .fork(move |sys| {
+            for _ in 0..OPERATIONS {
+                sys.sigsuspend(SigSet::EMPTY);
+                if sys.kill(me.into(), Some(Signal::USR1)).is_err() {
+                    return 1;
+                }
+            }
+            0
+        })
+        .expect("there is room");
+    let round = repeat(sys, OPERATIONS, |_| {
+        sys.kill(child.into(), Some(Signal::USR1)).expect("it lives");
+        sys.sigsuspend(SigSet::EMPTY);
+    });
+    sys.wait().expect("there is a child");
+    round / 2.0
+}
+
+/// A byte through a pipe: a write and a read.
+fn bytes(sys: &dyn Sys) -> f64 {
+    let (from, to) = sys.pipe().expect("a pipe");
+    let mut byte = [0];
+    repeat(sys, OPERATIONS, |_| {
+        sys.write(to, &byte).expect("there is room");
+        sys.read(from, &mut byte).expect("it was written");
+    })
+}
+
+/// Forks whose children sleep until all are made.
+fn forks(sys: &dyn Sys) -> f64 {
+    let bursts = OPERATIONS / BURST / 4;
+    let times = (0..bursts).map(|_| {
+        let (gate, held) = sys.pipe().expect("a pipe");
+        let time = repeat(sys, BURST, |_| {
+            sys.fork(move |sys| {
+                let closed = sys.close(held);
+                let passed = sys.read(gate, &mut [0]);
+                i32::from(closed.is_err() || passed != Ok(0))
+            })
+            .expect("there is room");
+        });
+        sys.close(held).expect("it is open");
+        for _ in 0..BURST {
+            sys.wait().expect("there is a child");
+        }
+        sys.close(gate).expect("it is open");
+        time
+    });
+    times.sum::<f64>() / f64::from(bursts)
+}
+
+/// A fork, an exit, a wait.
+fn lives(sys: &dyn Sys) -> f64 {
+    repeat(sys, OPERATIONS / 4, |_| {
+        sys.fork(|_| 0).expect("there is room");
+        sys.wait().expect("there is a child");
+    })
+}
+
+/// The same, with an exec.
+fn executions(sys: &dyn Sys) -> f64 {
+    repeat(sys, OPERATIONS / 4, |_| {
+        sys.fork(|sys| match sys.exec("nothing", &["nothing"]) {
+            Err(_) => 1,
+            Ok(never) => match never {},
+        })
+        .expect("there is room");
+        sys.wait().expect("there is a child");
+    })
+}

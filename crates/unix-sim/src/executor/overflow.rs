@@ -1,0 +1,256 @@
+//! When a stack runs out: the fault handler, and whether the fiber alone dies of it.
+//!
+//! A fault in the guard below the running fiber's stack ends that fiber, if it is in user mode: its
+//! stack is leaked with what lies on it, and the owner is told. This is a jump over the program's
+//! frames. It is done only where nothing but the program itself can have been cut short: not in
+//! kernel mode ([`enter_kernel`], [`leave_kernel`]), not while a panic unwinds, not with the fault
+//! in another object than this code (the C library, where a lock may be held or a list half
+//! linked). What remains is the program's own: a lock that it held stays locked, and so does an
+//! allocator that is linked into the same object. In all those cases the process says which fiber
+//! it was and aborts.
+//!
+//! Faults at other addresses go to the handler that was there before.
+#![allow(unsafe_code, reason = "handles faults, and redirects the code that made them")]
+
+use std::ffi::{c_int, c_void};
+use std::mem::MaybeUninit;
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering;
+
+use corosensei::trap::TrapHandlerRegs;
+
+use super::fiber::running;
+use super::task::{Leave, Task};
+use super::touch::{Object, changes};
+
+/// The running fiber enters kernel mode, once more: running out of stack in it aborts. A fiber
+/// begins in kernel mode, entered once. Nothing outside of fibers.
+#[inline]
+pub fn enter_kernel() {
+    if let Some(task) = running() {
+        let depth = task.kernel_depth.load(Ordering::Relaxed);
+        if depth == 0 {
+            changes(Object::User);
+        }
+        task.kernel_depth.store(depth + 1, Ordering::Relaxed);
+    }
+}
+
+/// Takes an [`enter_kernel`], or the beginning, back: after the last the fiber is in user mode.
+#[inline]
+pub fn leave_kernel() {
+    if let Some(task) = running() {
+        let depth = task.kernel_depth.load(Ordering::Relaxed);
+        debug_assert!(depth > 0, "kernel mode is left as often as it is entered");
+        task.kernel_depth.store(depth.saturating_sub(1), Ordering::Relaxed);
+    }
+}
+
+/// Whether the running fiber is in kernel mode. Async-signal-safe.
+pub(crate) fn in_kernel() -> bool {
+    running().is_some_and(|task| task.kernel_depth.load(Ordering::Relaxed) > 0)
+}
+
+/// How many bytes the running fiber's stack has left; as many as one likes outside of fibers.
+pub(crate) fn stack_left() -> usize {
+    let here = 0_u8;
+    running().map_or(usize::MAX, |task| (&raw const here).addr() - task.guard().end)
+}
+
+/// The fiber is in kernel mode, entered once, however often it was: its program's stack was
+/// unwound.
+pub(crate) fn back_in_kernel() {
+    if let Some(task) = running() {
+        changes(Object::User);
+        task.kernel_depth.store(1, Ordering::Relaxed);
+    }
+}
+
+/// The handlers that were there before, and the addresses of this code's object.
+struct Before {
+    segv: libc::sigaction,
+    bus: libc::sigaction,
+    code: (usize, usize),
+}
+
+static BEFORE: OnceLock<Before> = OnceLock::new();
+
+/// Installs the handler for the process, once.
+pub(super) fn install() {
+    BEFORE.get_or_init(|| {
+        let code = code();
+        Before { segv: handle(libc::SIGSEGV), bus: handle(libc::SIGBUS), code }
+    });
+}
+
+/// Sets the handler of one signal; what was there.
+fn handle(signal: c_int) -> libc::sigaction {
+    // SAFETY: zeroes are an action without flags and with an empty mask.
+    let (mut action, mut before): (libc::sigaction, libc::sigaction) =
+        unsafe { (MaybeUninit::zeroed().assume_init(), MaybeUninit::zeroed().assume_init()) };
+    action.sa_sigaction = on_fault as *const () as usize;
+    action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+    // SAFETY: `on_fault` takes three arguments, as SA_SIGINFO says, and is async-signal-safe.
+    let result = unsafe { libc::sigaction(signal, &raw const action, &raw mut before) };
+    assert_eq!(result, 0, "SIGSEGV and SIGBUS can be handled");
+    before
+}
+
+/// Where the instructions lie of the object that this function is in.
+fn code() -> (usize, usize) {
+    unsafe extern "C" fn look(
+        info: *mut libc::dl_phdr_info,
+        _size: usize,
+        found: *mut c_void,
+    ) -> c_int {
+        // SAFETY: `dl_iterate_phdr` hands out valid headers, and back what it was given, below.
+        let (info, found) = unsafe { (&*info, &mut *found.cast::<(usize, usize)>()) };
+        let here = code as *const () as usize;
+        for index in 0..usize::from(info.dlpi_phnum) {
+            // SAFETY: as many headers as the object says that it has.
+            let header = unsafe { &*info.dlpi_phdr.add(index) };
+            let start = (info.dlpi_addr as usize).wrapping_add(header.p_vaddr as usize);
+            let end = start.wrapping_add(header.p_memsz as usize);
+            if header.p_type == libc::PT_LOAD && (start..end).contains(&here) {
+                *found = (start, end);
+                return 1;
+            }
+        }
+        0
+    }
+    let mut found = (0, 0);
+    // SAFETY: `look` keeps nothing, and gets the address of a pair that outlives the call.
+    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut found).cast()) };
+    found
+}
+
+extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    // SAFETY: the kernel fills in the address for both signals.
+    let address = unsafe { (*info).si_addr() } as usize;
+    if let Some(task) = running().filter(|task| task.guard().contains(&address)) {
+        // SAFETY: the kernel's context of the code that it interrupted on this thread.
+        let context = unsafe { &mut *context.cast::<libc::ucontext_t>() };
+        if let Some(reason) = forbidden(task, context) {
+            say(task.id, reason);
+            // SAFETY: always.
+            unsafe { libc::abort() };
+        }
+        end(task, context);
+        return;
+    }
+    chain(signal, info, context);
+}
+
+/// Why the fiber cannot be ended alone, if so.
+fn forbidden(task: &Task, context: &libc::ucontext_t) -> Option<&'static str> {
+    let (counter, pointer) = place(context);
+    let code = BEFORE.get().map_or((0, 0), |before| before.code);
+    if task.kernel_depth.load(Ordering::Relaxed) > 0 {
+        Some("in kernel mode")
+    } else if std::thread::panicking() {
+        Some("while a panic unwound")
+    } else if !(code.0..code.1).contains(&counter) {
+        Some("in a library")
+    } else if !task.trap().is_some_and(|trap| trap.stack_ptr_in_bounds(pointer)) {
+        Some("below its guard")
+    } else {
+        None
+    }
+}
+
+/// Lets the fiber, once the handler returns, leave as [`Leave::Overflow`].
+fn end(task: &Task, context: &mut libc::ucontext_t) {
+    let Some(trap) = task.trap() else { return };
+    // SAFETY: the fiber's frames are never returned to and its stack is never used again; the stack
+    // pointer lies within it, and all registers are set as told. `forbidden` bounds what else it
+    // may have been writing to.
+    let registers = unsafe { trap.setup_trap_handler(|| Leave::Overflow) };
+    redirect(context, registers);
+}
+
+/// The program counter and the stack pointer of the code that faulted.
+#[cfg(target_arch = "x86_64")]
+fn place(context: &libc::ucontext_t) -> (usize, usize) {
+    let registers = &context.uc_mcontext.gregs;
+    let register = |name: c_int| registers[name as usize] as usize;
+    (register(libc::REG_RIP), register(libc::REG_RSP))
+}
+
+#[cfg(target_arch = "x86_64")]
+fn redirect(context: &mut libc::ucontext_t, registers: TrapHandlerRegs) {
+    let TrapHandlerRegs { rip, rsp, rbp, rdi, rsi } = registers;
+    let to = &mut context.uc_mcontext.gregs;
+    for (name, value) in [
+        (libc::REG_RIP, rip),
+        (libc::REG_RSP, rsp),
+        (libc::REG_RBP, rbp),
+        (libc::REG_RDI, rdi),
+        (libc::REG_RSI, rsi),
+    ] {
+        to[name as usize] = value.cast_signed();
+    }
+}
+
+/// The program counter and the stack pointer of the code that faulted.
+#[cfg(target_arch = "aarch64")]
+fn place(context: &libc::ucontext_t) -> (usize, usize) {
+    (context.uc_mcontext.pc as usize, context.uc_mcontext.sp as usize)
+}
+
+#[cfg(target_arch = "aarch64")]
+fn redirect(context: &mut libc::ucontext_t, registers: TrapHandlerRegs) {
+    let TrapHandlerRegs { pc, sp, x0, x1, x29, lr } = registers;
+    let to = &mut context.uc_mcontext;
+    (to.pc, to.sp) = (pc, sp);
+    (to.regs[0], to.regs[1], to.regs[29], to.regs[30]) = (x0, x1, x29, lr);
+}
+
+/// Says which fiber it was, without memory or locks.
+fn say(id: u32, reason: &str) {
+    let mut digits = [0; 10];
+    let mut rest = id;
+    let mut first = digits.len();
+    while rest > 0 || first == digits.len() {
+        first -= 1;
+        digits[first] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    let parts: [&[u8]; 5] = [
+        b"tontine-unix: fiber ",
+        &digits[first..],
+        b" ran out of stack ",
+        reason.as_bytes(),
+        b"\n",
+    ];
+    for part in parts {
+        // SAFETY: writes the bytes of a slice.
+        unsafe { libc::write(2, part.as_ptr().cast(), part.len()) };
+    }
+}
+
+/// Leaves the fault to who handled it before.
+fn chain(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    let before = BEFORE.get().map(|before| match signal {
+        libc::SIGBUS => &before.bus,
+        _ => &before.segv,
+    });
+    match before {
+        Some(before) if before.sa_sigaction > libc::SIG_IGN => {
+            // SAFETY: the address of a handler, of the kind that its flags say.
+            unsafe {
+                if before.sa_flags & libc::SA_SIGINFO == 0 {
+                    let handler: extern "C" fn(c_int) = std::mem::transmute(before.sa_sigaction);
+                    handler(signal);
+                } else {
+                    let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) =
+                        std::mem::transmute(before.sa_sigaction);
+                    handler(signal, info, context);
+                }
+            }
+        }
+        // SAFETY: the default action, which the repeated fault then meets.
+        _ => unsafe {
+            libc::signal(signal, libc::SIG_DFL);
+        },
+    }
+}

@@ -1,0 +1,63 @@
+//! How a worker's thread meets signals: [`SignalStack`], [`hold_others`].
+//!
+//! Handlers run on a stack of the thread's own: a fiber's may be used up, or too small for the
+//! registers of some processors. What is handled there stands in `overflow.rs` and `tick.rs`; the
+//! application's own handlers, which know of no such stack, run on its own threads.
+#![allow(unsafe_code, reason = "sets the thread's signal stack and mask")]
+
+use std::mem::MaybeUninit;
+use std::ptr;
+
+/// Bytes of the stack on which signals are handled.
+const SIZE: usize = 64 << 10;
+
+/// Lets this thread take only the signals of its own faults, and `tick`.
+pub(super) fn hold_others(tick: libc::c_int) {
+    let mut held = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: `sigfillset` fills the set in; then it is read and changed in place, and the mask is
+    // this thread's, which belongs to the executor.
+    unsafe {
+        libc::sigfillset(held.as_mut_ptr());
+        for taken in [
+            libc::SIGSEGV,
+            libc::SIGBUS,
+            libc::SIGILL,
+            libc::SIGFPE,
+            libc::SIGTRAP,
+            libc::SIGSYS,
+            libc::SIGABRT,
+            libc::SIGPROF,
+            tick,
+        ] {
+            libc::sigdelset(held.as_mut_ptr(), taken);
+        }
+        libc::pthread_sigmask(libc::SIG_SETMASK, held.as_ptr(), ptr::null_mut());
+    }
+}
+
+/// The stack on which this thread handles signals, as long as this lives.
+pub struct SignalStack {
+    /// Freed after it was replaced.
+    _memory: Box<[MaybeUninit<u8>]>,
+    before: libc::stack_t,
+}
+
+impl SignalStack {
+    /// Installs a stack for signals on this thread.
+    pub fn new() -> Self {
+        let mut memory = Box::new_uninit_slice(SIZE);
+        let mut before = libc::stack_t { ss_sp: ptr::null_mut(), ss_flags: 0, ss_size: 0 };
+        let stack = libc::stack_t { ss_sp: memory.as_mut_ptr().cast(), ss_flags: 0, ss_size: SIZE };
+        // SAFETY: `memory` is this thread's signal stack until it is dropped, where it is replaced.
+        let result = unsafe { libc::sigaltstack(&raw const stack, &raw mut before) };
+        assert_eq!(result, 0, "a stack of {SIZE} bytes is large enough for signals");
+        Self { _memory: memory, before }
+    }
+}
+
+impl Drop for SignalStack {
+    fn drop(&mut self) {
+        // SAFETY: what was there before; no handler runs on the memory, for this code does not.
+        unsafe { libc::sigaltstack(&raw const self.before, ptr::null_mut()) };
+    }
+}

@@ -1,0 +1,251 @@
+//! What a fiber reaches between two points: [`looks_at`], [`changes`], [`Touched`]; and where a
+//! point is: [`At`].
+//!
+//! Two steps of different fibers that reach nothing in common, or only read it, come to the same in
+//! either order. Whoever goes through all schedules needs one of the two then. Locks say what they
+//! are at each acquisition; words that are read without a lock are named where they are read and
+//! written. To name too much costs schedules; to leave something out may hide one. A model charges
+//! for the lines of such words when another processor has them.
+
+use std::cell::Cell;
+
+use super::here::HERE;
+use super::modelled;
+use crate::lock::lock_order::ORDER;
+
+/// What several fibers reach.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Object {
+    /// What programs share among each other.
+    User,
+    /// A lock, by rank and instance, and what it guards.
+    Lock(u8, u32),
+    /// What others read of a process or of its threads without a lock, by its slot.
+    Process(u32),
+    /// What others read of its relations without a lock, by its slot.
+    Family(u32),
+    /// Who has a number.
+    Number(i32),
+    /// What is the whole system's and under no lock.
+    System,
+    /// What users have, counted.
+    Users,
+    /// How many threads and service fibers there are, in mode `Master`.
+    Desk,
+    /// What is to happen at a time.
+    Timers,
+}
+
+/// No process has so high a slot.
+const NO_SLOT: u32 = u32::MAX;
+/// Objects of one kind that are told apart.
+const APART: u32 = 8;
+
+impl Object {
+    /// Its bit. Several objects may have one. Mostly known when this is compiled.
+    #[inline(always)]
+    const fn bit(self) -> u64 {
+        /// Kinds of which there are several objects, from the first bit on that a global one has
+        /// not.
+        const FIRST: u32 = 16;
+        const fn of(kind: u32, instance: u32) -> u32 {
+            FIRST + kind * APART + instance % APART
+        }
+        let place = match self {
+            Self::User => 0,
+            Self::System => 1,
+            // Ranks 3, 4, 7 and 8 have bits of their own elsewhere.
+            Self::Users => 5,
+            Self::Desk => 6,
+            Self::Timers => 9,
+            Self::Process(slot) => of(0, slot),
+            Self::Number(number) => of(1, number as u32),
+            Self::Family(slot) => of(2, slot),
+            // The locks of each process.
+            Self::Lock(rank @ 3, instance) | Self::Lock(rank @ (7 | 8), instance) => {
+                of(if rank == 3 { 2 } else { rank as u32 - 4 }, instance)
+            }
+            Self::Lock(4, instance) => of(5, instance),
+            // The global ones, and those that are rarely taken.
+            Self::Lock(rank, _) => 2 + rank as u32 % (FIRST - 2),
+        };
+        1 << place
+    }
+
+    /// The process whose words these are, or [`NO_SLOT`].
+    const fn slot(self) -> u32 {
+        match self {
+            Self::Process(slot) => slot,
+            _ => NO_SLOT,
+        }
+    }
+}
+
+/// Ranks, by which [`Object::bit`] tells the locks apart.
+const _: () = {
+    const fn is(rank: usize, name: &str) -> bool {
+        let (a, b) = (ORDER[rank].name.as_bytes(), name.as_bytes());
+        let mut index = 0;
+        while index < a.len() && index < b.len() && a[index] == b[index] {
+            index += 1;
+        }
+        a.len() == b.len() && index == a.len()
+    }
+    assert!(is(3, "p_family_lock") && is(4, "pg_lock"));
+    assert!(is(7, "p_siglock") && is(8, "p_lock"));
+};
+
+/// What a step reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Touched {
+    /// Objects.
+    reached: u64,
+    /// Those of them that it changed, or may have.
+    written: u64,
+    /// Fibers that it put to sleep or woke.
+    fibers: u64,
+}
+
+impl Touched {
+    /// Nothing at all.
+    pub const NOTHING: Self = Self { reached: 0, written: 0, fibers: 0 };
+    /// What must not change places with anything.
+    pub const EVERYTHING: Self = Self { reached: u64::MAX, written: u64::MAX, fibers: u64::MAX };
+
+    /// Whether the order matters in which the two happen.
+    #[inline]
+    pub fn conflicts(self, other: Self) -> bool {
+        self.written & other.reached != 0
+            || self.reached & other.written != 0
+            || self.fibers & other.fibers != 0
+    }
+
+    /// Both together.
+    #[inline]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            reached: self.reached | other.reached,
+            written: self.written | other.written,
+            fibers: self.fibers | other.fibers,
+        }
+    }
+
+    /// As a number, for a digest.
+    pub fn hash(self) -> u64 {
+        let mixed = self.reached.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ self.written.rotate_left(29);
+        mixed.wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ self.fibers.rotate_left(47)
+    }
+}
+
+/// What the running fiber has reached since it went on: word by word, for the next point reads what
+/// was just written.
+#[derive(Debug)]
+pub(super) struct Reaching {
+    reached: Cell<u64>,
+    written: Cell<u64>,
+    fibers: Cell<u64>,
+}
+
+impl Reaching {
+    /// Nothing yet.
+    pub(super) const fn new() -> Self {
+        Self { reached: Cell::new(0), written: Cell::new(0), fibers: Cell::new(0) }
+    }
+
+    /// All of it; from now on nothing.
+    #[inline]
+    pub(super) fn take(&self) -> Touched {
+        Touched {
+            reached: self.reached.take(),
+            written: self.written.take(),
+            fibers: self.fibers.take(),
+        }
+    }
+}
+
+/// The running fiber looks at something.
+#[inline]
+pub(crate) fn looks_at(object: Object) {
+    if is_noted() {
+        reach(object, false);
+    }
+}
+
+/// It changes something, or may.
+#[inline]
+pub(crate) fn changes(object: Object) {
+    if is_noted() {
+        reach(object, true);
+    }
+}
+
+/// It sleeps, or wakes the fiber with this number.
+#[inline]
+pub(super) fn reach_fiber(id: u32) {
+    if is_noted() {
+        HERE.with(|here| {
+            let fibers = &here.reaching.fibers;
+            fibers.set(fibers.get() | 1 << (id % u64::BITS));
+        });
+    }
+}
+
+/// Whether somebody is told what was reached: nobody else wants to know.
+#[inline]
+fn is_noted() -> bool {
+    HERE.with(|here| here.notes.get())
+}
+
+#[inline]
+fn reach(object: Object, changes: bool) {
+    let bit = object.bit();
+    note(bit, if changes { bit } else { 0 }, object.slot());
+}
+
+/// Out of line: where nothing is noted, a look at one word is all that is in the way.
+#[cold]
+#[inline(never)]
+fn note(looked_at: u64, changed: u64, slot: u32) {
+    HERE.with(|here| {
+        let Reaching { reached, written, .. } = &here.reaching;
+        reached.set(reached.get() | looked_at);
+        written.set(written.get() | changed);
+    });
+    if slot != NO_SLOT {
+        modelled::reach_words(slot, changed != 0);
+    }
+}
+
+/// A point: a place where another fiber may go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum At {
+    /// Where a fiber begins.
+    Start,
+    /// Before a system call.
+    Call,
+    /// After it.
+    Return,
+    /// Before a lock is taken, by rank and instance.
+    Lock(u8, u32),
+    /// After it was given back.
+    Unlock(u8, u32),
+    /// Where it would have slept, and was woken before.
+    Awake,
+    /// In the middle of a call.
+    Within,
+}
+
+impl At {
+    /// As a number, for a digest.
+    pub fn hash(self) -> u64 {
+        match self {
+            Self::Start => 1,
+            Self::Call => 2,
+            Self::Return => 3,
+            Self::Awake => 4,
+            Self::Within => 5,
+            Self::Lock(rank, instance) => 6 | u64::from(rank) << 8 | u64::from(instance) << 16,
+            Self::Unlock(rank, instance) => 7 | u64::from(rank) << 8 | u64::from(instance) << 16,
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! What `tontine-unix-lab` uses beside the public interface. No promise is made of it.
+
+pub use crate::executor::{
+    At, CLOCK, Chooser, Fiber, Leave, Left, Object, Reused, SignalStack, Touched, context, current,
+    enter_kernel, leave_kernel, park,
+};
+pub use crate::kernel::{call_of, is_wanted, named_by, stands};
+pub use crate::machine::Conductor;
+pub use crate::split_mix::next_random;
+
+/// Returns the name of the lock class with this rank.
+pub fn lock_name(rank: u8) -> &'static str {
+    crate::lock::lock_order::ORDER[usize::from(rank)].name
+}

@@ -1,0 +1,151 @@
+//! Users, limits and priorities, as a program sets them (§2.1).
+
+use tontine_unix::{Errno, Limit, Resource, Result, Whose};
+
+use super::call::Call;
+use super::files::MOST;
+use super::proc::{Phase, ProcState};
+use super::references::ProcRef;
+use crate::rule::Rule;
+
+impl Call<'_> {
+    pub(super) fn set_user(&self, uid: u32) -> Result<()> {
+        if uid == u32::MAX {
+            // To setuid(2) and its kin this number stands for no user.
+            return Err(Errno::EINVAL);
+        }
+        self.guarded(|| {
+            let user = self.kernel.user(uid);
+            let mut state = self.state();
+            let (threads, queued) = (state.threads.len(), state.queued());
+            let credentials = &mut state.credentials;
+            if credentials.is_privileged() {
+                credentials.user.tasks.give_back(threads);
+                user.tasks.take_all(threads);
+                credentials.user.signals.give_back(queued);
+                user.signals.take_all(queued);
+                (credentials.real, credentials.saved) = (uid, uid);
+                credentials.user = user;
+            } else if uid != credentials.real && uid != credentials.saved {
+                return Err(Errno::EPERM);
+            }
+            credentials.effective = uid;
+            self.proc.set_users(credentials);
+            Ok(())
+        })
+    }
+
+    pub(super) fn limit(&self, resource: Resource) -> Limit {
+        self.plain(Limit::INFINITY, || match resource {
+            Resource::Cpu => self.kernel.time_limit(self.proc),
+            _ => self.state().limits.of(resource),
+        })
+    }
+
+    pub(super) fn set_limit(&self, resource: Resource, limit: Limit) -> Result<()> {
+        if limit.soft > limit.hard {
+            return Err(self.kernel.error_by(Rule::LimitOrdered, Errno::EINVAL));
+        }
+        if resource == Resource::Descriptors && limit.hard > MOST {
+            return Err(Errno::EPERM);
+        }
+        self.guarded(|| {
+            let mut state = self.state();
+            let privileged = state.credentials.is_privileged();
+            let old = &mut state.limits.0[resource as usize];
+            if limit.hard > old.hard && !privileged {
+                return Err(Errno::EPERM);
+            }
+            *old = limit;
+            if resource == Resource::Cpu {
+                self.kernel.limit_time(self.proc, limit);
+            }
+            Ok(())
+        })
+    }
+
+    pub(super) fn priority(&self, whose: Whose) -> Result<i32> {
+        self.guarded(|| {
+            let mut lowest = None;
+            self.each_of(whose, |state| {
+                lowest = Some(lowest.map_or(state.nice, |nice: i32| nice.min(state.nice)));
+                Ok(())
+            })?;
+            lowest.ok_or(Errno::ESRCH)
+        })
+    }
+
+    pub(super) fn set_priority(&self, whose: Whose, nice: i32) -> Result<()> {
+        let most = nice.clamp(-20, 19);
+        let nice = if nice == most || self.kernel.follows(Rule::NiceClamped) { most } else { nice };
+        self.guarded(|| {
+            let mine = self.proc.ids();
+            let mut result = Err(Errno::ESRCH);
+            self.each_of(whose, |state| {
+                let theirs = [state.credentials.real, state.credentials.effective];
+                let one = if mine.effective != 0 && !theirs.contains(&mine.effective) {
+                    Err(Errno::EPERM)
+                } else if nice < state.nice && mine.effective != 0 {
+                    Err(Errno::EACCES)
+                } else {
+                    state.nice = nice;
+                    Ok(())
+                };
+                // One refusal is what the call answers, though others were set.
+                result = match (result, one) {
+                    (_, Err(errno)) => Err(errno),
+                    (Err(Errno::ESRCH), Ok(())) => Ok(()),
+                    (result, Ok(())) => result,
+                };
+                Ok(())
+            })?;
+            result
+        })
+    }
+
+    /// Does something with each process that is meant.
+    fn each_of(
+        &self,
+        whose: Whose,
+        mut each: impl FnMut(&mut ProcState) -> Result<()>,
+    ) -> Result<()> {
+        let kernel = self.kernel;
+        match whose {
+            Whose::Process(pid) => {
+                let found = kernel.find(self.or_self(pid)).ok_or(Errno::ESRCH)?;
+                let mut state = found.state().ok_or(Errno::ESRCH)?;
+                each(&mut state)
+            }
+            Whose::Group(id) => {
+                // Declared before the lock, and so let go after it: that may take the lock again.
+                let group;
+                let _coarse = kernel.coarse();
+                let found = if id.number() == 0 {
+                    kernel.refer_to_group(&self.state())
+                } else {
+                    kernel.find_group(id)
+                };
+                group = found.ok_or(Errno::ESRCH)?;
+                let members = group.members.read(&kernel.locks);
+                for &slot in &members.slots {
+                    let mut state = kernel.slab.get(slot).lock_after(&members);
+                    if state.phase == Phase::Live {
+                        each(&mut state)?;
+                    }
+                }
+                Ok(())
+            }
+            Whose::User(uid) => {
+                let uid = if uid == 0 { self.proc.ids().real } else { uid };
+                for proc in kernel.slab.iter() {
+                    let found = ProcRef::new(kernel, proc);
+                    let Some(mut state) = found.state() else { continue };
+                    if state.phase == Phase::Live && state.credentials.real == uid {
+                        each(&mut state)?;
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+}

@@ -1,0 +1,407 @@
+//! A thread in the kernel: [`Call`], the handle through which its program makes system calls, and
+//! the way into each call (`sig_lock_or_return`, §4.1) and out of it.
+
+use std::cell::Cell;
+use std::panic;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tontine_unix::{Errno, Pid, Result, SigSet, Status};
+
+use super::Kernel;
+use super::deliver::{Delivered, Frame};
+use super::proc::{Member, Proc, ProcState};
+use super::siglock::{Locked, Marked};
+use super::thread::{Attention, Thread};
+use crate::costs::Step;
+use crate::executor::{self, At};
+use crate::lock::SimpleGuard;
+use crate::lock::lock_order::PLock;
+use crate::mode::Mode;
+use crate::mutation::Mutation;
+use crate::rule::Rule;
+
+/// The calling thread.
+pub(super) struct Call<'k> {
+    pub(super) kernel: &'k Kernel,
+    pub(super) proc: &'k Proc,
+    pub(super) thread: Arc<Thread>,
+    /// The saved mask (§4.2): what `sigsuspend` found, for the handler that ends it to restore.
+    pub(super) saved_mask: Cell<Option<SigSet>>,
+    /// Handlers that are set up and have not run yet.
+    pub(super) frames: Cell<Vec<Frame>>,
+    /// Why the stack is being unwound, once it is.
+    pub(super) leaving: Cell<Option<Leave>>,
+    /// How often the program caught what unwinds it.
+    swallowed: Cell<u32>,
+    /// Where the program says that it is, for `profil`.
+    pub(super) at: Cell<usize>,
+    /// What `profil` counts into.
+    pub(super) profile: Cell<Option<super::clock::Profile>>,
+    /// The alternate stack, as `sigstack` keeps it.
+    pub(super) alternate: Cell<tontine_unix::SigStack>,
+    /// How often the thread took a signal, or was stopped with its process.
+    pub(super) wakings: Cell<u32>,
+}
+
+/// Why a thread leaves its program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Leave {
+    /// The process exits, and this thread does it.
+    Exit,
+    /// Another thread exits or executes.
+    Halt,
+    /// Another program begins in place of this one.
+    Exec,
+}
+
+/// What unwinds a program's stack.
+pub(super) struct Unwind;
+
+/// Why a call does not return a result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// The caller is told.
+    Errno(Errno),
+    /// There is something to see to before it can begin; then it begins.
+    Again,
+    /// There is something to see to before it can go on.
+    Interrupted,
+}
+
+impl From<Errno> for Stop {
+    fn from(errno: Errno) -> Self {
+        Self::Errno(errno)
+    }
+}
+
+impl From<Marked> for Stop {
+    fn from(_: Marked) -> Self {
+        Self::Again
+    }
+}
+
+/// What a call that was interrupted does after a handler has run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum After {
+    /// It starts again, if each handler was installed with `SA_RESTART`.
+    Restart,
+    /// It starts again.
+    Always,
+    /// It returns `EINTR`.
+    Interrupt,
+}
+
+/// A program that catches what unwinds it more often is given up.
+const MOST_SWALLOWED: u32 = 16;
+
+/// No clock comes that far, 292 years: who sleeps until then or longer has no deadline.
+const FOR_EVER: Duration = Duration::from_nanos(u64::MAX / 2);
+
+impl<'k> Call<'k> {
+    pub(super) fn new(kernel: &'k Kernel, proc: &'k Proc, thread: Arc<Thread>) -> Self {
+        let alternate = Cell::new(thread.first_alternate());
+        Self {
+            kernel,
+            proc,
+            thread,
+            saved_mask: Cell::default(),
+            frames: Cell::default(),
+            leaving: Cell::default(),
+            swallowed: Cell::default(),
+            at: Cell::default(),
+            profile: Cell::default(),
+            alternate,
+            wakings: Cell::default(),
+        }
+    }
+
+    /// `p_lock` of the caller's process.
+    pub(super) fn state(&self) -> SimpleGuard<'_, PLock, ProcState> {
+        self.proc.lock(&self.kernel.locks)
+    }
+
+    /// The caller's entry in its process's list.
+    pub(super) fn member<'s>(&self, state: &'s mut ProcState) -> &'s mut Member {
+        state.member(self.thread.tid()).expect("a thread that runs is in its process's list")
+    }
+
+    /// The process that a number means in an argument, where 0 is the caller.
+    pub(super) fn or_self(&self, pid: Pid) -> Pid {
+        if pid.number() == 0 { self.proc.pid() } else { pid }
+    }
+
+    /// `sig_lock_or_return` (§4.1).
+    pub(super) fn sig_lock_or_return(&self) -> std::result::Result<Locked<'_>, Marked> {
+        self.proc.siglock.sig_lock_or_return(&self.kernel.locks, &self.thread)
+    }
+
+    /// A system call that neither sleeps nor fails; `refused` is what a destructor gets of it while
+    /// the stack is unwound.
+    pub(super) fn plain<T>(&self, refused: T, body: impl FnOnce() -> T) -> T {
+        if self.enter().is_err() {
+            return refused;
+        }
+        let result = self.kernel.on_master(body);
+        self.return_to_user();
+        result
+    }
+
+    /// A system call that may fail, and manipulates processes: `sig_lock_or_return` guards it
+    /// (§4.1).
+    pub(super) fn guarded<T>(&self, mut body: impl FnMut() -> Result<T>) -> Result<T> {
+        self.interruptible(After::Restart, || {
+            self.sig_lock_or_return()?.unlock();
+            Ok(body()?)
+        })
+    }
+
+    /// As [`Call::guarded`], for a body that may find that there is something to see to first.
+    pub(super) fn guarded_stops<T>(
+        &self,
+        mut body: impl FnMut() -> std::result::Result<T, Stop>,
+    ) -> Result<T> {
+        self.interruptible(After::Restart, || {
+            self.sig_lock_or_return()?.unlock();
+            body()
+        })
+    }
+
+    /// A system call that may sleep.
+    pub(super) fn interruptible<T>(
+        &self,
+        after: After,
+        mut body: impl FnMut() -> std::result::Result<T, Stop>,
+    ) -> Result<T> {
+        self.retry(after, || self.kernel.on_master(&mut body))
+    }
+
+    fn retry<T>(
+        &self,
+        after: After,
+        mut body: impl FnMut() -> std::result::Result<T, Stop>,
+    ) -> Result<T> {
+        loop {
+            self.enter()?;
+            let result = body();
+            let delivered = self.return_to_user();
+            match result {
+                Ok(value) => return Ok(value),
+                Err(Stop::Errno(errno)) => return Err(errno),
+                Err(Stop::Again) => {}
+                Err(Stop::Interrupted) if self.goes_on(delivered, after) => {}
+                Err(Stop::Interrupted) => return Err(Errno::EINTR),
+            }
+        }
+    }
+
+    /// Whether a call that was interrupted starts again when that is seen to.
+    fn goes_on(&self, delivered: Delivered, after: After) -> bool {
+        match (delivered, after) {
+            (_, After::Always) => true,
+            (Delivered::Nothing, _) => self.kernel.follows(Rule::QuietGoesOn),
+            (Delivered::Restart, After::Restart) => self.kernel.follows(Rule::RestartRestarts),
+            (Delivered::Restart, After::Interrupt) => !self.kernel.follows(Rule::PauseEndsAnyway),
+            (Delivered::Interrupt, After::Restart) => !self.kernel.follows(Rule::InterruptsWithout),
+            (Delivered::Interrupt, After::Interrupt) => false,
+        }
+    }
+
+    /// Enters the kernel. A signal that arrives before the call begins is delivered before it,
+    /// because the processor is still in user mode.
+    ///
+    /// # Errors
+    /// `EINTR` while the stack is unwound: destructors make no system calls.
+    fn enter(&self) -> Result<()> {
+        if self.leaving.get().is_some() || std::thread::panicking() {
+            return self.refuse();
+        }
+        executor::enter_kernel();
+        executor::spend(Step::Call);
+        loop {
+            executor::point(At::Call);
+            // A restarted `sigsuspend` first restores the saved mask.
+            if !self.is_wanted() || self.saved_mask.get().is_some() {
+                return Ok(());
+            }
+            self.return_to_user();
+            executor::enter_kernel();
+        }
+    }
+
+    /// A program that computes is interrupted where it is, and not, as by a call, on the master.
+    pub(super) fn look_up(&self) {
+        if self.enter().is_ok() {
+            self.return_to_user();
+        }
+    }
+
+    #[cold]
+    fn refuse(&self) -> Result<()> {
+        if std::thread::panicking() {
+            return Err(Errno::EINTR);
+        }
+        // The program caught the panic that unwinds its stack, and made another call.
+        let swallowed = self.swallowed.get() + 1;
+        self.swallowed.set(swallowed);
+        if swallowed > MOST_SWALLOWED {
+            self.end();
+            executor::abandon();
+        }
+        panic::resume_unwind(Box::new(Unwind));
+    }
+
+    /// Ends the process.
+    pub(super) fn leave_with(&self, status: Status) -> ! {
+        if std::thread::panicking() {
+            // A destructor calls. A second unwinding cannot leave it, and a fiber that is given up
+            // here would leave the thread of its processor panicking, for all other fibers too.
+            eprintln!(
+                "tontine-unix: process {}: exit in a destructor while the stack is unwound",
+                self.proc.number()
+            );
+            std::process::abort();
+        }
+        if self.enter().is_ok() {
+            self.kernel.on_master(|| self.end_with(status));
+        }
+        self.leave(self.leaving.get().unwrap_or(Leave::Halt))
+    }
+
+    /// Unwinds the program's stack.
+    pub(super) fn leave(&self, why: Leave) -> ! {
+        self.leaving.set(Some(why));
+        panic::resume_unwind(Box::new(Unwind))
+    }
+
+    /// As [`Call::interruptible`], but on whatever processor the caller is (`exec`, `spawn`).
+    pub(super) fn interruptible_anywhere<T>(
+        &self,
+        after: After,
+        body: impl FnMut() -> std::result::Result<T, Stop>,
+    ) -> Result<T> {
+        self.retry(after, body)
+    }
+
+    /// Says on which fiber the thread is about to park: in mode `Master` on one of processor 0.
+    pub(super) fn parks_here(&self, state: &mut ProcState) {
+        if self.kernel.config.mode == Mode::Master {
+            self.member(state).fiber = Some(executor::current());
+        }
+    }
+
+    /// Says that the thread sleeps so that a signal may wake it, and on which fiber.
+    fn sleeps(&self, state: &mut ProcState) {
+        self.parks_here(state);
+        self.thread.set_sleeping(true);
+    }
+
+    /// Sleeps once, until somebody unparks this fiber; whoever calls looks again.
+    ///
+    /// # Errors
+    /// There is something to see to first.
+    pub(super) fn nap(&self) -> std::result::Result<(), Stop> {
+        {
+            let mut state = self.state();
+            if self.is_wanted() {
+                return Err(Stop::Interrupted);
+            }
+            self.sleeps(&mut state);
+        }
+        executor::park();
+        let _state = self.state();
+        self.thread.set_sleeping(false);
+        Ok(())
+    }
+
+    /// Naps until there may be room for what is left to write. False where a signal comes and a
+    /// part was `written` before: the call returns that.
+    ///
+    /// # Errors
+    /// There is something to see to first, and nothing was written.
+    pub(super) fn nap_for_room(&self, written: usize) -> std::result::Result<bool, Stop> {
+        match self.nap() {
+            Ok(()) => Ok(true),
+            Err(_) if written > 0 => Ok(false),
+            Err(stop) => Err(stop),
+        }
+    }
+
+    /// Sleeps until there is something to see to. `prepare` is done under the process's `p_lock`,
+    /// so that nothing comes between it and the sleep.
+    pub(super) fn sleep_for_handler(
+        &self,
+        prepare: impl FnOnce(&mut ProcState),
+    ) -> std::result::Result<(), Stop> {
+        {
+            let mut state = self.state();
+            prepare(&mut state);
+            if self.is_wanted() {
+                return Err(Stop::Interrupted);
+            }
+            if self.kernel.mutates(Mutation::LooksBeforeSleep) {
+                drop(state);
+                state = self.state();
+            }
+            self.sleeps(&mut state);
+        }
+        loop {
+            executor::park();
+            if self.is_wanted() {
+                break;
+            }
+        }
+        // Done without `p_lock`: a poster that reads the old value unparks this thread once more,
+        // and every sleep looks again.
+        self.thread.set_sleeping(false);
+        Err(Stop::Interrupted)
+    }
+
+    /// Whether something is to be seen to before the thread goes on.
+    pub(super) fn is_wanted(&self) -> bool {
+        !self.thread.attention().difference(Attention::TICK).is_empty()
+    }
+
+    /// Sleeps until `ready` says what it waited for, something is to be seen to, or the deadline
+    /// passes, which is `None`. `ready` is asked under the process's `p_lock`.
+    pub(super) fn sleep<T>(
+        &self,
+        deadline: Option<Duration>,
+        mut ready: impl FnMut(&mut ProcState) -> Option<T>,
+    ) -> std::result::Result<Option<T>, Stop> {
+        let deadline = deadline.filter(|deadline| *deadline < FOR_EVER);
+        let mut timer = None;
+        let result = loop {
+            {
+                let mut state = self.state();
+                if let Some(value) = ready(&mut state) {
+                    self.thread.set_sleeping(false);
+                    break Ok(Some(value));
+                }
+                if self.is_wanted() {
+                    self.thread.set_sleeping(false);
+                    break Err(Stop::Interrupted);
+                }
+                if deadline.is_some_and(|deadline| self.kernel.executor.now() >= deadline) {
+                    self.thread.set_sleeping(false);
+                    break Ok(None);
+                }
+                if self.kernel.mutates(Mutation::LooksBeforeSleep) {
+                    drop(state);
+                    state = self.state();
+                }
+                self.sleeps(&mut state);
+            }
+            if let (Some(deadline), None) = (deadline, &timer) {
+                let fiber = executor::current();
+                let wake = Box::new(move || fiber.unpark());
+                timer = Some(self.kernel.executor.at(deadline, wake));
+            }
+            executor::park();
+        };
+        if let Some(timer) = timer {
+            timer.cancel();
+        }
+        result
+    }
+}

@@ -1,0 +1,440 @@
+//! Signal delivery: what a thread sees to on its way back to user mode. `issig` takes a signal,
+//! `psig` decides what it does, `sendsig` sets a handler up (§3).
+//!
+//! One thread of a process delivers at a time (`sig_wait_lock`, §4.1). Handlers stack as on a real
+//! machine: of two signals that are let in together the lower is set up first, and so runs last.
+
+use std::sync::Arc;
+
+use tontine_unix::{
+    ActionFlags, Code, DefaultAction, Disposition, Handler, SigAction, SigSet, SigStack, Signal,
+    SignalInfo, Status,
+};
+
+use super::call::{Call, Leave};
+use super::generate::To;
+use super::proc::{Member, News, Phase, ProcState};
+use super::thread::Attention;
+use crate::costs::Step;
+use crate::executor;
+use crate::machine::{Delivery, Masks};
+use crate::mode::Mode;
+use crate::mutation::Mutation;
+use crate::rule::Rule;
+
+/// Bytes of stack without which no handler begins: it would run out of them in a call, where that
+/// is nobody's fault but the system's. As on Linux that ends the process by SIGSEGV.
+const HANDLER_ROOM: usize = if cfg!(debug_assertions) { 64 << 10 } else { 16 << 10 };
+
+/// A handler that is set up: it runs before the program, or the frame below it, goes on.
+#[derive(Debug)]
+pub(super) struct Frame {
+    handler: Handler,
+    info: SignalInfo,
+    /// What is restored after it.
+    mask: SigSet,
+    alternate: SigStack,
+}
+
+/// What was delivered on the way to user mode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Delivered {
+    /// No handler ran.
+    Nothing,
+    /// The first handler was installed with `SA_RESTART`.
+    Restart,
+    /// The first handler was not.
+    Interrupt,
+}
+
+/// What `psig` decided.
+enum Act {
+    Nothing,
+    Handle(Frame, ActionFlags),
+    End(Signal, bool),
+    Stop(Signal),
+}
+
+impl Call<'_> {
+    /// Sees to everything that the thread was marked for, runs the handlers that are due, and lets
+    /// others run whom the call woke.
+    pub(super) fn return_to_user(&self) -> Delivered {
+        let delivered = self.see_to_attention();
+        executor::leave_kernel();
+        delivered
+    }
+
+    fn see_to_attention(&self) -> Delivered {
+        // Whoever the call woke may go on first, and what he does may be for this thread to see to.
+        executor::preempt();
+        if self.thread.attention().is_empty() {
+            return Delivered::Nothing;
+        }
+        let mut delivered = Delivered::Nothing;
+        let mut frames = self.frames.take();
+        loop {
+            while let Some((frame, flags)) = self.kernel.on_master(|| self.next_frame()) {
+                if delivered == Delivered::Nothing {
+                    let restarts = flags.contains(ActionFlags::RESTART);
+                    delivered = if restarts { Delivered::Restart } else { Delivered::Interrupt };
+                }
+                executor::spend(Step::Deliver);
+                frames.push(frame);
+                let more = self.thread.attention().contains(Attention::SIGNAL);
+                if more && !self.kernel.follows(Rule::HandlersStack) {
+                    break;
+                }
+            }
+            if self.leaving.get().is_some() {
+                self.leave_now();
+            }
+            let Some(frame) = frames.pop() else { break };
+            if executor::stack_left() < HANDLER_ROOM {
+                self.kernel.on_master(|| self.end_with(Status::Signaled(Signal::SEGV, true)));
+                self.leave_now();
+            }
+            executor::leave_kernel();
+            frame.handler.call(self, &frame.info);
+            executor::enter_kernel();
+            self.alternate.set(frame.alternate);
+            if self.kernel.follows(Rule::HandlerMaskEnds) {
+                self.kernel.on_master(|| self.change_mask(frame.mask));
+            }
+        }
+        self.frames.set(frames);
+        executor::preempt();
+        delivered
+    }
+
+    /// Goes on unwinding for the reason that was found in the kernel.
+    fn leave_now(&self) -> ! {
+        let why = self.leaving.get().unwrap_or(Leave::Halt);
+        self.leave(why)
+    }
+
+    /// The next handler that is to be set up; `None` also where the thread is to leave.
+    fn next_frame(&self) -> Option<(Frame, ActionFlags)> {
+        loop {
+            let attention = self.thread.attention();
+            if attention.is_empty() || self.leaving.get().is_some() {
+                return None;
+            }
+            if attention.contains(Attention::HALT) {
+                self.leaving.set(Some(Leave::Halt));
+                return None;
+            }
+            if attention.contains(Attention::BLOCK) {
+                self.thread.settle(Attention::BLOCK);
+                self.proc.siglock.block(&self.kernel.locks);
+            } else if attention.contains(Attention::REPORT) {
+                self.thread.settle(Attention::REPORT);
+                self.report_continued();
+            } else if attention.contains(Attention::STOP) {
+                self.stay_stopped();
+            } else if attention.contains(Attention::TICK) {
+                self.update_profile();
+            } else if let Some(handled) = self.deliver_one() {
+                return Some(handled);
+            }
+        }
+    }
+
+    /// Takes one signal and does what it does; a handler is the caller's to set up.
+    fn deliver_one(&self) -> Option<(Frame, ActionFlags)> {
+        let locks = &self.kernel.locks;
+        let sig_wait_lock = || self.proc.siglock.sig_wait_lock(locks, &self.thread).ok();
+        // A thread that finds another one delivering has been marked by `sig_wait_lock`: it blocks
+        // by that mark, and then comes here again. In mode `Master` a thread that waits for the
+        // master is blocked already, so that none finds another one delivering (§4.1).
+        let waiting = if self.kernel.config.mode == Mode::Master {
+            self.sig_lock_or_return().ok()?.unlock();
+            None
+        } else {
+            Some(sig_wait_lock()?)
+        };
+        let mut state = self.state();
+        if std::mem::take(&mut state.continue_unreported) {
+            drop(state);
+            if let Some(waiting) = waiting {
+                waiting.sig_wait_unlock();
+            }
+            self.report_continued();
+            return None;
+        }
+        let doomed = state.doomed.filter(|_| state.phase == Phase::Live);
+        let taken = if doomed.is_none() { self.issig(&mut state) } else { None };
+        let (waiting, act) = match taken {
+            None if let Some((signal, core)) = doomed => (waiting, Act::End(signal, core)),
+            None => (waiting, Act::Nothing),
+            Some(info) if state.tracer.is_some() && info.signal != Signal::KILL => {
+                // The tracer may choose a stop. A SIGCONT that comes meanwhile takes it back, like
+                // one that was taken.
+                state.stopping = true;
+                drop(state);
+                // While this thread is stopped the other threads wait, in mode `Master` too.
+                let waiting = waiting.or_else(sig_wait_lock)?;
+                let (waiting, info) = self.stop_for_tracer(waiting, info);
+                state = self.state();
+                (Some(waiting), info.map_or(Act::Nothing, |info| self.psig(&mut state, info)))
+            }
+            Some(info) => (waiting, self.psig(&mut state, info)),
+        };
+        state.dying |= matches!(act, Act::End(..));
+        state.stopping &= matches!(act, Act::Stop(_));
+        drop(state);
+        if let Some(waiting) = waiting {
+            waiting.sig_wait_unlock();
+        }
+        match act {
+            Act::Nothing => None,
+            Act::Handle(frame, flags) => Some((frame, flags)),
+            Act::End(signal, core) => {
+                self.end_with(Status::Signaled(signal, core));
+                None
+            }
+            Act::Stop(signal) => {
+                self.stop(signal);
+                None
+            }
+        }
+    }
+
+    /// Takes a signal that the mask lets in: the thread's own first, then, if it is this thread
+    /// that delivers them, the process's.
+    fn issig(&self, state: &mut ProcState) -> Option<SignalInfo> {
+        if state.phase != Phase::Live {
+            self.thread.settle(Attention::SIGNAL);
+            return None;
+        }
+        let wanted = SigSet::ALL.difference(self.thread.mask());
+        let shared = wanted.intersection(self.shared(state));
+        let taken = self.take_first(state, wanted, shared);
+        self.look_again(state);
+        let (info, queued) = taken?;
+        // On Linux it has woken the thread, whatever comes of it, which `sigtimedwait` tells.
+        self.wakings.set(self.wakings.get().wrapping_add(1));
+        state.credentials.user.signals.give_back(queued.into());
+        state.stopping |= SigSet::STOPS.contains(info.signal);
+        Some(info)
+    }
+
+    /// Takes the first of what is pending: of `own` for the thread, then of `shared` for the
+    /// process. Says whether it was queued.
+    pub(super) fn take_first(
+        &self,
+        state: &mut ProcState,
+        own: SigSet,
+        shared: SigSet,
+    ) -> Option<(SignalInfo, bool)> {
+        let follows = |rule| self.kernel.follows(rule);
+        let both = !self.member(state).pending.set().intersection(own).is_empty()
+            && !state.pending.set().intersection(shared).is_empty();
+        if both && !follows(Rule::OwnFirst) {
+            return state.pending.take(shared, follows);
+        }
+        let taken = self.member(state).pending.take(own, follows);
+        taken.or_else(|| state.pending.take(shared, follows))
+    }
+
+    /// What this thread delivers of what is sent to the process. What no thread can handle may be
+    /// any thread's.
+    fn shared(&self, state: &ProcState) -> SigSet {
+        let is_oldest = |oldest: &Member| oldest.thread.tid() == self.thread.tid();
+        match self.kernel.config.delivery {
+            Delivery::Oldest if !state.threads.first().is_some_and(is_oldest) => {
+                SigSet::UNBLOCKABLE
+            }
+            Delivery::Oldest | Delivery::AnyUnblocked => SigSet::ALL,
+        }
+    }
+
+    /// Marks the thread if the mask lets in what is pending, and else takes the mark away.
+    pub(super) fn look_again(&self, state: &mut ProcState) {
+        let shared = state.pending.set().intersection(self.shared(state));
+        let pending = self.member(state).pending.set().union(shared);
+        if state.doomed.is_none() && pending.difference(self.thread.mask()).is_empty() {
+            self.thread.settle(Attention::SIGNAL);
+        } else {
+            self.thread.demand(Attention::SIGNAL);
+        }
+    }
+
+    /// Sets the mask, and sees what it lets in.
+    pub(super) fn change_mask(&self, mask: SigSet) {
+        self.set_mask(&mut self.state(), mask);
+    }
+
+    /// The same under `p_lock`. What is pending for the process and is let in here no longer is
+    /// another thread's.
+    fn set_mask(&self, state: &mut ProcState, mask: SigSet) {
+        let (old, mask) = (self.thread.mask(), mask.difference(SigSet::UNBLOCKABLE));
+        self.thread.set_mask(mask);
+        self.look_again(state);
+        if self.kernel.config.masks == Masks::PerProcess {
+            state.set_mask(mask);
+        } else if state.threads.len() > 1 {
+            for signal in state.pending.set().intersection(mask).difference(old).iter() {
+                self.kernel.wake_for(state, signal, To::Process);
+            }
+        }
+    }
+
+    /// What a signal does.
+    fn psig(&self, state: &mut ProcState, info: SignalInfo) -> Act {
+        let action = state.actions.of(info.signal).clone();
+        match action.disposition {
+            Disposition::Ignore => Act::Nothing,
+            Disposition::Handler(handler) => {
+                let resets = action.flags.contains(ActionFlags::RESETHAND);
+                if resets && self.kernel.follows(Rule::ResetHandResets) {
+                    let reset = SigAction { disposition: Disposition::Default, ..action };
+                    Arc::make_mut(&mut state.actions).set(info.signal, reset);
+                }
+                let frame = self.sendsig(state, handler, info, action.mask, action.flags);
+                Act::Handle(frame, action.flags)
+            }
+            Disposition::Default => match info.signal.by_default() {
+                DefaultAction::Ignore | DefaultAction::Continue => Act::Nothing,
+                DefaultAction::Terminate | DefaultAction::Core
+                    if info.signal != Signal::KILL && !self.kernel.follows(Rule::DefaultEnds) =>
+                {
+                    Act::Nothing
+                }
+                DefaultAction::Terminate => Act::End(info.signal, false),
+                DefaultAction::Core => Act::End(info.signal, true),
+                DefaultAction::Stop if self.is_stopped_by(state, info.signal) => {
+                    Act::Stop(info.signal)
+                }
+                DefaultAction::Stop => Act::Nothing,
+            },
+        }
+    }
+
+    /// Whether a stop stops: nobody outside of an orphaned group would continue its members.
+    fn is_stopped_by(&self, state: &ProcState, signal: Signal) -> bool {
+        let orphaned = state.pgrp.as_ref().is_some_and(|group| group.is_orphaned());
+        match (orphaned, signal) {
+            (false, _) => self.kernel.follows(Rule::DefaultStops),
+            (true, Signal::STOP) => self.kernel.follows(Rule::StopStopsOrphans),
+            (true, _) => !self.kernel.follows(Rule::OrphansIgnoreStops),
+        }
+    }
+
+    /// Sets a handler up: its mask is in force from now on.
+    fn sendsig(
+        &self,
+        state: &mut ProcState,
+        handler: Handler,
+        info: SignalInfo,
+        blocked: SigSet,
+        flags: ActionFlags,
+    ) -> Frame {
+        let mask = match (self.saved_mask.take(), self.kernel.config.masks) {
+            (Some(saved), Masks::PerThread) if self.kernel.follows(Rule::SuspendMaskReturns) => {
+                saved
+            }
+            (Some(_), Masks::PerThread) => self.thread.mask(),
+            (Some(_), Masks::PerProcess) => {
+                self.member(state).suspended = false;
+                state.mask
+            }
+            (None, _) => self.thread.mask(),
+        };
+        let mut during = self.thread.mask();
+        if !blocked.is_empty() && self.kernel.follows(Rule::HandlerMaskBlocks) {
+            during = during.union(blocked);
+        }
+        let defers = match flags.contains(ActionFlags::NODEFER) {
+            false => self.kernel.follows(Rule::HandlerBlocksItself),
+            true => !self.kernel.follows(Rule::NoDeferLetsIn),
+        };
+        if defers {
+            during = during.with(info.signal);
+        }
+        self.set_mask(state, during);
+        let alternate = self.alternate.get();
+        if flags.contains(ActionFlags::ONSTACK) && alternate.size > 0 {
+            self.alternate.set(SigStack { on_stack: true, ..alternate });
+        }
+        Frame { handler, info, mask, alternate }
+    }
+
+    /// Reports to the parent that the process was continued, and to the tracer if that is another
+    /// process.
+    fn report_continued(&self) {
+        let (kernel, signal) = (self.kernel, Signal::CONT.number());
+        kernel.tell_parent(self.proc, Code::Continued, signal);
+        let (uid, tracer) = {
+            let state = self.state();
+            (state.credentials.real, kernel.other_tracer(self.proc, &state))
+        };
+        if let Some(tracer) = tracer {
+            let info = SignalInfo::child(self.proc.number(), uid, Code::Continued, signal);
+            kernel.tell_tracer(tracer, info);
+        }
+    }
+
+    /// Stops the whole process. If it is traced, its tracer is notified too, as of any stop, and
+    /// decides when it continues. If it was stopped already and its tracer had continued it, its
+    /// parent is not notified again.
+    fn stop(&self, signal: Signal) {
+        let kernel = self.kernel;
+        let (traced, told) = {
+            let mut state = self.state();
+            // A SIGCONT or a SIGKILL that came after the stop was taken has cancelled it.
+            let stopping = std::mem::take(&mut state.stopping);
+            let stands = stopping || self.kernel.mutates(Mutation::StopUncancelled);
+            if state.phase != Phase::Live || !stands {
+                return;
+            }
+            let traced = state.tracer.is_some();
+            let by_another = kernel.other_tracer(self.proc, &state).is_some();
+            if traced {
+                (state.trapped, state.untold) = (Some(signal), Some(signal));
+            }
+            let is_first = state.stopped.is_none();
+            if is_first {
+                (state.stopped, state.news) = (Some(signal), Some(News::Stopped(signal)));
+            }
+            let alone = state.threads.len() == 1;
+            let all = alone || self.kernel.follows(Rule::StopStopsAllThreads);
+            for member in &state.threads {
+                if all || member.thread.tid() == self.thread.tid() {
+                    member.stop();
+                }
+            }
+            (traced, is_first && (!traced || by_another))
+        };
+        if traced {
+            kernel.tell_of_trap(self.proc, Code::Stopped, signal);
+        }
+        if told {
+            kernel.tell_parent(self.proc, Code::Stopped, signal.number());
+        }
+    }
+
+    /// Sleeps until the process is continued, by its tracer too if it has one, killed, or another
+    /// thread ends it.
+    fn stay_stopped(&self) {
+        self.wakings.set(self.wakings.get().wrapping_add(1));
+        loop {
+            {
+                let mut state = self.state();
+                let killed = state.pending_anywhere().contains(Signal::KILL);
+                let halted = self.thread.attention().contains(Attention::HALT);
+                if state.tracer.is_none() || killed {
+                    (state.trapped, state.untold) = (None, None);
+                }
+                let held = state.is_stopped() || state.trapped.is_some();
+                if !held || killed || halted {
+                    self.thread.settle(Attention::STOP);
+                    // Of several that go on the first one has what continued them, as on Linux.
+                    self.look_again(&mut state);
+                    return;
+                }
+                self.parks_here(&mut state);
+            }
+            executor::park();
+        }
+    }
+}

@@ -1,0 +1,349 @@
+//! `exec`, which halts all other threads (§4.1) and waits for their forks (§6.2), and `spawn`:
+//! registered programs ([`Image`]).
+//!
+//! Between the fork and the program a spawned child blocks all signals and has no handlers: what
+//! comes then meets the program, and nothing of the parent's runs in the child. The parent sleeps
+//! meanwhile as after vfork(2), and only its own end ends that. Of a child that cannot execute
+//! nothing is left when the parent learns why ([`Failure`]): nobody else is told of it.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use tontine_unix::{
+    Children, Errno, How, Pid, Result, SigAction, SigSet, Signal, Spawn, SpawnGroup, Sys,
+    WaitOptions,
+};
+
+use super::Kernel;
+use super::call::{After, Call, Leave, Stop};
+use super::pid_table::Keeper;
+use super::proc::ProcState;
+use super::thread::Attention;
+use super::threads::First;
+use crate::costs::Step;
+use crate::executor::{self, Fiber};
+use crate::machine::Registered;
+use crate::mutation::Mutation;
+use crate::rule::Rule;
+
+/// A program that a process is about to run, and its arguments.
+#[derive(Clone)]
+pub(super) struct Image {
+    pub(super) name: Arc<str>,
+    program: Registered,
+    arguments: Vec<String>,
+}
+
+impl fmt::Debug for Image {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {:?}", self.name, self.arguments)
+    }
+}
+
+impl Image {
+    /// Runs it.
+    pub(super) fn run(&self, sys: &dyn Sys) -> i32 {
+        (self.program)(sys, &self.arguments)
+    }
+}
+
+/// Bytes that one argument may have, with the zero at its end: Linux's `MAX_ARG_STRLEN`.
+const LONGEST_ARGUMENT: usize = 128 << 10;
+/// Bytes that all may have, with a pointer to each: a quarter of a stack of 8 MiB.
+const ARG_MAX: usize = 2 << 20;
+
+impl Kernel {
+    /// The first process's program.
+    pub(super) const INIT: u32 = 0;
+    /// What [`Virtual::run`](crate::Virtual::run) was given. The registered ones follow.
+    pub(super) const PROGRAM: u32 = 1;
+
+    /// The name of a program, as `ps` shows it.
+    pub(super) fn program_name(&self, number: u32) -> &str {
+        match number {
+            Self::INIT => "init",
+            Self::PROGRAM => "program",
+            _ => self.config.programs.keys().nth(number as usize - 2).map_or("", String::as_str),
+        }
+    }
+
+    /// The number of a registered program.
+    fn program_number(&self, name: &str) -> u32 {
+        let at = self.config.programs.keys().position(|key| key == name);
+        at.expect("what is executed is registered") as u32 + 2
+    }
+
+    /// The name of the program of the process with this number, and nothing if there is none.
+    /// Takes no lock: it may have become another a moment ago.
+    pub(crate) fn program_of(&self, pid: i32) -> &str {
+        let Some(slot) = self.pids.slot(pid) else { return "" };
+        self.program_name(self.slab.get(slot).program.load(Ordering::Relaxed))
+    }
+}
+
+impl Call<'_> {
+    /// The program of this name.
+    ///
+    /// # Errors
+    /// `ENOENT`, `E2BIG`; `EINVAL`: a zero in an argument.
+    fn image(&self, path: &str, mut arguments: Vec<String>) -> Result<Image> {
+        check_text(path, &arguments)?;
+        let found = self.kernel.config.programs.get(path);
+        let missing = || self.kernel.error_by(Rule::ExecutableMissing, Errno::ENOENT);
+        let found = found.ok_or_else(missing)?;
+        if arguments.is_empty() {
+            // As Linux has it: programs look for their name.
+            arguments.push(String::new());
+        }
+        let sizes = arguments.iter().map(|argument| argument.len() + 1);
+        let all: usize = sizes.clone().map(|size| size + size_of::<usize>()).sum();
+        if all > ARG_MAX || sizes.max() > Some(LONGEST_ARGUMENT) {
+            return Err(Errno::E2BIG);
+        }
+        Ok(Image { name: path.into(), program: found.clone(), arguments })
+    }
+
+    pub(super) fn execute(&self, path: &str, arguments: &[&str]) -> Result<Infallible> {
+        let arguments: Vec<String> = arguments.iter().map(|&text| text.to_owned()).collect();
+        // `exec` ran anywhere in OSF/1.0 too: it does not wait for the master.
+        self.interruptible_anywhere(After::Restart, || {
+            let image = self.image(path, arguments.clone())?;
+            self.sig_lock_or_return()?.sig_lock_to_exit(&self.thread);
+            {
+                let state = self.state();
+                if state.threads.len() == 1 || self.kernel.follows(Rule::ExecEndsThreads) {
+                    self.halt_others(&state);
+                }
+            }
+            self.await_alone(|_| ());
+            self.reset_for(image);
+            self.leave(Leave::Exec)
+        })
+    }
+
+    /// The caller is alone: its process becomes another program's.
+    fn reset_for(&self, image: Image) {
+        executor::spend(Step::Exec);
+        let mut state = self.state();
+        self.reset_signals(&mut state);
+        self.proc.program.store(self.kernel.program_number(&image.name), Ordering::Relaxed);
+        state.executed = true;
+        state.called = None;
+        state.dying = false;
+        state.ender = None;
+        state.ended.clear();
+        state.image = Some(image);
+        // Its thread is the process's first one from now on.
+        let (number, tid) = (self.proc.number(), self.thread.tid());
+        self.thread.set_tid(number);
+        self.trap_if_traced(&mut state);
+        drop(state);
+        if tid != number {
+            let kernel = self.kernel;
+            kernel.on_master(|| kernel.pids.drop_keeper(&kernel.locks, tid, Keeper::Thread));
+        }
+        self.kernel.on_master(|| self.kernel.close_for_exec(self.proc));
+        if self.alternate.get().size == 0 || self.kernel.follows(Rule::ExecForgetsStack) {
+            self.alternate.take();
+        }
+        self.profile.take();
+        self.saved_mask.take();
+        self.frames.take();
+        self.proc.siglock.reset(&self.kernel.locks);
+    }
+
+    /// Handlers become defaults; all else about signals, and the alarm, stays.
+    fn reset_signals(&self, state: &mut ProcState) {
+        let kernel = self.kernel;
+        if !state.actions.caught().is_empty() && kernel.follows(Rule::ExecResetsCaught) {
+            Arc::make_mut(&mut state.actions).executed();
+        }
+        if !state.actions.ignored().is_empty() && !kernel.follows(Rule::ExecKeepsIgnored) {
+            state.actions = Arc::default();
+        }
+        if !self.thread.mask().is_empty() && !kernel.follows(Rule::ExecKeepsMask) {
+            self.thread.set_mask(SigSet::EMPTY);
+            self.look_again(state);
+        }
+        if !state.pending_anywhere().is_empty() && !kernel.follows(Rule::ExecKeepsPending) {
+            kernel.discard(state, SigSet::ALL);
+        }
+        if state.alarm.is_some() && !kernel.follows(Rule::ExecKeepsAlarm) {
+            state.alarm = None;
+        }
+    }
+
+    /// The program that the process has executed, whose turn it is.
+    pub(super) fn begin_image(&self) -> Option<Image> {
+        self.state().image.take()
+    }
+
+    /// `fork` and `exec` in one: the caller sleeps until the child has executed or failed to.
+    pub(super) fn spawn_process(&self, sys: &Spawn) -> Result<Pid> {
+        check_text(&sys.path, &sys.arguments)?;
+        let report = Arc::new(Report::default());
+        let (spawn, told) = (sys.clone(), Teller(Some(Arc::clone(&report))));
+        let mask = sys.mask.unwrap_or_else(|| self.thread.mask());
+        let kernel = self.kernel.handle();
+        let program = move |child: &dyn Sys| -> i32 {
+            let arguments: Vec<&str> = spawn.arguments.iter().map(String::as_str).collect();
+            let failed = match prepare(kernel.get(), child, &spawn, mask) {
+                Ok(()) => match child.exec(&spawn.path, &arguments) {
+                    Err(errno) => errno,
+                    Ok(never) => match never {},
+                },
+                Err(errno) => errno,
+            };
+            kernel.get().fails(child.getpid(), Failure { report: told.report(), errno: failed });
+            127
+        };
+        let mut first = Some(First::Spawned(Box::new(program)));
+        report.expect(executor::current());
+        let pid = self.interruptible(After::Restart, || self.fork_once(&mut first))?;
+        match self.hear(&report)? {
+            0 => Ok(pid),
+            errno => {
+                if self.kernel.mutates(Mutation::FailureWaitedFor) {
+                    self.wait_for_failed(pid);
+                }
+                Err(Errno::from_raw(errno))
+            }
+        }
+    }
+
+    /// Sleeps until the child has executed or ended, whatever signals come; only what ends this
+    /// thread is seen to before.
+    fn hear(&self, report: &Report) -> Result<i32> {
+        self.interruptible_anywhere(After::Always, || {
+            loop {
+                {
+                    let mut state = self.state();
+                    if let Some(told) = report.told() {
+                        return Ok(told);
+                    }
+                    let halted = self.thread.attention().contains(Attention::HALT);
+                    if halted || state.pending_anywhere().contains(Signal::KILL) {
+                        return Err(Stop::Interrupted);
+                    }
+                    self.parks_here(&mut state);
+                }
+                executor::park();
+            }
+        })
+    }
+
+    /// Takes away what a test has left of a child that could not be executed.
+    fn wait_for_failed(&self, pid: Pid) {
+        while self.wait_for(Children::One(pid), WaitOptions::EXITED) == Err(Errno::EINTR) {}
+    }
+}
+
+/// What becomes a C string has no zero in it: no file has such a name, and no program such an
+/// argument.
+fn check_text(path: &str, arguments: &[String]) -> Result<()> {
+    let has_zero = |text: &str| text.contains('\0');
+    if has_zero(path) {
+        return Err(Errno::ENOENT);
+    }
+    let wrong = arguments.iter().any(|argument| has_zero(argument));
+    if wrong { Err(Errno::EINVAL) } else { Ok(()) }
+}
+
+/// What a spawned child tells its parent: 0 when it has executed, or why it cannot.
+#[derive(Debug, Default)]
+struct Report {
+    /// −1 until it is told.
+    told: AtomicI32,
+    parent: OnceLock<Fiber>,
+}
+
+/// The child's end of a report, which is let go of when the child has executed, or was killed
+/// before it could: it was made all the same.
+struct Teller(Option<Arc<Report>>);
+
+impl Teller {
+    /// The report, for who has something else to say.
+    fn report(mut self) -> Arc<Report> {
+        self.0.take().expect("it is taken once")
+    }
+}
+
+impl Drop for Teller {
+    fn drop(&mut self) {
+        if let Some(report) = &self.0 {
+            report.tell(0);
+        }
+    }
+}
+
+/// Why a spawned child could not execute. It ends without a word to who waits for children, and
+/// whoever takes away what is left of it tells its maker.
+#[derive(Debug)]
+pub(super) struct Failure {
+    report: Arc<Report>,
+    errno: Errno,
+}
+
+impl Failure {
+    /// Nothing is left of the child.
+    pub(super) fn tell(self) {
+        self.report.tell(self.errno.raw());
+    }
+}
+
+impl Kernel {
+    /// A child that was spawned cannot execute, and is about to end.
+    fn fails(&self, child: Pid, failure: Failure) {
+        if self.mutates(Mutation::FailureWaitedFor) {
+            return failure.tell();
+        }
+        let child = self.find(child).expect("who runs is found");
+        self.on_master(|| child.lock(&self.locks).failure = Some(failure));
+    }
+}
+
+impl Report {
+    fn expect(&self, parent: Fiber) {
+        self.told.store(-1, Ordering::Relaxed);
+        let _ = self.parent.set(parent);
+    }
+
+    fn tell(&self, errno: i32) {
+        // SYNC spawned: pairs with `Report::told`.
+        self.told.store(errno, Ordering::Release);
+        if let Some(parent) = self.parent.get() {
+            parent.unpark();
+        }
+    }
+
+    fn told(&self) -> Option<i32> {
+        // SYNC spawned: pairs with `Report::tell`.
+        Some(self.told.load(Ordering::Acquire)).filter(|told| *told != -1)
+    }
+}
+
+/// What posix_spawn(3) does between fork and exec; the mask lets signals in at the end.
+fn prepare(kernel: &Kernel, sys: &dyn Sys, spawn: &Spawn, mask: SigSet) -> Result<()> {
+    if spawn.session {
+        sys.setsid()?;
+    }
+    match spawn.group {
+        SpawnGroup::Parents => {}
+        SpawnGroup::Own => sys.setpgid(Pid::number_only(0), Pid::number_only(0))?,
+        SpawnGroup::Of(group) => sys.setpgid(Pid::number_only(0), group)?,
+    }
+    let defaults = spawn.defaults.difference(SigSet::UNBLOCKABLE);
+    if !defaults.is_empty() && kernel.follows(Rule::SpawnSetsDefaults) {
+        for signal in defaults.iter() {
+            sys.sigaction(signal, Some(SigAction::DEFAULT))?;
+        }
+    }
+    if let Some(proc) = kernel.find(sys.getpid()) {
+        kernel.on_master(|| kernel.move_descriptors(&proc, &spawn.descriptors))?;
+    }
+    let keeps = spawn.mask.is_none() || kernel.follows(Rule::SpawnSetsMask);
+    let mask = if keeps { mask } else { SigSet::EMPTY };
+    sys.sigprocmask(Some((How::Set, mask))).map(drop)
+}

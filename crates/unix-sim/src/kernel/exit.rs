@@ -1,0 +1,376 @@
+//! `exit` (§4.1, §6.2): who ends a process, and in which order it goes. docs/races.md has the
+//! steps.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tontine_unix::{ActionFlags, Code, Pid, SigSet, Signal, SignalInfo, Status};
+
+use super::Kernel;
+use super::call::{Call, Leave};
+use super::family::Writing;
+use super::generate::To;
+use super::pgrp::Pgrp;
+use super::proc::{Left, Member, Phase, Proc, ProcState, Tenant};
+use super::thread::Attention;
+use crate::costs::Step;
+use crate::executor::{self, At};
+use crate::mutation::Mutation;
+use crate::rule::Rule;
+
+impl Call<'_> {
+    /// Begins to end the process, unless another thread does: all others are halted, and this one
+    /// is to leave its program.
+    pub(super) fn end_with(&self, status: Status) {
+        loop {
+            match self.sig_lock_or_return() {
+                Ok(locked) => {
+                    locked.sig_lock_to_exit(&self.thread);
+                    break;
+                }
+                Err(_) if self.thread.attention().contains(Attention::HALT) => {
+                    self.leaving.set(Some(Leave::Halt));
+                    return;
+                }
+                // Another thread delivers a signal, which takes it a moment.
+                Err(_) => {
+                    self.thread.settle(Attention::BLOCK);
+                    self.proc.siglock.block(&self.kernel.locks);
+                }
+            }
+        }
+        let mut state = self.state();
+        state.end = Some(status);
+        if state.threads.len() == 1 || self.kernel.follows(Rule::ExitEndsThreads) {
+            self.halt_others(&state);
+        }
+        drop(state);
+        self.leaving.set(Some(Leave::Exit));
+    }
+
+    /// Marks all other threads to end, and wakes them. Under `p_lock`.
+    pub(super) fn halt_others(&self, state: &ProcState) {
+        for member in state.threads.iter().filter(|other| other.thread.tid() != self.thread.tid()) {
+            member.thread.demand(Attention::HALT);
+            member.unpark();
+        }
+    }
+
+    /// Waits until no other thread and no fork of the process is left (§6.2), and does something
+    /// about it in the critical section that finds it so.
+    pub(super) fn await_alone<T>(&self, then: impl FnOnce(&mut ProcState) -> T) -> T {
+        loop {
+            {
+                let mut state = self.state();
+                let mutated = self.kernel.mutates(Mutation::ForksUnawaited);
+                let unawaited = if mutated { state.p_forkcnt } else { 0 };
+                if state.threads.len() == 1 + unawaited as usize && state.p_forkcnt == unawaited {
+                    state.ender = None;
+                    return then(&mut state);
+                }
+                state.ender = Some(executor::current());
+            }
+            executor::park();
+        }
+    }
+
+    /// Everything that ends with the process. Its last thread does it, its program's stack unwound.
+    pub(super) fn exit_process(&self) {
+        let Left { files, tracees, status } = self.await_alone(ProcState::begin_exit);
+        self.kernel.leave_session(self.proc);
+        // On Linux files are let go of behind this: a terminal that this hangs up is nobody's.
+        drop(files);
+        self.kernel.await_unreferenced(self.proc);
+        let coarse = self.kernel.coarse();
+        executor::spend(Step::Exit);
+        if !self.is_process() {
+            self.give_number_back();
+        }
+        self.kernel.release_tracees(self.proc, tracees);
+        self.thread.leaves();
+        let orphaned = self.kernel.die(self.proc, status);
+        drop(coarse);
+        for group in orphaned {
+            self.kernel.hang_up_if_stopped(&group);
+        }
+        self.kernel.check_groups();
+    }
+}
+
+impl Kernel {
+    /// Waits for the last reference (§5.2) to a process that is exiting; there is no new one.
+    pub(super) fn await_unreferenced(&self, proc: &Proc) {
+        if proc.end_references() && !self.mutates(Mutation::ReferencesUnawaited) {
+            self.await_last_reference(proc);
+        }
+    }
+
+    /// Whoever drops the last one looks under `p_lock` who waits for that.
+    #[cold]
+    fn await_last_reference(&self, proc: &Proc) {
+        proc.lock(&self.locks).ender = Some(executor::current());
+        while proc.end_references() {
+            executor::park();
+        }
+        proc.lock(&self.locks).ender = None;
+    }
+
+    /// Gives its children away, makes a process a zombie and tells its parent; returns the groups
+    /// that this has orphaned.
+    fn die(&self, proc: &Proc, status: Status) -> Vec<Arc<Pgrp>> {
+        let mut orphaned = Vec::new();
+        if !self.stays_childless(proc) {
+            self.give_children_away(proc, &mut orphaned);
+        }
+        if self.runs_program(proc) {
+            self.close(status);
+        }
+        let told = self.mutates(Mutation::ToldBeforeZombie).then(|| {
+            let (_writing, parent) = self.write_parent(proc);
+            let notice = Notice::of(proc, &proc.lock(&self.locks));
+            parent.is_none_or(|parent| self.tell_end(parent, proc, notice))
+        });
+        let (writing, parent) = self.write_parent(proc);
+        // Under the relations: the parent may be moving the process to another group, and a tracer
+        // letting it go.
+        let (_threads, group, tracer, notice) = {
+            let mut state = proc.lock(&self.locks);
+            self.discard(&mut state, SigSet::ALL);
+            state.phase = Phase::Zombie;
+            proc.stands_no_more();
+            let tracer = self.other_tracer(proc, &state);
+            let notice = Notice::of(proc, &state);
+            // A group that does not count it has nothing to count anew.
+            let counted = proc.qualifies.load(Ordering::Relaxed);
+            let group = state.pgrp.as_ref().filter(|_| counted).cloned();
+            (std::mem::take(&mut state.threads), group, tracer, notice)
+        };
+        self.recount(proc, group.as_ref(), &mut orphaned);
+        if let Some(tracer) = tracer {
+            // Its parent learns of it when the tracer has waited for it, which may be at once.
+            drop(writing);
+            self.tell_tracer(tracer, notice.info);
+        } else {
+            self.end_for(writing, parent, proc, notice, told);
+        }
+        orphaned
+    }
+
+    /// Tells the parent of a process that has ended, unless it was `told` already; nothing is left
+    /// of it if the parent wants that.
+    pub(super) fn end_for(
+        &self,
+        writing: Writing<'_>,
+        parent: Option<&Proc>,
+        proc: &Proc,
+        notice: Notice,
+        told: Option<bool>,
+    ) {
+        let tell = || parent.is_none_or(|parent| self.tell_end(parent, proc, notice));
+        if !told.unwrap_or_else(tell) {
+            return;
+        }
+        if let Some(parent) = parent {
+            self.unlink(parent, proc);
+        }
+        // From now on the parent has no such child; so its number must not be found any more.
+        if !self.mutates(Mutation::NumberUnhidden) {
+            self.pids.hide(proc.number());
+        }
+        drop(writing);
+        self.reap(proc);
+    }
+
+    /// Posts SIGCHLD for a child that has ended and wakes those that wait; true if the parent wants
+    /// nothing to be left of it. The family is locked, so that the child is not waited for before.
+    fn tell_end(&self, parent: &Proc, child: &Proc, notice: Notice) -> bool {
+        let Notice { info, traced, failed } = notice;
+        let mut state = parent.lock(&self.locks);
+        // Who traces its child wants to know how it ends, whatever it does about SIGCHLD.
+        let unwanted = self.is_init(parent) || (!traced && self.children_vanish(&state));
+        // A child that could not be spawned is none, but somebody may wait for it alone.
+        let vanishes = unwanted || failed;
+        let heard = !failed && !Self::ignores(&state, Signal::CHLD);
+        if heard && self.follows(Rule::EndTold) {
+            self.post_own(&mut state, info, To::Near(child.maker()));
+        }
+        self.set_changed(parent, child, true);
+        wake_waiters(&mut state);
+        vanishes
+    }
+
+    /// Whether a process wants nothing to be left of its children.
+    pub(super) fn children_vanish(&self, state: &ProcState) -> bool {
+        let flags = state.actions.of(Signal::CHLD).flags;
+        match Self::ignores(state, Signal::CHLD) {
+            true => self.follows(Rule::IgnoredChildren),
+            false => flags.contains(ActionFlags::NOCLDWAIT) && self.follows(Rule::NoChildWait),
+        }
+    }
+
+    /// Tells a process's parent that it stopped or goes on: SIGCHLD, and those that wait.
+    pub(super) fn tell_parent(&self, proc: &Proc, code: Code, status: i32) {
+        let (pid, uid) = (proc.number(), proc.lock(&self.locks).credentials.real);
+        let _coarse = self.coarse();
+        let (_reading, parent) = self.read_parent(proc);
+        let Some(parent) = parent else { return };
+        let mut state = parent.lock(&self.locks);
+        let flags = state.actions.of(Signal::CHLD).flags;
+        let quiet = flags.contains(ActionFlags::NOCLDSTOP) && self.follows(Rule::NoChildStop);
+        let rule = if code == Code::Continued { Rule::ContinueTold } else { Rule::StopTold };
+        if !quiet && !Self::ignores(&state, Signal::CHLD) && self.follows(rule) {
+            let info = SignalInfo::child(pid, uid, code, status);
+            self.post_own(&mut state, info, To::Near(proc.maker()));
+        }
+        self.set_changed(parent, proc, true);
+        wake_waiters(&mut state);
+    }
+
+    /// Gives a dying process's children to the nearest subreaper above it, or to init.
+    fn give_children_away(&self, proc: &Proc, orphaned: &mut Vec<Arc<Pgrp>>) {
+        let mut vanished = Vec::new();
+        loop {
+            let (reaper, birth) = self.reaper_for(proc);
+            let writing = self.write_families(proc, reaper);
+            // The reaper takes this lock too before it ends, and gives its children away under it.
+            // So one that lives now will see to these.
+            let stays = reaper.birth() == birth && self.may_inherit(reaper);
+            let mutated = self.mutates(Mutation::ReaperUnchecked);
+            let lives = stays || (mutated && reaper.lock(&self.locks).phase == Phase::Live);
+            if !lives {
+                continue;
+            }
+            let children: Vec<&Proc> = self.children(proc).collect();
+            for child in children {
+                let group = child.lock(&self.locks).pgrp.clone();
+                self.adopt(proc, reaper, child);
+                self.recount(child, group.as_ref(), orphaned);
+                let (notice, tracer, owned) = {
+                    let mut state = child.lock(&self.locks);
+                    if state.tracer == Some(proc.tenant()) {
+                        // The child asked to be traced after the other tracees had been let go.
+                        state.end_tracing();
+                        state.threads.iter().for_each(Member::unpark);
+                    }
+                    // An owned child has been waited for by a thread of its tracer.
+                    let owned = child.owner.load(Ordering::Relaxed) != 0;
+                    let ended = state.phase == Phase::Zombie;
+                    (ended.then(|| Notice::of(child, &state)), state.tracer, owned)
+                };
+                let Some(notice) = notice else { continue };
+                // On Linux the group of a child that has ended is looked at as well, though others
+                // have orphaned it before.
+                let cared = |group: &Pgrp| {
+                    let (own, its) = (proc.standing(), group.standing());
+                    own.is_some_and(|own| own.group != its.group && own.session == its.session)
+                };
+                orphaned.extend(group.filter(|group| cared(group) && group.is_orphaned()));
+                if tracer == Some(reaper.tenant()) {
+                    // It was told as its tracer, and finds it among its children now.
+                    self.set_changed(reaper, child, true);
+                } else if tracer.is_none()
+                    && !owned
+                    && self.follows(Rule::OrphanTold)
+                    && self.tell_end(reaper, child, notice)
+                {
+                    self.unlink(reaper, child);
+                    self.pids.hide(child.number());
+                    vanished.push(child);
+                }
+            }
+            drop(writing);
+            break;
+        }
+        for child in vanished {
+            self.reap(child);
+        }
+    }
+
+    /// Who gets the children of a dying process, and its birth; under no lock of relations, so that
+    /// it may be another a moment later.
+    fn reaper_for(&self, proc: &Proc) -> (&Proc, u32) {
+        let mut below = proc.tenant();
+        loop {
+            let child = self.slab.get(below.slot);
+            let step = self.parent_hint(child).and_then(|above| {
+                let (birth, inherits) = (above.birth(), self.may_inherit(above));
+                // A parent is older than its children: whoever is the child's parent now had the
+                // slot already when its birth was read.
+                let is_parent = self.is_child(above, child) && child.tenant() == below;
+                is_parent.then_some((above, birth, inherits))
+            });
+            below = match step {
+                Some((above, birth, true)) => return (above, birth),
+                Some((above, birth, false)) => Tenant { slot: above.slot, birth },
+                // Relations changed meanwhile: from the beginning, when whoever changes them has
+                // had a turn.
+                None => {
+                    executor::point(At::Within);
+                    proc.tenant()
+                }
+            };
+        }
+    }
+
+    fn may_inherit(&self, reaper: &Proc) -> bool {
+        let lives = || {
+            let state = reaper.lock(&self.locks);
+            let inherits = reaper.subreaper.load(Ordering::Relaxed) && state.phase == Phase::Live;
+            // The first program adopts for all, whatever a test breaks.
+            inherits && (self.runs_program(reaper) || self.follows(Rule::OrphansToSubreaper))
+        };
+        self.is_init(reaper) || (reaper.subreaper.load(Ordering::Relaxed) && lives())
+    }
+
+    /// The first process, which waits for whoever it inherits.
+    pub(super) fn is_init(&self, proc: &Proc) -> bool {
+        proc.slot == self.init
+    }
+
+    /// Returns `true` if `proc` is the process that runs the program.
+    fn runs_program(&self, proc: &Proc) -> bool {
+        proc.number() == self.config.second
+    }
+
+    /// Says that a process's program panicked.
+    pub(super) fn note_panic(&self, pid: Pid) {
+        self.notes().panicked.push(pid);
+    }
+}
+
+/// What a parent is told of a child that has ended.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Notice {
+    info: SignalInfo,
+    /// Somebody traces it.
+    traced: bool,
+    /// It could not execute what it was spawned for.
+    failed: bool,
+}
+
+impl Notice {
+    /// Of a process whose `p_lock` is held.
+    pub(super) fn of(proc: &Proc, state: &ProcState) -> Self {
+        let (code, status) = end_of(state.end.unwrap_or(Status::Exited(0)));
+        let info = SignalInfo::child(proc.number(), state.credentials.real, code, status);
+        Self { info, traced: state.tracer.is_some(), failed: state.failure.is_some() }
+    }
+}
+
+/// How SIGCHLD says that a process has ended.
+fn end_of(status: Status) -> (Code, i32) {
+    match status {
+        Status::Signaled(signal, true) => (Code::Dumped, signal.number()),
+        Status::Signaled(signal, false) => (Code::Killed, signal.number()),
+        Status::Exited(status) => (Code::Exited, status),
+        _ => (Code::Exited, 0),
+    }
+}
+
+/// Wakes the threads of a process that wait for children.
+pub(super) fn wake_waiters(state: &mut ProcState) {
+    for member in state.threads.iter_mut().filter(|member| member.waits) {
+        member.changed = true;
+        member.unpark();
+    }
+}

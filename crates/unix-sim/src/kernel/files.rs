@@ -1,0 +1,427 @@
+//! Descriptors ([`Files`]) and the files that they name ([`File`]): ends of pipes and of terminals,
+//! and the null device.
+
+use std::sync::Arc;
+
+use tontine_unix::{Code, Errno, Fd, Resource, Result, Signal, SignalInfo};
+
+use super::Kernel;
+use super::awaited::PipeEnd;
+use super::call::{After, Call, Stop};
+use super::generate::To;
+use super::pipe::{Pipe, PipeRead, PipeWrite};
+use super::proc::Proc;
+use super::sleepers::Sleepers;
+use super::terminal::Terminal;
+use super::thread::For;
+use crate::costs::Step;
+use crate::executor;
+use crate::lock::SimpleLock;
+use crate::lock::lock_order::TLock;
+use crate::rule::Rule;
+
+/// A process's descriptors, by number.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Files {
+    /// The descriptors that name a file.
+    open: Vec<Option<Descriptor>>,
+    /// Bit mask of the standard descriptors that are still the null device; each is free in `open`.
+    /// Most processes use none of them, so that children inherit them without a [`File`] that all
+    /// processes would share.
+    null: u8,
+}
+
+/// Number of standard descriptors.
+const STANDARD: usize = 3;
+
+/// No limit goes beyond this, as `/proc/sys/fs/nr_open` has it.
+pub(super) const MOST: u64 = 1 << 20;
+
+#[derive(Debug, Clone)]
+struct Descriptor {
+    file: Arc<File>,
+    /// As every new one; copies that `dup2` makes are not.
+    closed_by_exec: bool,
+}
+
+/// What a descriptor stands for. It is closed when the last descriptor for it is.
+#[derive(Debug)]
+pub(super) struct File {
+    end: End,
+    /// To be told that it is closed.
+    kernel: super::KernelHandle,
+}
+
+#[derive(Debug)]
+pub(super) enum End {
+    /// The null device: reads return end-of-file, and writes are discarded.
+    Null,
+    /// Where a pipe is read.
+    Reader(Arc<Channel>),
+    /// Where it is written.
+    Writer(Arc<Channel>),
+    /// A terminal, where processes sit.
+    Terminal(Arc<Terminal>),
+    /// Its controlling end, where a user does.
+    Controlling(Arc<Terminal>),
+}
+
+/// A pipe, and who waits for it to change.
+#[derive(Debug)]
+pub(super) struct Channel {
+    state: SimpleLock<TLock, ChannelState>,
+}
+
+#[derive(Debug)]
+struct ChannelState {
+    pipe: Pipe,
+    sleepers: Sleepers,
+}
+
+impl Files {
+    /// Returns the descriptors of a first process: the standard ones, on the null device.
+    pub(super) fn standard() -> Self {
+        Self { open: Vec::new(), null: (1 << STANDARD) - 1 }
+    }
+
+    /// Returns `true` if this number is a standard descriptor that is still the null device.
+    fn is_null(&self, at: usize) -> bool {
+        at < STANDARD && self.null & 1 << at != 0
+    }
+
+    fn get(&self, kernel: &Kernel, descriptor: Fd) -> Result<Arc<File>> {
+        let at = usize::try_from(descriptor.0).map_err(|_| Errno::EBADF)?;
+        if self.is_null(at) {
+            return Ok(File::new(kernel, End::Null));
+        }
+        let found = self.open.get(at).and_then(Option::as_ref);
+        found.map(|descriptor| Arc::clone(&descriptor.file)).ok_or(Errno::EBADF)
+    }
+
+    /// The lowest free number below `limit`.
+    fn lowest(&self, limit: u64) -> Result<usize> {
+        let is_free =
+            |at: &usize| !self.is_null(*at) && self.open.get(*at).is_none_or(Option::is_none);
+        let at = (0..=self.open.len() + STANDARD).find(is_free).expect("one is always free");
+        if at as u64 >= limit.min(MOST) { Err(Errno::EMFILE) } else { Ok(at) }
+    }
+
+    /// Returns the entry of this number, which is not the null device afterwards.
+    fn place(&mut self, at: usize) -> &mut Option<Descriptor> {
+        if at < STANDARD {
+            self.null &= !(1 << at);
+        }
+        if self.open.len() <= at {
+            self.open.resize(at + 1, None);
+        }
+        &mut self.open[at]
+    }
+
+    /// Opens the lowest one.
+    fn insert(&mut self, file: Arc<File>, limit: u64) -> Result<Fd> {
+        let at = self.lowest(limit)?;
+        *self.place(at) = Some(Descriptor { file, closed_by_exec: true });
+        Ok(Fd(at as i32))
+    }
+
+    /// A first process's descriptor.
+    pub(super) fn open_at(&mut self, file: Arc<File>, at: Fd) {
+        self.replace(file, at, MOST).expect("a small number");
+    }
+
+    /// Makes `to` another name of `file`; returns what it was.
+    fn replace(&mut self, file: Arc<File>, to: Fd, limit: u64) -> Result<Option<Arc<File>>> {
+        let at = usize::try_from(to.0).map_err(|_| Errno::EBADF)?;
+        if at as u64 >= limit.min(MOST) {
+            return Err(Errno::EBADF);
+        }
+        let before = self.place(at).replace(Descriptor { file, closed_by_exec: false });
+        Ok(before.map(|descriptor| descriptor.file))
+    }
+
+    /// Removes a descriptor. Returns its file, or `None` if it was the null device.
+    fn remove(&mut self, descriptor: Fd) -> Result<Option<Arc<File>>> {
+        let at = usize::try_from(descriptor.0).map_err(|_| Errno::EBADF)?;
+        if self.is_null(at) {
+            self.null &= !(1 << at);
+            return Ok(None);
+        }
+        let taken = self.open.get_mut(at).and_then(Option::take);
+        taken.map(|descriptor| Some(descriptor.file)).ok_or(Errno::EBADF)
+    }
+
+    /// The pipes of which there is an end, by the numbers of their locks; each end once.
+    pub(super) fn pipe_ends(&self) -> Vec<(i32, PipeEnd)> {
+        let files = self.open.iter().flatten().map(|descriptor| &descriptor.file.end);
+        let mut ends: Vec<_> = files.filter_map(End::of_pipe).collect();
+        ends.sort_unstable();
+        ends.dedup();
+        ends
+    }
+
+    /// Takes out what the next program is not to have.
+    fn executed(&mut self) -> Self {
+        let closed = |descriptor: &mut Option<Descriptor>| {
+            descriptor.take_if(|descriptor| descriptor.closed_by_exec)
+        };
+        Self { open: self.open.iter_mut().map(closed).collect(), null: 0 }
+    }
+}
+
+impl End {
+    /// The pipe's number, where it is an end of one.
+    fn of_pipe(&self) -> Option<(i32, PipeEnd)> {
+        match self {
+            Self::Reader(channel) => Some((channel.number(), PipeEnd::Reader)),
+            Self::Writer(channel) => Some((channel.number(), PipeEnd::Writer)),
+            Self::Null | Self::Terminal(_) | Self::Controlling(_) => None,
+        }
+    }
+}
+
+impl Channel {
+    /// What tells it from others: its lock's number.
+    fn number(&self) -> i32 {
+        self.state.instance() as i32
+    }
+}
+
+impl File {
+    pub(super) fn new(kernel: &Kernel, end: End) -> Arc<Self> {
+        if let End::Terminal(terminal) = &end {
+            terminal.open(kernel);
+        }
+        Arc::new(Self { end, kernel: kernel.handle() })
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let kernel = self.kernel.get();
+        match &self.end {
+            End::Null => {}
+            End::Reader(channel) => {
+                let mut state = channel.state.lock(&kernel.locks);
+                state.pipe.drop_reader();
+                state.sleepers.wake();
+            }
+            End::Writer(channel) => {
+                let mut state = channel.state.lock(&kernel.locks);
+                state.pipe.drop_writer();
+                state.sleepers.wake();
+            }
+            End::Terminal(terminal) => terminal.close(kernel),
+            End::Controlling(terminal) => terminal.hang_up(kernel),
+        }
+    }
+}
+
+impl Call<'_> {
+    pub(super) fn file(&self, descriptor: Fd) -> Result<Arc<File>> {
+        self.state().files.get(self.kernel, descriptor)
+    }
+
+    pub(super) fn make_pipe(&self) -> Result<(Fd, Fd)> {
+        self.guarded(|| {
+            let state = ChannelState { pipe: Pipe::new(), sleepers: Sleepers::default() };
+            let channel =
+                Arc::new(Channel { state: SimpleLock::new(self.kernel.instance(), state) });
+            self.add_two(End::Reader(Arc::clone(&channel)), End::Writer(channel))
+        })
+    }
+
+    /// Adds two descriptors, or none.
+    pub(super) fn add_two(&self, one: End, other: End) -> Result<(Fd, Fd)> {
+        let first = self.add(one)?;
+        match self.add(other) {
+            Ok(second) => Ok((first, second)),
+            Err(errno) => {
+                let closed = self.state().files.remove(first);
+                drop(closed);
+                Err(errno)
+            }
+        }
+    }
+
+    /// Whether one more descriptor can be made.
+    pub(super) fn check_room(&self) -> Result<()> {
+        let state = self.state();
+        state.files.lowest(state.limits.of(Resource::Descriptors).soft).map(drop)
+    }
+
+    pub(super) fn add(&self, end: End) -> Result<Fd> {
+        let file = File::new(self.kernel, end);
+        let mut state = self.state();
+        let limit = state.limits.of(Resource::Descriptors).soft;
+        let added = state.files.insert(Arc::clone(&file), limit);
+        // The last reference may be this one: it is dropped after the lock.
+        drop(state);
+        added
+    }
+
+    pub(super) fn read_from(&self, descriptor: Fd, buffer: &mut [u8]) -> Result<usize> {
+        self.interruptible(After::Restart, || {
+            let file = self.file(descriptor)?;
+            self.says_what_for(&file.end);
+            match &file.end {
+                End::Null => Ok(0),
+                End::Reader(channel) => self.read_pipe(channel, buffer),
+                End::Writer(_) => Err(self.wrong_end()),
+                End::Terminal(terminal) => self.read_terminal(terminal, buffer),
+                End::Controlling(terminal) => self.read_output(terminal, buffer),
+            }
+        })
+    }
+
+    pub(super) fn write_to(&self, descriptor: Fd, bytes: &[u8]) -> Result<usize> {
+        let mut written = 0;
+        self.interruptible(After::Restart, || {
+            let file = self.file(descriptor)?;
+            self.says_what_for(&file.end);
+            match &file.end {
+                End::Null => Ok(bytes.len()),
+                End::Reader(_) => Err(self.wrong_end()),
+                End::Writer(channel) => self.write_pipe(channel, bytes, &mut written),
+                End::Terminal(terminal) => self.write_terminal(terminal, bytes, &mut written),
+                End::Controlling(terminal) => self.write_input(terminal, bytes, &mut written),
+            }
+        })
+    }
+
+    /// The end is for the other direction.
+    fn wrong_end(&self) -> Stop {
+        self.kernel.error_by(Rule::WrongEnd, Errno::EBADF).into()
+    }
+
+    /// Says what a read or a write may sleep for.
+    fn says_what_for(&self, end: &End) {
+        match end {
+            End::Reader(channel) | End::Writer(channel) => {
+                self.thread.waits_for(For::Pipe(channel.number()));
+            }
+            End::Terminal(_) | End::Controlling(_) => self.thread.waits_for(For::Terminal),
+            End::Null => {}
+        }
+    }
+
+    fn read_pipe(&self, channel: &Channel, buffer: &mut [u8]) -> std::result::Result<usize, Stop> {
+        loop {
+            executor::spend(Step::Bytes);
+            {
+                let mut state = channel.state.lock(&self.kernel.locks);
+                match state.pipe.read(buffer) {
+                    PipeRead::Bytes(n) => {
+                        state.sleepers.wake();
+                        return Ok(n);
+                    }
+                    PipeRead::End if self.kernel.follows(Rule::PipeEnds) => return Ok(0),
+                    PipeRead::End | PipeRead::WouldWait => state.sleepers.add(executor::current()),
+                }
+            }
+            self.nap()?;
+        }
+    }
+
+    fn write_pipe(
+        &self,
+        channel: &Channel,
+        bytes: &[u8],
+        written: &mut usize,
+    ) -> std::result::Result<usize, Stop> {
+        while *written < bytes.len() {
+            executor::spend(Step::Bytes);
+            let wrote = {
+                let mut state = channel.state.lock(&self.kernel.locks);
+                let wrote = state.pipe.write(&bytes[*written..]);
+                match wrote {
+                    PipeWrite::Bytes(_) => state.sleepers.wake(),
+                    PipeWrite::WouldWait => state.sleepers.add(executor::current()),
+                    PipeWrite::Broken => {}
+                }
+                wrote
+            };
+            match wrote {
+                PipeWrite::Bytes(n) => *written += n,
+                PipeWrite::Broken => {
+                    self.signal_broken_pipe();
+                    if *written > 0 {
+                        break;
+                    }
+                    return Err(self.kernel.error_by(Rule::PipeBreaks, Errno::EPIPE).into());
+                }
+                PipeWrite::WouldWait if self.nap_for_room(*written)? => {}
+                PipeWrite::WouldWait => break,
+            }
+        }
+        Ok(*written)
+    }
+
+    /// SIGPIPE, to this thread as if it had sent it to itself: also after a part was written.
+    fn signal_broken_pipe(&self) {
+        let (pid, uid) = (self.proc.number(), self.proc.ids().real);
+        let info = SignalInfo { code: Code::User, pid, uid, ..SignalInfo::kernel(Signal::PIPE) };
+        if self.kernel.follows(Rule::PipeSignals) {
+            self.kernel.post_own(&mut self.state(), info, To::Thread(self.thread.tid()));
+        }
+    }
+
+    pub(super) fn close_one(&self, descriptor: Fd) -> Result<()> {
+        self.guarded(|| {
+            let closed = self.state().files.remove(descriptor);
+            closed.map(drop).map_err(|errno| self.kernel.error_by(Rule::ClosedIsGone, errno))
+        })
+    }
+
+    pub(super) fn duplicate(&self, from: Fd, to: Fd) -> Result<()> {
+        self.guarded(|| {
+            let file = self.file(from)?;
+            if from == to {
+                return Ok(());
+            }
+            let before = {
+                let mut state = self.state();
+                let limit = state.limits.of(Resource::Descriptors).soft;
+                state.files.replace(file, to, limit)
+            };
+            before.map(drop)
+        })
+    }
+}
+
+impl File {
+    /// The terminal, and whether this is its controlling end.
+    pub(super) fn terminal(&self) -> Result<(&Arc<Terminal>, bool)> {
+        match &self.end {
+            End::Terminal(terminal) => Ok((terminal, false)),
+            End::Controlling(terminal) => Ok((terminal, true)),
+            _ => Err(Errno::ENOTTY),
+        }
+    }
+}
+
+impl Kernel {
+    /// Gives a process that is about to execute the descriptors that it was spawned with: each
+    /// second one is what the first one was before.
+    pub(super) fn move_descriptors(&self, proc: &Proc, moves: &[(Fd, Fd)]) -> Result<()> {
+        let mut closed = Vec::new();
+        let mut state = proc.lock(&self.locks);
+        let limit = state.limits.of(Resource::Descriptors).soft;
+        let files: Vec<_> =
+            moves.iter().map(|&(from, _)| state.files.get(self, from)).collect::<Result<_>>()?;
+        let moved = files.into_iter().zip(moves).try_for_each(|(file, &(_, to))| {
+            closed.extend(state.files.replace(file, to, limit)?);
+            Ok(())
+        });
+        drop(state);
+        moved
+    }
+
+    /// Closes what a process's next program is not to have.
+    pub(super) fn close_for_exec(&self, proc: &Proc) {
+        let mut state = proc.lock(&self.locks);
+        let closes = state.files.open.iter().flatten().any(|descriptor| descriptor.closed_by_exec);
+        let closed = (closes && self.follows(Rule::ExecCloses)).then(|| state.files.executed());
+        drop(state);
+        drop(closed);
+    }
+}

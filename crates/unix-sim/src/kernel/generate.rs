@@ -1,0 +1,412 @@
+//! Signal generation (§7.1, table 4): `psignal` and `pgsignal`, in their immediate forms.
+//!
+//! | name | from | |
+//! | --- | --- | --- |
+//! | [`Kernel::psignal`] | any context | one of the next two, by the configuration |
+//! | [`Kernel::psignal_inthread`] | base spl | at once |
+//! | [`Kernel::psignal_indirect`](super::deferred) | any context | later |
+//! | [`Kernel::pgsignal`] | any context | the second of the next two, in every configuration |
+//! | [`Kernel::pgsignal_inthread`] | base spl | at once |
+//! | [`Kernel::pgsignal_indirect`](super::deferred) | any context | later |
+//! | [`Kernel::pgsignal_self`] | any context | the group, and *self* wherever it is (§7.2.3) |
+//! | [`Kernel::pgsignal_inthread_self`] | base spl | the same, at once |
+//! | [`Kernel::pgsignal_internal`] | here only | what the immediate ones for groups are made of |
+//!
+//! The configuration is the mode and the executor ([`Kernel::generates_directly`]). Whoever knows
+//! that the spl is base calls an *inthread* form. Beside the paper's nine stands
+//! [`Kernel::alarm_indirect`](super::deferred): an alarm that is due is looked at later, too.
+//!
+//! What a signal does when it arrives is [`deliver`](super::deliver)'s.
+
+use std::sync::Arc;
+
+use tontine_unix::{
+    Code, DefaultAction, Disposition, Errno, Resource, Result, SigSet, Signal, SignalInfo,
+};
+
+use super::Kernel;
+use super::pending::Pending;
+use super::pgrp::Pgrp;
+use super::proc::{Member, News, Phase, Proc, ProcState};
+use super::references::ProcRef;
+use super::thread::{Attention, Thread};
+use crate::machine::{Config, Delivery, Executor};
+use crate::mode::Mode;
+use crate::mutation::Mutation;
+use crate::rule::Rule;
+
+/// To whom in a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum To {
+    /// Whichever thread [`Delivery`] says.
+    Process,
+    /// The same, but this thread is asked first: whoever made the child of which SIGCHLD tells.
+    Near(i32),
+    /// This one.
+    Thread(i32),
+}
+
+impl Kernel {
+    /// What `psignal` expands to (§7.1): true for the direct routine, which only a uniprocessor has
+    /// for every context. Its kernel takes no `p_lock` then, and a tick that is simulated lands at
+    /// points, where nothing is half done; a real one lands in the middle of everything, be it an
+    /// allocation.
+    ///
+    /// `pgsignal` and `pgsignal_self` expand to the deferred routine in every configuration: for
+    /// `pg_lock`, which stays even on a uniprocessor (§5), one may sleep.
+    fn generates_directly(&self) -> bool {
+        let Config { mode, executor, keep_locks, .. } = *self.config;
+        mode == Mode::Uniprocessor && matches!(executor, Executor::Simulated { .. }) && !keep_locks
+    }
+
+    /// Signals a process from any context.
+    pub(super) fn psignal(&self, target: &Proc, info: SignalInfo) {
+        if self.generates_directly() {
+            self.psignal_inthread(target, info);
+        } else {
+            self.psignal_indirect(target, info);
+        }
+    }
+
+    /// Signals a process at once.
+    pub(super) fn psignal_inthread(&self, target: &Proc, info: SignalInfo) {
+        self.post_own(&mut target.lock(&self.locks), info, To::Process);
+    }
+
+    /// Signals a process that was looked up, unless it is gone: one that was ending already is kept
+    /// by no reference, and its slot may be another's.
+    pub(super) fn psignal_found(&self, target: &ProcRef<'_>, info: SignalInfo) {
+        if let Some(mut state) = target.state() {
+            self.post_own(&mut state, info, To::Process);
+        }
+    }
+
+    /// Signals each member of a group, from any context.
+    pub(super) fn pgsignal(&self, group: &Arc<Pgrp>, info: SignalInfo) {
+        self.pgsignal_indirect(group, info, None);
+    }
+
+    /// Signals each member of a group at once.
+    pub(super) fn pgsignal_inthread(&self, group: &Pgrp, info: SignalInfo) {
+        self.pgsignal_internal(group, info, None);
+    }
+
+    /// Signals a group and *self*, from any context (§7.2.3).
+    pub(super) fn pgsignal_self(&self, group: &Arc<Pgrp>, this: &Proc, info: SignalInfo) {
+        self.pgsignal_indirect(group, info, Some(this));
+    }
+
+    /// Signals a group and *self* at once.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "table 4 has it; terminals use the one that is safe anywhere")
+    )]
+    pub(super) fn pgsignal_inthread_self(&self, group: &Pgrp, this: &Proc, info: SignalInfo) {
+        self.pgsignal_internal(group, info, Some(this));
+    }
+
+    /// Signals each member of a group, and `this` if it is no member. `pg_lock` is held for the
+    /// whole walk: nobody joins or leaves meanwhile (§5.1).
+    pub(super) fn pgsignal_internal(&self, group: &Pgrp, info: SignalInfo, this: Option<&Proc>) {
+        let coarse = self.coarse();
+        let members = group.members.read(&self.locks);
+        let mut met = false;
+        for &slot in &members.slots {
+            let member = self.slab.get(slot);
+            met |= this.is_some_and(|this| this.slot == slot);
+            self.psignal_inthread(member, info);
+        }
+        drop(members);
+        drop(coarse);
+        if let Some(this) = this.filter(|_| !met) {
+            self.psignal_inthread(this, info);
+        }
+    }
+
+    /// Makes a signal pending in a process whose `p_lock` is held, and wakes whoever it is for.
+    ///
+    /// # Errors
+    /// `EAGAIN`: a signal with a value, and the user's queue is full.
+    pub(super) fn post(&self, state: &mut ProcState, info: SignalInfo, to: To) -> Result<()> {
+        if state.phase != Phase::Live {
+            return Ok(());
+        }
+        let kills_stopped = info.signal == Signal::KILL && state.is_stopped();
+        if kills_stopped && !self.follows(Rule::KillEndsStopped) {
+            return Ok(());
+        }
+        let resumes = self.cancel_opposite(state, info.signal);
+        let added = self.add_pending(state, info, to, resumes);
+        if resumes {
+            // Only now: a thread that finds no mark returns to user mode without taking the signal.
+            for member in &state.threads {
+                member.thread.settle(Attention::STOP);
+            }
+        }
+        added
+    }
+
+    /// Adds a signal to what is pending, and wakes the thread that delivers it; `resumes` where the
+    /// signal also resumes the process.
+    ///
+    /// # Errors
+    /// As [`Kernel::post`].
+    fn add_pending(
+        &self,
+        state: &mut ProcState,
+        info: SignalInfo,
+        to: To,
+        resumes: bool,
+    ) -> Result<()> {
+        if self.is_dropped(state, info.signal, to) {
+            return Ok(());
+        }
+        let pending = match to {
+            To::Process | To::Near(_) => &mut state.pending,
+            To::Thread(tid) => match state.threads.iter_mut().find(|m| m.thread.tid() == tid) {
+                Some(member) => &mut member.pending,
+                None => return Ok(()),
+            },
+        };
+        if self.merges(pending, info.signal) {
+            return Ok(());
+        }
+        let limit = state.limits.of(Resource::PendingSignals).soft;
+        if state.credentials.user.signals.take(if is_limited(info) { limit } else { u64::MAX }) {
+            pending.add(info);
+        } else if info.signal.is_realtime() && info.code != Code::User {
+            return Err(self.error_by(Rule::QueueLimited, Errno::EAGAIN));
+        } else if !self.follows(Rule::OverflowLosesInfo) {
+            pending.add(info);
+        } else {
+            pending.add_without_info(info.signal);
+        }
+        self.wake_one(state, info.signal, to, resumes);
+        self.doom(state, info.signal, to);
+        Ok(())
+    }
+
+    /// What ends a process ends it when it is sent, if a thread lets it in: no other signal comes
+    /// first, and no thread goes on in user mode, as Linux has it. What would leave a core is
+    /// delivered like any other signal, but every thread that lets it in may be the one.
+    fn doom(&self, state: &mut ProcState, signal: Signal, to: To) {
+        if self.mutates(Mutation::ForkLooksAtItself) {
+            return;
+        }
+        let by_default = state.actions.of(signal).disposition == Disposition::Default;
+        let spared = signal != Signal::KILL && (state.stopped.is_some() || state.tracer.is_some());
+        if !by_default || spared || self.config.delivery == Delivery::Oldest {
+            return;
+        }
+        let core = match signal.by_default() {
+            DefaultAction::Terminate => false,
+            DefaultAction::Core => true,
+            _ => return,
+        };
+        let lets_in = |member: &Member| !member.thread.mask().contains(signal);
+        let taken = match to {
+            To::Process | To::Near(_) => state.threads.iter().any(lets_in),
+            To::Thread(tid) => state.member(tid).is_some_and(|member| lets_in(member)),
+        };
+        if !taken || (signal != Signal::KILL && !self.follows(Rule::DefaultEnds)) {
+            return;
+        }
+        if !core {
+            state.doomed = state.doomed.or(Some((signal, core)));
+        }
+        let shared = !matches!(to, To::Thread(_));
+        for member in state.threads.iter().filter(|member| !core || (shared && lets_in(member))) {
+            member.thread.demand(Attention::SIGNAL);
+            member.wake();
+        }
+    }
+
+    /// As [`Kernel::post`], of what the system itself sends: a standard signal, which no full queue
+    /// refuses.
+    pub(super) fn post_own(&self, state: &mut ProcState, info: SignalInfo, to: To) {
+        let posted = self.post(state, info, to);
+        debug_assert_eq!(posted, Ok(()), "{info:?}");
+    }
+
+    /// SIGCONT takes pending stops back and continues; a stop takes a pending SIGCONT back. True if
+    /// the process is resumed: the caller takes the marks [`Attention::STOP`] away.
+    fn cancel_opposite(&self, state: &mut ProcState, signal: Signal) -> bool {
+        if signal == Signal::CONT {
+            state.stopping = false;
+            self.discard_by(Rule::ContinueTakesStops, state, SigSet::STOPS);
+            return self.resume(state);
+        }
+        if signal.by_default() == DefaultAction::Stop {
+            self.discard_by(Rule::StopTakesContinue, state, SigSet::of(&[Signal::CONT]));
+        } else if signal == Signal::KILL {
+            // It dies; its parent learns of that and of no continuing.
+            (state.stopped, state.stopping) = (None, false);
+            state.threads.iter().for_each(Member::unpark);
+            return true;
+        }
+        false
+    }
+
+    /// Lets a stopped process go on; it tells its parent itself. False if it was not stopped.
+    fn resume(&self, state: &mut ProcState) -> bool {
+        if state.stopped.is_none() || !self.follows(Rule::ContinueResumes) {
+            return false;
+        }
+        state.stopped = None;
+        let untold = matches!(state.news, Some(News::Stopped(_)));
+        if !untold || self.follows(Rule::ContinueReplacesStop) {
+            state.news = Some(News::Continued);
+        }
+        let stops = |member: &Member| member.thread.attention().contains(Attention::STOP);
+        state.continue_unreported = !state.threads.iter().any(stops);
+        for (nth, member) in state.threads.iter().enumerate() {
+            if nth == 0 && !state.continue_unreported {
+                member.thread.demand(Attention::REPORT);
+            }
+            member.unpark();
+        }
+        true
+    }
+
+    /// Whether nothing comes of a signal: ignored, and neither blocked nor traced. That somebody
+    /// waits for it does not matter, as Linux has it.
+    fn is_dropped(&self, state: &ProcState, signal: Signal, to: To) -> bool {
+        if !state.actions.nothing().contains(signal) {
+            return false;
+        }
+        if state.tracer.is_some() {
+            return !self.follows(Rule::TracerHears);
+        }
+        let who = match to {
+            To::Thread(tid) => state.threads.iter().find(|member| member.thread.tid() == tid),
+            To::Near(tid) => {
+                let near = state.threads.iter().find(|member| member.thread.tid() == tid);
+                near.or(state.threads.first())
+            }
+            To::Process => state.threads.first(),
+        };
+        if who.is_some_and(|member| member.thread.mask().contains(signal)) {
+            !self.follows(Rule::BlockedIgnoredKept)
+        } else {
+            self.follows(Rule::IgnoredDropped)
+        }
+    }
+
+    /// Whether a signal adds nothing to what is pending.
+    fn merges(&self, pending: &Pending, signal: Signal) -> bool {
+        match signal {
+            _ if !pending.set().contains(signal) => false,
+            Signal::CHLD => self.follows(Rule::ChildSignalMerges),
+            _ if signal.is_realtime() => !self.follows(Rule::RealTimeQueues),
+            _ => self.follows(Rule::StandardMerges),
+        }
+    }
+
+    /// Throws pending signals away, by this rule.
+    pub(super) fn discard_by(&self, rule: Rule, state: &mut ProcState, signals: SigSet) {
+        let pending = state.pending_anywhere().intersection(signals);
+        if !pending.is_empty() && self.follows(rule) {
+            self.discard(state, signals);
+        }
+    }
+
+    /// Throws pending signals of all kinds of pending away.
+    pub(super) fn discard(&self, state: &mut ProcState, signals: SigSet) {
+        let members = state.threads.iter_mut().map(|member| member.pending.discard(signals));
+        let discarded = members.sum::<usize>() + state.pending.discard(signals);
+        state.credentials.user.signals.give_back(discarded);
+    }
+
+    /// Chooses the thread that will deliver a signal that has just been sent, and wakes it. Of
+    /// several that let it in, as Linux has it: the one that is asked first, else the next in turn
+    /// that has nothing to see to yet.
+    fn wake_one(&self, state: &mut ProcState, signal: Signal, to: To, resumes: bool) {
+        let shared = !matches!(to, To::Thread(_)) && signal != Signal::KILL;
+        let several = shared && state.threads.len() > 1;
+        if !several || self.config.delivery == Delivery::Oldest {
+            return self.wake_for(state, signal, to);
+        }
+        let stop = if resumes { Attention::empty() } else { Attention::STOP };
+        let busy = Attention::SIGNAL.union(stop).union(Attention::HALT);
+        let threads = &state.threads;
+        let place = |tid: i32| threads.iter().position(|member| member.thread.tid() == tid);
+        let free = |nth: &usize| {
+            let thread = &threads[*nth].thread;
+            !thread.attention().intersects(busy) && takes(thread, signal)
+        };
+        let asked = match to {
+            To::Near(tid) => place(tid).unwrap_or(0),
+            To::Process | To::Thread(_) => 0,
+        };
+        let first = Some(asked).filter(free);
+        let from = place(state.turn).unwrap_or(0);
+        let in_turn = || (from..threads.len()).chain(0..from).find(free);
+        let Some(chosen) = first.or_else(in_turn) else {
+            // Whoever lets it in sees to something already, and to this then.
+            return self.wake_for(state, signal, to);
+        };
+        if chosen != 0 && !self.follows(Rule::AnyThreadTakes) {
+            return;
+        }
+        let tid = threads[chosen].thread.tid();
+        wake(state, &threads[chosen], signal);
+        if first.is_none() {
+            state.turn = tid;
+        }
+    }
+
+    /// Chooses a thread that will deliver a signal, and wakes it.
+    pub(super) fn wake_for(&self, state: &ProcState, signal: Signal, to: To) {
+        let ready = |member: &&Member| takes(&member.thread, signal);
+        let chosen = match to {
+            To::Thread(tid) => {
+                state.threads.iter().find(|member| member.thread.tid() == tid).filter(ready)
+            }
+            To::Process | To::Near(_) => match self.config.delivery {
+                _ if state.threads.len() == 1 => state.threads.first().filter(ready),
+                _ if signal == Signal::KILL => state.threads.first(),
+                Delivery::Oldest => state
+                    .threads
+                    .iter()
+                    .find(|member| member.thread.awaited().contains(signal))
+                    .or_else(|| state.threads.first().filter(ready)),
+                Delivery::AnyUnblocked => {
+                    let mut threads = state.threads.iter().enumerate();
+                    let found = threads.find(|(_, member)| ready(member));
+                    let takes = |nth: usize| nth == 0 || self.follows(Rule::AnyThreadTakes);
+                    found.filter(|(nth, _)| takes(*nth)).map(|(_, member)| member)
+                }
+            },
+        };
+        if let Some(member) = chosen {
+            wake(state, member, signal);
+        }
+    }
+
+    /// Whether a process that does this about `signal` would not notice it.
+    pub(super) fn ignores(state: &ProcState, signal: Signal) -> bool {
+        state.actions.of(signal).disposition == Disposition::Ignore
+    }
+}
+
+/// Whether a thread lets a signal in, or waits for it.
+fn takes(thread: &Thread, signal: Signal) -> bool {
+    !thread.mask().contains(signal) || thread.awaited().contains(signal)
+}
+
+/// Has a thread see to a signal.
+fn wake(state: &ProcState, member: &Member, signal: Signal) {
+    member.thread.demand(Attention::SIGNAL);
+    if !state.is_stopped() {
+        member.wake();
+    } else if signal == Signal::KILL {
+        // A stopped thread sleeps on until it is continued; only this gets through.
+        member.unpark();
+    }
+}
+
+/// Whether a signal may find the user's queue full, as Linux has it: not what is standard and says
+/// nothing but who sent it.
+fn is_limited(info: SignalInfo) -> bool {
+    info.signal.is_realtime() || matches!(info.code, Code::Queue | Code::Tkill)
+}

@@ -1,0 +1,269 @@
+//! Groups (§2.1.2) and sessions (§2.1.4): `setpgid`, `setsid`, and which groups are orphaned.
+//!
+//! A group is orphaned when no member's parent is in another group of the same session. Each group
+//! counts such members; a member's share changes where the member, its parent's group or its parent
+//! does.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tontine_unix::{Errno, Pid, Result, Signal, SignalInfo};
+
+use super::Kernel;
+use super::call::Call;
+use super::pgrp::{Pgrp, Session};
+use super::pid_table::Keeper;
+use super::proc::{Phase, Proc, Standing};
+use super::references::ProcRef;
+use super::terminal::NO_TERMINAL;
+use crate::executor;
+use crate::lock::write_both;
+use crate::mutation::Mutation;
+use crate::rule::Rule;
+
+impl Call<'_> {
+    pub(super) fn group_of(&self, process: Pid) -> Result<Pid> {
+        self.guarded(|| {
+            if process.number() == 0 {
+                return self.state().pgrp.as_ref().map(|group| group.id).ok_or(Errno::ESRCH);
+            }
+            let nobody = || self.kernel.error_by(Rule::GroupAsked, Errno::ESRCH);
+            let found = self.kernel.find(process).ok_or_else(nobody)?;
+            let state = found.state().ok_or(Errno::ESRCH)?;
+            state.pgrp.as_ref().map(|group| group.id).ok_or(Errno::ESRCH)
+        })
+    }
+
+    pub(super) fn session_of(&self, process: Pid) -> Result<Pid> {
+        self.guarded(|| {
+            let found = self.kernel.find(self.or_self(process)).ok_or(Errno::ESRCH)?;
+            let state = found.state().ok_or(Errno::ESRCH)?;
+            state.pgrp.as_ref().map(|group| group.session.id).ok_or(Errno::ESRCH)
+        })
+    }
+
+    pub(super) fn set_group(&self, process: Pid, group: Pid) -> Result<()> {
+        let named = if group.number() == 0 { process } else { group };
+        if named.number() < 0 {
+            return Err(self.kernel.error_by(Rule::GroupNotNegative, Errno::EINVAL));
+        }
+        if process.number() < 0 {
+            return Err(Errno::ESRCH);
+        }
+        self.guarded(|| {
+            let coarse = self.kernel.coarse();
+            let moved = self.move_to_group(self.or_self(process), group);
+            drop(coarse);
+            self.kernel.check_groups();
+            moved
+        })
+    }
+
+    fn move_to_group(&self, process: Pid, group: Pid) -> Result<()> {
+        let kernel = self.kernel;
+        let target = kernel.find(process).ok_or(Errno::ESRCH)?;
+        let group = if group.number() == 0 { target.pid() } else { group };
+        // A look that comes too early: a test takes the table's lock away from it.
+        let early = kernel.mutates(Mutation::GroupLookedUpEarly).then(|| {
+            let found = kernel.pgrphash.read(&kernel.locks).get(&group.number()).cloned();
+            executor::yield_now();
+            found
+        });
+        let mut groups = kernel.pgrphash.write(&kernel.locks);
+        let found = early.unwrap_or_else(|| groups.get(&group.number()).cloned());
+        let (from, to) = self.check_move(&mut groups, &target, group, found)?;
+        let moved = Arc::ptr_eq(&from, &to) || kernel.requalify(&target, &from, &to);
+        drop(groups);
+        kernel.forget_if_empty(&from);
+        kernel.forget_if_empty(&to);
+        if moved { Ok(()) } else { Err(Errno::ESRCH) }
+    }
+
+    /// From which group to which a process is to be moved, if the caller may; `found` has the
+    /// number of `group`. Where none has it, and it is the process's own, the group is made.
+    fn check_move(
+        &self,
+        groups: &mut super::Groups,
+        target: &ProcRef<'_>,
+        group: Pid,
+        found: Option<Arc<Pgrp>>,
+    ) -> Result<(Arc<Pgrp>, Arc<Pgrp>)> {
+        let kernel = self.kernel;
+        let (_reading, parent) = kernel.read_parent(target);
+        let own_session = self.state().pgrp.as_ref().map(|group| group.session.clone());
+        let own_session = own_session.ok_or(Errno::ESRCH)?;
+        let is_self = target.slot == self.proc.slot;
+        let is_child = parent.is_some_and(|parent| parent.slot == self.proc.slot);
+        if !is_self && !is_child && kernel.follows(Rule::GroupOfChildOnly) {
+            return Err(Errno::ESRCH);
+        }
+        let (from, executed) = {
+            let state = target.state().ok_or(Errno::ESRCH)?;
+            (state.pgrp.clone().ok_or(Errno::ESRCH)?, state.executed)
+        };
+        if !Arc::ptr_eq(&from.session, &own_session) {
+            return Err(kernel.error_by(Rule::GroupOfOwnSession, Errno::EPERM));
+        }
+        if !is_self && executed && kernel.follows(Rule::GroupOfExecuted) {
+            return Err(Errno::EACCES);
+        }
+        if from.session.id.number() == target.number() {
+            return Err(kernel.error_by(Rule::GroupOfLeader, Errno::EPERM));
+        }
+        let to = match found {
+            // Its number is another group's now.
+            Some(found) if !found.is_named(group) => return Err(Errno::EPERM),
+            Some(found) if !Arc::ptr_eq(&found.session, &own_session) => {
+                return Err(kernel.error_by(Rule::GroupElsewhere, Errno::EPERM));
+            }
+            Some(found) => found,
+            None if target.is_named(group) => kernel.make_group(groups, target.pid(), own_session),
+            None => return Err(kernel.error_by(Rule::GroupMustExist, Errno::EPERM)),
+        };
+        Ok((from, to))
+    }
+
+    pub(super) fn new_session(&self) -> Result<Pid> {
+        self.guarded(|| {
+            let kernel = self.kernel;
+            let coarse = kernel.coarse();
+            let me = self.proc.pid();
+            let mut groups = kernel.pgrphash.write(&kernel.locks);
+            if groups.contains_key(&me.number()) {
+                return Err(kernel.error_by(Rule::SessionOfLeader, Errno::EPERM));
+            }
+            let from = self.state().pgrp.clone().ok_or(Errno::ESRCH)?;
+            kernel.pids.keep(me.number(), Keeper::Session);
+            let session = Session::new(me, kernel.instance());
+            let to = kernel.make_group(&mut groups, me, session);
+            kernel.requalify(self.proc, &from, &to);
+            self.proc.set_session(me.number());
+            self.proc.set_terminal(NO_TERMINAL);
+            drop(groups);
+            kernel.forget_if_empty(&from);
+            drop(coarse);
+            kernel.check_groups();
+            Ok(me)
+        })
+    }
+}
+
+impl Kernel {
+    /// Locks the relations between a process and its parent, and between it and its children.
+    fn write_parent_and_own<'k>(
+        &'k self,
+        proc: &'k Proc,
+    ) -> (super::family::Writing<'k>, Option<&'k Proc>) {
+        loop {
+            let parent = self.parent_hint(proc);
+            let guard = self.write_families(parent.unwrap_or(proc), proc);
+            let now = self.parent_hint(proc);
+            if now.map(|now| now.slot) == parent.map(|before| before.slot) {
+                return (guard, parent);
+            }
+        }
+    }
+
+    /// Moves a process between groups, and counts anew what that changes; false if it was waited
+    /// for meanwhile. Under the table for writing. A group that is orphaned by this is not told: it
+    /// was so done on purpose, and POSIX speaks of exits alone.
+    fn requalify(&self, proc: &Proc, from: &Arc<Pgrp>, to: &Arc<Pgrp>) -> bool {
+        let _relations = self.write_parent_and_own(proc);
+        let (mut leaving, joining) = write_both(&from.members, &to.members, &self.locks);
+        let mut joining = joining.expect("two groups");
+        if !proc.lock(&self.locks).pgrp.as_ref().is_some_and(|now| Arc::ptr_eq(now, from)) {
+            return false;
+        }
+        // The process counts for its new group before it joins that, and for its old one until it
+        // has left: at no moment does a group look orphaned that is not.
+        let counted = proc.qualifies.load(Ordering::Relaxed);
+        proc.qualifies.store(false, Ordering::Relaxed);
+        let lost = &mut Vec::new();
+        self.recount(proc, Some(to), lost);
+        leaving.remove(self, proc);
+        joining.add(proc);
+        let mut state = proc.lock(&self.locks);
+        state.pgrp = Some(Arc::clone(to));
+        if state.phase != Phase::Zombie {
+            proc.stand_in(to);
+        }
+        drop(state);
+        if counted {
+            from.qualify(-1);
+        }
+        for child in self.children(proc) {
+            let group = child.lock(&self.locks).pgrp.clone();
+            self.recount(child, group.as_ref(), lost);
+        }
+        true
+    }
+
+    /// Counts a process for its group if its parent cares for that, and no longer if it does not; a
+    /// group that is orphaned by that is noted. Under relations for writing.
+    pub(super) fn recount(
+        &self,
+        proc: &Proc,
+        group: Option<&Arc<Pgrp>>,
+        orphaned: &mut Vec<Arc<Pgrp>>,
+    ) {
+        let Some(group) = group else { return };
+        let counts = self.counts_for(proc, group.standing());
+        if proc.qualifies.load(Ordering::Relaxed) == counts {
+            return;
+        }
+        proc.qualifies.store(counts, Ordering::Relaxed);
+        if group.qualify(if counts { 1 } else { -1 }) {
+            orphaned.push(Arc::clone(group));
+        }
+    }
+
+    /// Counts a process that was just forked. Under relations for writing.
+    pub(super) fn count_forked(&self, child: &Proc) {
+        // Mostly its parent is in the same group.
+        if child.standing().is_some_and(|own| self.counts_for(child, own)) {
+            let group = child.lock(&self.locks).pgrp.clone();
+            self.recount(child, group.as_ref(), &mut Vec::new());
+        }
+    }
+
+    /// Whether a process is alive and its parent, alive too, is in another group of the same
+    /// session. Under relations.
+    pub(super) fn counts_for(&self, proc: &Proc, group: Standing) -> bool {
+        let cares = |parent: &Proc| {
+            let its = parent.standing();
+            its.is_some_and(|its| its.group != group.group && its.session == group.session)
+        };
+        proc.standing().is_some() && self.parent_hint(proc).is_some_and(cares)
+    }
+
+    /// An orphaned group with a stopped member is told: nobody would continue it (POSIX, `_exit`).
+    pub(super) fn hang_up_if_stopped(&self, group: &Arc<Pgrp>) {
+        let stopped = {
+            let _coarse = self.coarse();
+            let members = group.members.read(&self.locks);
+            members.slots.iter().any(|&slot| {
+                let state = self.slab.get(slot).lock_after(&members);
+                state.phase == Phase::Live && state.stopped.is_some()
+            })
+        };
+        if !group.is_orphaned() {
+            return;
+        }
+        let tells = match stopped {
+            true => self.follows(Rule::OrphanedHangUp),
+            false => !self.follows(Rule::OrphanedRuns),
+        };
+        if tells {
+            self.pgsignal_inthread(group, SignalInfo::kernel(Signal::HUP));
+            self.pgsignal_inthread(group, SignalInfo::kernel(Signal::CONT));
+        }
+    }
+
+    /// Takes a group whose last member has left out of the table.
+    fn forget_if_empty(&self, group: &Arc<Pgrp>) {
+        let empty = group.members.read(&self.locks).slots.is_empty();
+        if empty {
+            self.forget_group(group);
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! The virtual Unix: [`Kernel`], what all processes share, and how it begins and ends.
+//!
+//! A call's way: [`sys`] (the trait), [`call`] (into the kernel and out of it), then the part that
+//! does it, and on the way back [`deliver`]. docs/races.md has the protocols, docs/lock-order.md
+//! the locks. What threads run on is the executor's; what they exclude each other with, the locks'.
+
+#![allow(unsafe_code, reason = "fibers refer to the kernel that outlives them")]
+
+mod accounts;
+mod actions;
+mod audit;
+mod awaited;
+mod call;
+mod clock;
+mod deferred;
+mod deliver;
+mod exec;
+mod exit;
+mod family;
+mod files;
+mod fork;
+mod generate;
+mod group_check;
+mod jobs;
+mod limits;
+mod master;
+mod pending;
+mod pgrp;
+mod pid_table;
+mod pipe;
+mod proc;
+mod references;
+mod send;
+mod siglock;
+mod slab;
+mod sleepers;
+mod state;
+mod suspend;
+mod sys;
+mod terminal;
+#[cfg(test)]
+mod tests;
+mod thread;
+mod threads;
+mod tracing;
+mod users;
+mod wait;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use actions::Actions;
+use deferred::Events;
+use files::Files;
+use limits::Limits;
+use master::Master;
+use pgrp::{Pgrp, Session};
+use pid_table::{Keeper, PidTable};
+use proc::{Phase, Proc, ProcState};
+use slab::Slab;
+pub use state::{Awaits, ProcessState, State, ThreadState};
+use thread::Thread;
+use threads::First;
+pub use threads::{is_wanted, named_by, stands};
+use tontine_unix::{Pid, Program, Resource, SigSet, Signal, SignalInfo, Status};
+use users::{Credentials, User, Users};
+
+use crate::executor::{self, Executor, Object, Outcome, Start};
+use crate::lock::lock_order::{CoarseLock, PgrphashLock, ProcRelationLock, UidhashLock};
+use crate::lock::{BlockingLock, Holding, Locks, SimpleLock, WriteGuard};
+use crate::machine::Config;
+
+/// The process group hash table.
+type Groups = BTreeMap<i32, Arc<Pgrp>>;
+
+/// What all processes share.
+pub(crate) struct Kernel {
+    pub(crate) config: Arc<Config>,
+    pub(crate) locks: Locks,
+    pub(crate) executor: Arc<Executor>,
+    slab: Slab,
+    pids: PidTable,
+    /// `pgrphash_lock`.
+    pgrphash: BlockingLock<PgrphashLock, Groups>,
+    /// `proc_relation_lock`: guards [`family::Links`] of all processes.
+    relations: BlockingLock<ProcRelationLock, ()>,
+    /// Mode `Coarse`.
+    coarse: BlockingLock<CoarseLock, ()>,
+    /// `uidhash_lock`.
+    users: SimpleLock<UidhashLock, Users>,
+    events: Events,
+    master: Master,
+    /// Processes that were ever made.
+    births: AtomicU32,
+    /// Locks of groups, sessions, pipes and terminals that were ever made.
+    instances: AtomicU32,
+    alarms: AtomicU64,
+    /// Processes that there are, the first one not counted.
+    population: AtomicUsize,
+    /// The program has ended, and everybody else is to end.
+    closing: AtomicBool,
+    /// Everybody is being signalled: `kill(-1)`. Changes under `pgrphash_lock` for writing.
+    walking: AtomicBool,
+    /// The slot of the first process, which inherits orphans.
+    init: u32,
+    notes: Mutex<Notes>,
+}
+
+/// What is remembered for the report.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Notes {
+    /// How the program ended.
+    pub(crate) status: Option<Status>,
+    /// Processes whose program panicked.
+    pub(crate) panicked: Vec<Pid>,
+    /// What a check found wrong, for which the run was stopped.
+    pub(crate) wrong: Option<String>,
+}
+
+/// Which call the thread is in, or was in last, whose fiber has this context; nothing for the
+/// system's own.
+///
+/// # Safety
+///
+/// The context is that of a fiber that has not ended.
+pub unsafe fn call_of(context: usize) -> Option<&'static str> {
+    // SAFETY: the caller's promise.
+    unsafe { Thread::call_of(context) }
+}
+
+/// A reference to the kernel for those that it outlives: fibers, timers, files.
+#[derive(Clone, Copy)]
+pub(crate) struct KernelHandle(*const Kernel);
+
+// SAFETY: the kernel is shared by all threads anyway.
+unsafe impl Send for KernelHandle {}
+// SAFETY: as above.
+unsafe impl Sync for KernelHandle {}
+
+impl KernelHandle {
+    pub(crate) fn get<'k>(self) -> &'k Kernel {
+        // SAFETY: handles are held by fibers and timers, which run only inside of `Executor::run`,
+        // which the kernel outlives, and by what the kernel's own structures contain.
+        unsafe { &*self.0 }
+    }
+}
+
+impl std::fmt::Debug for KernelHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("KernelHandle")
+    }
+}
+
+impl std::fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Kernel").field("mode", &self.config.mode).finish_non_exhaustive()
+    }
+}
+
+impl Kernel {
+    /// A system with its first process, and `program` about to begin.
+    pub(crate) fn boot(
+        config: Arc<Config>,
+        locks: Locks,
+        executor: Arc<Executor>,
+        program: Program,
+    ) -> Box<Self> {
+        let root = Arc::<User>::default();
+        let blank = {
+            let (user, actions) = (Arc::clone(&root), Arc::<Actions>::default());
+            let limits = Limits::of_config(&config.limits);
+            move || {
+                let credentials = Credentials::new(0, Arc::clone(&user));
+                ProcState::new(credentials, Arc::clone(&actions), limits)
+            }
+        };
+        let most = config.pids;
+        let kernel = Box::new(Self {
+            locks,
+            executor,
+            slab: Slab::new(most, blank),
+            pids: PidTable::new(most),
+            pgrphash: BlockingLock::new(0, Groups::new()),
+            relations: BlockingLock::new(0, ()),
+            coarse: BlockingLock::new(0, ()),
+            users: SimpleLock::new(0, Users::from([(0, root)])),
+            events: Events::new(&config),
+            master: Master::default(),
+            births: AtomicU32::new(1),
+            instances: AtomicU32::new(1),
+            alarms: AtomicU64::new(0),
+            population: AtomicUsize::new(0),
+            closing: AtomicBool::new(false),
+            walking: AtomicBool::new(false),
+            init: 0,
+            notes: Mutex::default(),
+            config,
+        });
+        kernel.make_first(program);
+        kernel
+    }
+
+    /// The first process, which runs nothing and inherits orphans, and the program's.
+    fn make_first(&self, program: Program) {
+        let init = self.make_leader(Self::INIT, None);
+        assert_eq!((init.slot, init.number()), (self.init, 1), "the first process comes first");
+        let second = self.config.second;
+        self.pids.go_on_at(&self.locks, second);
+        let thread = Arc::new(Thread::new(self.handle(), self.init + 1, second, SigSet::EMPTY));
+        let proc = self.make_leader(Self::PROGRAM, Some(Arc::clone(&thread)));
+        assert_eq!(
+            (proc.slot, proc.number()),
+            (thread.slot, thread.tid()),
+            "the program is second"
+        );
+        self.start_time(proc, proc.lock(&self.locks).limits.of(Resource::Cpu));
+        self.link(init, proc);
+        self.population.store(1, Ordering::Relaxed);
+        let kernel = self.handle();
+        let body = Box::new(move || kernel.get().generate_deferred());
+        let start = Start { processor: Some(0), context: 0, name: 0, body };
+        self.executor.start(start).expect("there is a stack for the signal thread");
+        proc.lock(&self.locks).files = Files::standard();
+        if let Some(console) = self.config.console.clone() {
+            self.attach_console(proc, console);
+        }
+        self.begin(proc, thread, self.config.first_on, First::Program(program))
+            .expect("there is a stack for the program");
+    }
+
+    /// A process that leads a session and a group of its own.
+    fn make_leader(&self, program: u32, thread: Option<Arc<Thread>>) -> &Proc {
+        let (number, slot) = self.pids.take(&self.locks).expect("there are numbers");
+        let proc = self.slab.get(slot);
+        proc.move_in(number, self.births.fetch_add(1, Ordering::Relaxed));
+        let session = Session::new(proc.pid(), self.instance());
+        let group = {
+            let mut groups = self.pgrphash.write(&self.locks);
+            let group = self.make_group(&mut groups, proc.pid(), session);
+            groups.then_write(&group.members).add(proc);
+            group
+        };
+        let mut state = proc.lock(&self.locks);
+        state.phase = Phase::Live;
+        proc.program.store(program, Ordering::Relaxed);
+        proc.stand_in(&group);
+        state.pgrp = Some(group);
+        state.threads.extend(thread.map(proc::Member::new));
+        state.credentials.user.tasks.take(u64::MAX);
+        let limit = state.limits.of(Resource::Cpu);
+        proc.set_session(number);
+        drop(state);
+        self.start_time(proc, limit);
+        self.pids.publish(number, slot);
+        self.pids.keep(number, Keeper::Group);
+        self.pids.keep(number, Keeper::Session);
+        proc
+    }
+
+    /// Leaks the descriptors that a run left open when it ended early: to close them takes locks
+    /// that fibers may hold which never go on.
+    pub(crate) fn leak_files(&mut self) {
+        for proc in self.slab.iter_mut() {
+            std::mem::forget(std::mem::take(&mut proc.state_mut().files));
+        }
+    }
+
+    /// Runs until the program and everybody that it made has ended, or nobody ever will.
+    pub(crate) fn run(&self) -> Outcome {
+        let outcome = self.executor.run();
+        if outcome != Outcome::Stopped {
+            self.check_groups_at_the_end();
+        }
+        self.audit(outcome);
+        outcome
+    }
+
+    /// What is remembered for the report.
+    pub(crate) fn notes(&self) -> MutexGuard<'_, Notes> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn handle(&self) -> KernelHandle {
+        KernelHandle(self)
+    }
+
+    /// A number for a lock that orders it among those of its class.
+    fn instance(&self) -> u32 {
+        executor::changes(Object::System);
+        self.instances.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The one lock of mode `Coarse`; nothing in the other modes. Not held while anybody sleeps.
+    #[inline]
+    fn coarse(&self) -> Option<WriteGuard<'_, CoarseLock, ()>> {
+        self.coarse.write_if_any(&self.locks)
+    }
+
+    /// Processes that there are, the first one not counted.
+    fn population(&self) -> usize {
+        self.population.load(Ordering::Relaxed)
+    }
+
+    /// One process less. With the last one the system's own threads end.
+    fn bury(&self) {
+        executor::changes(Object::System);
+        if self.population.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.end_deferred();
+            self.end_master();
+            self.end_console();
+        }
+    }
+
+    /// The program has ended: so does everybody else, as in a container whose first process ends.
+    fn close(&self, status: Status) {
+        self.notes().status = Some(status);
+        executor::changes(Object::System);
+        self.closing.store(true, Ordering::Relaxed);
+        for proc in self.slab.iter().filter(|proc| !self.is_init(proc)) {
+            self.psignal_inthread(proc, SignalInfo::kernel(Signal::KILL));
+        }
+    }
+}

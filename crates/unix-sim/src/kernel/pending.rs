@@ -1,0 +1,128 @@
+//! Signals that were generated and not yet delivered (§2.1.1): [`Pending`], of a process or of a
+//! thread (§3.1).
+//!
+//! Whether what comes is merged with what is pending already, and what is queued beyond the limit
+//! of the user, is the caller's to say.
+
+use smallvec::SmallVec;
+use tontine_unix::{Code, SigSet, Signal, SignalInfo};
+
+use crate::rule::Rule;
+
+/// The pending signals of a process or of a thread.
+#[derive(Debug, Default)]
+pub(super) struct Pending {
+    set: SigSet,
+    /// In the order in which they came; one alone takes no memory elsewhere.
+    queue: SmallVec<[SignalInfo; 1]>,
+}
+
+impl Pending {
+    /// Which signals are pending.
+    pub(super) fn set(&self) -> SigSet {
+        self.set
+    }
+
+    /// Adds a signal.
+    pub(super) fn add(&mut self, info: SignalInfo) {
+        self.set = self.set.with(info.signal);
+        self.queue.push(info);
+    }
+
+    /// Adds a signal for whose info there is no room: it tells no more than that it came.
+    pub(super) fn add_without_info(&mut self, signal: Signal) {
+        self.set = self.set.with(signal);
+    }
+
+    /// Takes the signal of `wanted` that comes first: SIGKILL and then faults before all others,
+    /// then the lowest number, then the one that waits longest; `follows` says by which of these
+    /// rules. Says whether it was queued.
+    pub(super) fn take(
+        &mut self,
+        wanted: SigSet,
+        follows: impl Fn(Rule) -> bool,
+    ) -> Option<(SignalInfo, bool)> {
+        let candidates = self.set.intersection(wanted);
+        let lowest = candidates.first()?;
+        let kill = candidates.intersection(SigSet::of(&[Signal::KILL])).first();
+        let faults = candidates.intersection(tontine_unix::FAULTS);
+        let fault = faults.first().filter(|one| *one == lowest || follows(Rule::FaultsFirst));
+        let by_number = || {
+            let alone = candidates.without(lowest).is_empty();
+            if alone || follows(Rule::LowestFirst) {
+                Some(lowest)
+            } else {
+                candidates.iter().last()
+            }
+        };
+        let signal = kill.or(fault).or_else(by_number)?;
+        let of_it = |info: &SignalInfo| info.signal == signal;
+        let first = self.queue.iter().position(of_it);
+        let last = self.queue.iter().rposition(of_it);
+        let at = if first == last || follows(Rule::RealTimeInOrder) { first } else { last };
+        let info = at.map(|at| self.queue.remove(at));
+        if !self.queue.iter().any(of_it) {
+            self.set = self.set.without(signal);
+        }
+        let lost = SignalInfo { code: Code::User, ..SignalInfo::kernel(signal) };
+        Some((info.unwrap_or(lost), info.is_some()))
+    }
+
+    /// Throws signals away, and says how many were queued.
+    pub(super) fn discard(&mut self, signals: SigSet) -> usize {
+        let before = self.queue.len();
+        self.queue.retain(|info| !signals.contains(info.signal));
+        self.set = self.set.difference(signals);
+        before - self.queue.len()
+    }
+
+    /// How many are queued.
+    pub(super) fn len(&self) -> usize {
+        self.queue.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_value(signal: Signal, value: i32) -> SignalInfo {
+        SignalInfo { value, ..SignalInfo::kernel(signal) }
+    }
+
+    #[test]
+    fn real_time_signals_queue_in_order_and_behind_lower_numbers() {
+        let (low, high) = (Signal::RTMIN, Signal::RTMAX);
+        let mut pending = Pending::default();
+        for (signal, value) in [(high, 1), (low, 2), (low, 3), (Signal::USR2, 4)] {
+            pending.add(with_value(signal, value));
+        }
+        let order: Vec<_> = std::iter::from_fn(|| pending.take(SigSet::ALL, |_| true))
+            .map(|(info, _)| info.value)
+            .collect();
+        assert_eq!(order, [4, 2, 3, 1]);
+        assert!(pending.set().is_empty());
+    }
+
+    #[test]
+    fn a_fault_comes_before_lower_numbers() {
+        let mut pending = Pending::default();
+        pending.add(SignalInfo::kernel(Signal::HUP));
+        pending.add(SignalInfo::kernel(Signal::SEGV));
+        assert_eq!(
+            pending.take(SigSet::ALL, |_| true).map(|(info, _)| info.signal),
+            Some(Signal::SEGV)
+        );
+    }
+
+    #[test]
+    fn what_is_discarded_is_gone_and_the_rest_is_not() {
+        let mut pending = Pending::default();
+        pending.add(SignalInfo::kernel(Signal::TSTP));
+        pending.add(SignalInfo::kernel(Signal::TTIN));
+        pending.add(SignalInfo::kernel(Signal::USR1));
+        assert_eq!(pending.discard(SigSet::STOPS), 2);
+        assert_eq!(pending.set(), SigSet::of(&[Signal::USR1]));
+        assert_eq!(pending.take(SigSet::STOPS, |_| true), None);
+    }
+}

@@ -1,0 +1,288 @@
+//! Process groups (§5.1) and sessions (§5.3): [`Pgrp`], [`Session`].
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use tontine_unix::{Errno, Pid, Result};
+
+use super::Kernel;
+use super::pid_table::Keeper;
+use super::proc::{Proc, ProcState, Standing};
+use super::terminal::Terminal;
+use crate::lock::lock_order::{PLock, PgLock, PgRefLock, SLock};
+use crate::lock::{BlockingLock, Holding, SimpleGuard, SimpleLock};
+use crate::rule::Rule;
+
+/// A process group.
+#[derive(Debug)]
+pub(super) struct Pgrp {
+    pub(super) id: Pid,
+    pub(super) session: Arc<Session>,
+    /// `pg_lock`.
+    pub(super) members: BlockingLock<PgLock, Members>,
+    /// Guarded by `pg_ref_lock`.
+    references: SimpleLock<PgRefLock, References>,
+    /// Members whose parent is in another group of the same session; where there is none, the group
+    /// is orphaned. Changes under relations for writing.
+    qualified: AtomicI32,
+}
+
+/// What `pg_ref_lock` guards.
+#[derive(Debug, Default)]
+struct References {
+    /// References other than the members'. While there is one, nobody else gets the group's number.
+    pg_refcnt: u32,
+    /// The last member has left: the number goes with the last reference.
+    left: bool,
+}
+
+/// What `pg_lock` guards.
+#[derive(Debug, Default)]
+pub(super) struct Members {
+    /// Slots, each of which knows its place here.
+    pub(super) slots: Vec<u32>,
+}
+
+/// A session.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) id: Pid,
+    /// `s_lock`.
+    pub(super) state: SimpleLock<SLock, SessionState>,
+}
+
+/// What `s_lock` guards.
+#[derive(Debug, Default)]
+pub(super) struct SessionState {
+    /// The terminal that its leader took.
+    pub(super) terminal: Option<Arc<Terminal>>,
+    /// The foreground group of a terminal that was hung up, to be told when the leader exits.
+    pub(super) left: Option<HeldPgrp>,
+}
+
+/// A counted reference to a group (§5.1, §7.2.1). It is dropped with no lock held.
+#[derive(Debug)]
+pub(super) struct PgrpRef<'k> {
+    kernel: &'k Kernel,
+    group: Arc<Pgrp>,
+}
+
+impl std::ops::Deref for PgrpRef<'_> {
+    type Target = Arc<Pgrp>;
+
+    fn deref(&self) -> &Arc<Pgrp> {
+        &self.group
+    }
+}
+
+impl Drop for PgrpRef<'_> {
+    fn drop(&mut self) {
+        let last = {
+            let mut references = self.group.references.lock(&self.kernel.locks);
+            references.pg_refcnt -= 1;
+            references.pg_refcnt == 0 && references.left
+        };
+        if last {
+            self.kernel.give_group_number_back(&self.group);
+        }
+    }
+}
+
+/// A counted reference that is kept in the system's own structures.
+#[derive(Debug)]
+#[must_use = "a reference that is lost keeps the group's number for ever"]
+pub(super) struct HeldPgrp(Arc<Pgrp>);
+
+impl HeldPgrp {
+    /// The reference again.
+    pub(super) fn refer(self, kernel: &Kernel) -> PgrpRef<'_> {
+        PgrpRef { kernel, group: self.0 }
+    }
+
+    /// Whose it is.
+    pub(super) fn group(&self) -> &Arc<Pgrp> {
+        &self.0
+    }
+}
+
+impl Pgrp {
+    fn new(id: Pid, session: Arc<Session>, instance: u32) -> Self {
+        Self {
+            id,
+            session,
+            members: BlockingLock::new(instance, Members::default()),
+            references: SimpleLock::new(instance, References::default()),
+            qualified: AtomicI32::new(0),
+        }
+    }
+
+    /// Whether `id` means this group, and not one that had its number before.
+    pub(super) fn is_named(&self, id: Pid) -> bool {
+        let (own, asked) = (self.id.birth(), id.birth());
+        self.id.number() == id.number() && (own.is_none() || asked.is_none() || own == asked)
+    }
+
+    /// What its members say of themselves.
+    pub(super) fn standing(&self) -> Standing {
+        let number = |id: Pid| id.number().unsigned_abs();
+        Standing { group: number(self.id), session: number(self.session.id) }
+    }
+
+    /// Whether nobody outside, in the same session, cares for the group.
+    pub(super) fn is_orphaned(&self) -> bool {
+        self.qualified.load(Ordering::Relaxed) == 0
+    }
+
+    /// Counts one more member, or one less, whose parent cares for the group. Under relations for
+    /// writing. Returns whether the group has just become orphaned.
+    pub(super) fn qualify(&self, change: i32) -> bool {
+        let before = self.qualified.fetch_add(change, Ordering::Relaxed);
+        debug_assert!(before + change >= 0, "group {}: {before} {change:+}", self.id);
+        before > 0 && before + change == 0
+    }
+
+    /// Whether nobody has or waits for `pg_lock`. Known for certain where nobody else runs.
+    pub(super) fn is_idle(&self) -> bool {
+        self.members.is_idle()
+    }
+
+    /// How many members care for it, for checks.
+    pub(super) fn qualified(&self) -> i32 {
+        self.qualified.load(Ordering::Relaxed)
+    }
+}
+
+impl Session {
+    pub(super) fn new(id: Pid, instance: u32) -> Arc<Self> {
+        let state = SimpleLock::new(instance, SessionState::default());
+        Arc::new(Self { id, state })
+    }
+}
+
+impl Members {
+    pub(super) fn add(&mut self, proc: &Proc) {
+        proc.place_in_group.store(self.slots.len() as u32, Ordering::Relaxed);
+        self.slots.push(proc.slot);
+    }
+
+    /// Removes a member; the last one moves into its place.
+    pub(super) fn remove(&mut self, kernel: &Kernel, proc: &Proc) {
+        let place = proc.place_in_group.load(Ordering::Relaxed) as usize;
+        assert_eq!(self.slots[place], proc.slot, "a member knows its place");
+        self.slots.swap_remove(place);
+        if let Some(&moved) = self.slots.get(place) {
+            kernel.slab.get(moved).place_in_group.store(place as u32, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Kernel {
+    /// The group of a process whose `p_lock` is held, referred to before that is released: then it
+    /// stays valid though the process may leave it (§7.2.1).
+    pub(super) fn refer_to_group<'k>(
+        &'k self,
+        state: &SimpleGuard<'_, PLock, ProcState>,
+    ) -> Option<PgrpRef<'k>> {
+        let group = state.pgrp.clone()?;
+        state.then_lock(&group.references).pg_refcnt += 1;
+        Some(PgrpRef { kernel: self, group })
+    }
+
+    /// A group that something refers to which the caller keeps true.
+    pub(super) fn refer(&self, group: &Arc<Pgrp>) -> PgrpRef<'_> {
+        self.hold(group).refer(self)
+    }
+
+    /// The same, for the system's own structures.
+    pub(super) fn hold(&self, group: &Arc<Pgrp>) -> HeldPgrp {
+        group.references.lock(&self.locks).pg_refcnt += 1;
+        HeldPgrp(Arc::clone(group))
+    }
+
+    /// The group with this number.
+    pub(super) fn find_group(&self, id: Pid) -> Option<PgrpRef<'_>> {
+        let groups = self.pgrphash.read(&self.locks);
+        let group = groups.get(&id.number()).filter(|group| group.is_named(id))?.clone();
+        groups.then_lock(&group.references).pg_refcnt += 1;
+        Some(PgrpRef { kernel: self, group })
+    }
+
+    /// The group with the number of this one, which may have been left and made again since;
+    /// nothing where there is none.
+    pub(super) fn made_again<'k>(&'k self, held: PgrpRef<'k>) -> Option<PgrpRef<'k>> {
+        // Declared before the lock, and so let go after it: that may take the lock again.
+        let found;
+        let _coarse = self.coarse();
+        found = self.find_group(held.id);
+        found
+    }
+
+    /// A group that a member of `session` may make, for a terminal's foreground: Linux takes the
+    /// number of any of them. Nobody is a member, and the number is nobody else's.
+    pub(super) fn hold_unmade(&self, leader: Pid, session: &Arc<Session>) -> Result<HeldPgrp> {
+        let nobody = || self.error_by(Rule::ForegroundNobody, Errno::ESRCH);
+        let leader = self.find(leader).ok_or_else(nobody)?;
+        // Who is in a group has its number, and nobody gives that back before `p_lock` is released.
+        let state = leader.state().ok_or(Errno::ESRCH)?;
+        let group = state.pgrp.as_ref().ok_or(Errno::ESRCH)?;
+        if !Arc::ptr_eq(&group.session, session) {
+            return Err(self.error_by(Rule::ForegroundElsewhere, Errno::EPERM));
+        }
+        self.pids.keep(leader.number(), Keeper::Group);
+        let unmade = Pgrp::new(leader.pid(), Arc::clone(session), self.instance());
+        state.then_lock(&unmade.references).left = true;
+        drop(state);
+        Ok(self.hold(&Arc::new(unmade)))
+    }
+
+    /// Makes a group; the caller holds `groups`, the table, for writing and adds a first member
+    /// before it lets go.
+    pub(super) fn make_group(
+        &self,
+        groups: &mut super::Groups,
+        id: Pid,
+        session: Arc<Session>,
+    ) -> Arc<Pgrp> {
+        self.pids.keep(id.number(), Keeper::Group);
+        let group = Arc::new(Pgrp::new(id, session, self.instance()));
+        groups.insert(id.number(), group.clone());
+        group
+    }
+
+    /// Takes a group out of the table whose last member has left, unless somebody has joined it
+    /// since. Its number goes with it, or with the last reference.
+    pub(super) fn forget_group(&self, group: &Arc<Pgrp>) {
+        let mut groups = self.pgrphash.write(&self.locks);
+        let number = group.id.number();
+        if !group.members.read(&self.locks).slots.is_empty() {
+            return;
+        }
+        if groups.get(&number).is_some_and(|found| Arc::ptr_eq(found, group)) {
+            groups.remove(&number);
+            let unreferenced = {
+                let mut references = groups.then_lock(&group.references);
+                references.left = true;
+                references.pg_refcnt == 0
+            };
+            if unreferenced {
+                self.pids.drop_keeper(&self.locks, number, Keeper::Group);
+            }
+            let session = group.session.id.number();
+            let others = groups.values().any(|other| other.session.id.number() == session);
+            if !others {
+                self.pids.drop_keeper(&self.locks, session, Keeper::Session);
+            }
+        }
+    }
+
+    /// Gives the number of a group back that has no members, with the last reference to it. Its
+    /// leader may have made another one meanwhile, which keeps the number.
+    fn give_group_number_back(&self, group: &Pgrp) {
+        let _coarse = self.coarse();
+        let groups = self.pgrphash.write(&self.locks);
+        let number = group.id.number();
+        if !groups.contains_key(&number) {
+            self.pids.drop_keeper(&self.locks, number, Keeper::Group);
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Which number means whom (§5): [`PidTable`].
+//!
+//! One word a number: the slot that has it, and who else keeps it from being given out again: a
+//! group, a session, a thread. Words are given out and back under `pid_lock`; a lookup reads one
+//! without it, and its result is a claim until the slot has been asked (see
+//! [`Slab`](super::slab::Slab)).
+
+#![allow(unsafe_code, reason = "atomic words are made of zeroed memory")]
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use tontine_unix::{Errno, Result};
+
+use crate::executor::{self, Object};
+use crate::lock::lock_order::PidLock;
+use crate::lock::{Locks, SimpleLock};
+
+/// ```text
+/// 31     27 26      25       24     23                       0
+/// ┌────────┬────────┬────────┬──────┬────────────────────────┐
+/// │    –   │ thread │session │group │ slot + 1, or 0         │
+/// └────────┴────────┴────────┴──────┴────────────────────────┘
+/// ```
+#[derive(Debug)]
+pub(super) struct PidTable {
+    words: Box<[AtomicU32]>,
+    allocation: SimpleLock<PidLock, Allocation>,
+}
+
+#[derive(Debug)]
+struct Allocation {
+    /// Where to look first.
+    next: usize,
+    /// How many numbers are in use.
+    used: usize,
+    /// Slots that were given back, the last one on top.
+    free: Vec<u32>,
+    /// Slots that were ever given out.
+    slots: u32,
+}
+
+/// Why a number is kept, beside that a process has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Keeper {
+    Group = 1 << 24,
+    Session = 1 << 25,
+    Thread = 1 << 26,
+}
+
+const SLOT: u32 = (1 << 24) - 1;
+/// Numbers below this are given out once only: the system's own.
+const RESERVED: usize = 300;
+
+impl PidTable {
+    /// For the numbers 1 to `most`.
+    pub(super) fn new(most: usize) -> Self {
+        let words = Box::into_raw(vec![0_u32; most + 1].into_boxed_slice());
+        // SAFETY: an atomic word has the size, the alignment and the values of a plain one, and the
+        // box was just let go of. Memory that is zero from the start is mapped and not written, so
+        // that the pages of numbers that nobody takes are never touched.
+        let words = unsafe { Box::from_raw(words as *mut [AtomicU32]) };
+        let allocation = Allocation { next: 1, used: 0, free: Vec::new(), slots: 0 };
+        Self { words, allocation: SimpleLock::new(0, allocation) }
+    }
+
+    /// The slot that had this number when it was read.
+    pub(super) fn slot(&self, number: i32) -> Option<u32> {
+        executor::looks_at(Object::Number(number));
+        let word = self.words.get(usize::try_from(number).ok()?)?;
+        // SYNC pid-table: pairs with `PidTable::publish`.
+        (word.load(Ordering::Acquire) & SLOT).checked_sub(1)
+    }
+
+    /// Whether somebody keeps this number so.
+    pub(super) fn is_kept(&self, number: i32, keeper: Keeper) -> bool {
+        executor::looks_at(Object::Number(number));
+        let word = usize::try_from(number).ok().and_then(|number| self.words.get(number));
+        word.is_some_and(|word| word.load(Ordering::Relaxed) & keeper as u32 != 0)
+    }
+
+    /// The next number that is looked at is this one.
+    pub(super) fn go_on_at(&self, locks: &Locks, number: i32) {
+        self.allocation.lock(locks).next = usize::try_from(number).unwrap_or(RESERVED);
+    }
+
+    /// Takes a number and a slot for a process. Nobody finds it before it is published.
+    ///
+    /// # Errors
+    /// `EAGAIN`: every number is taken.
+    pub(super) fn take(&self, locks: &Locks) -> Result<(i32, u32)> {
+        let mut allocation = self.allocation.lock(locks);
+        let number = self.number(&mut allocation, Keeper::Thread)?;
+        let slot = allocation.free.pop().unwrap_or_else(|| {
+            allocation.slots += 1;
+            allocation.slots - 1
+        });
+        Ok((number, slot))
+    }
+
+    /// Takes a number for a thread.
+    ///
+    /// # Errors
+    /// As [`PidTable::take`].
+    pub(super) fn take_for_thread(&self, locks: &Locks) -> Result<i32> {
+        let mut allocation = self.allocation.lock(locks);
+        self.number(&mut allocation, Keeper::Thread)
+    }
+
+    fn number(&self, allocation: &mut Allocation, keeper: Keeper) -> Result<i32> {
+        let most = self.words.len() - 1;
+        if allocation.used >= most {
+            return Err(Errno::EAGAIN);
+        }
+        let mut number = allocation.next;
+        loop {
+            if number > most {
+                number = RESERVED.min(most);
+            }
+            let word = &self.words[number];
+            if word.load(Ordering::Relaxed) == 0 {
+                executor::changes(Object::Number(number as i32));
+                word.store(keeper as u32, Ordering::Relaxed);
+                allocation.used += 1;
+                allocation.next = number + 1;
+                return Ok(number as i32);
+            }
+            number += 1;
+            if number == allocation.next {
+                return Err(Errno::EAGAIN);
+            }
+        }
+    }
+
+    /// How many numbers are in use.
+    pub(super) fn used(&self, locks: &Locks) -> usize {
+        self.allocation.lock(locks).used
+    }
+
+    /// Lets lookups find the process whose number and slot were taken.
+    pub(super) fn publish(&self, number: i32, slot: u32) {
+        executor::changes(Object::Number(number));
+        // Nobody else changes the word of a number that was taken and not published.
+        // SYNC pid-table: pairs with `PidTable::slot`.
+        self.words[number as usize].store(slot + 1, Ordering::Release);
+    }
+
+    /// Lets lookups find it no longer; the number is not given out again before it is given back.
+    pub(super) fn hide(&self, number: i32) {
+        executor::changes(Object::Number(number));
+        let word = &self.words[number as usize];
+        word.fetch_or(Keeper::Thread as u32, Ordering::Relaxed);
+        word.fetch_and(!SLOT, Ordering::Relaxed);
+    }
+
+    /// Gives the number and the slot of a process back; who keeps the number keeps it.
+    pub(super) fn give_back(&self, locks: &Locks, number: i32, slot: u32) {
+        let mut allocation = self.allocation.lock(locks);
+        self.release(&mut allocation, number, SLOT | Keeper::Thread as u32);
+        allocation.free.push(slot);
+    }
+
+    /// Keeps a number that somebody has, which is why nobody else is given it meanwhile: no lock is
+    /// needed.
+    pub(super) fn keep(&self, number: i32, keeper: Keeper) {
+        executor::changes(Object::Number(number));
+        self.words[number as usize].fetch_or(keeper as u32, Ordering::Relaxed);
+    }
+
+    /// Keeps it no longer.
+    pub(super) fn drop_keeper(&self, locks: &Locks, number: i32, keeper: Keeper) {
+        let mut allocation = self.allocation.lock(locks);
+        self.release(&mut allocation, number, keeper as u32);
+    }
+
+    fn release(&self, allocation: &mut Allocation, number: i32, bits: u32) {
+        executor::changes(Object::Number(number));
+        let before = self.words[number as usize].fetch_and(!bits, Ordering::Relaxed);
+        if before != 0 && before & !bits == 0 {
+            allocation.used -= 1;
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! `kill` and its kin (§2.1): whom a program signals, and whether it may. A process is referred to
+//! meanwhile (§5.2), a group is held together (§5.1).
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tontine_unix::{Code, Errno, Pid, Result, Signal, SignalInfo, Target, Tid};
+
+use super::Kernel;
+use super::call::Call;
+use super::generate::To;
+use super::pgrp::Pgrp;
+use super::pid_table::Keeper;
+use super::proc::{Phase, ProcState};
+use super::references::ProcRef;
+use super::users::Ids;
+use crate::costs::Step;
+use crate::executor::{self, Object};
+use crate::mutation::Mutation;
+use crate::rule::Rule;
+
+impl Call<'_> {
+    pub(super) fn send(&self, target: Target, signal: Option<Signal>) -> Result<()> {
+        let target = match target {
+            // What such numbers mean to kill(2), `Target::of` says.
+            Target::Process(pid) if pid.number() <= 0 => return Err(Errno::ESRCH),
+            Target::Group(pid) if pid.number() == i32::MIN => return Err(Errno::ESRCH),
+            Target::Group(pid) if pid.number() < 0 => return Err(Errno::EINVAL),
+            Target::Group(pid) if pid.number() == 0 => Target::OwnGroup,
+            other => other,
+        };
+        self.guarded(|| match target {
+            Target::Process(pid) => self.send_to_one(pid, None, self.info(signal, Code::User, 0)),
+            Target::Group(id) => {
+                // Declared before the lock, and so let go after it: that may take the lock again.
+                let group;
+                let _coarse = self.kernel.coarse();
+                let nobody = || self.kernel.error_by(Rule::NoGroupToSignal, Errno::ESRCH);
+                group = self.kernel.find_group(id).ok_or_else(nobody)?;
+                self.send_to_group(&group, self.info(signal, Code::User, 0))
+            }
+            Target::OwnGroup => {
+                // Declared before the lock, and so let go after it: that may take the lock again.
+                let group;
+                let _coarse = self.kernel.coarse();
+                group = self.kernel.refer_to_group(&self.state()).ok_or(Errno::ESRCH)?;
+                self.send_to_group(&group, self.info(signal, Code::User, 0))
+            }
+            Target::Everyone => self.send_to_everyone(self.info(signal, Code::User, 0)),
+        })
+    }
+
+    pub(super) fn send_to_thread(
+        &self,
+        process: Pid,
+        thread: Tid,
+        signal: Option<Signal>,
+    ) -> Result<()> {
+        if process.number() <= 0 || thread.0 <= 0 {
+            return Err(Errno::EINVAL);
+        }
+        self.guarded(|| {
+            self.send_to_one(process, Some(thread.0), self.info(signal, Code::Tkill, 0))
+        })
+    }
+
+    pub(super) fn send_value(
+        &self,
+        process: Pid,
+        signal: Option<Signal>,
+        value: i32,
+    ) -> Result<()> {
+        if process.number() <= 0 {
+            return Err(Errno::ESRCH);
+        }
+        self.guarded(|| self.send_to_one(process, None, self.info(signal, Code::Queue, value)))
+    }
+
+    /// What the target learns; `None` sends nothing.
+    fn info(&self, signal: Option<Signal>, code: Code, value: i32) -> Option<SignalInfo> {
+        let signal = signal?;
+        let uid = self.proc.ids().real;
+        let pid = if self.kernel.follows(Rule::SenderTold) { self.proc.number() } else { 0 };
+        let tells = code == Code::User || self.kernel.follows(Rule::CodeTold);
+        let code = if tells { code } else { Code::User };
+        let carries = value == 0 || self.kernel.follows(Rule::ValueCarried);
+        let value = if carries { value } else { 0 };
+        Some(SignalInfo { signal, code, pid, uid, value, status: 0 })
+    }
+
+    fn send_to_one(&self, pid: Pid, thread: Option<i32>, info: Option<SignalInfo>) -> Result<()> {
+        let target = match self.kernel.find(pid) {
+            None if thread.is_none() => self.kernel.find_by_thread(pid),
+            found => found,
+        };
+        let nobody = || self.kernel.error_by(Rule::NobodyToSignal, Errno::ESRCH);
+        let target = target.ok_or_else(nobody)?;
+        let mine = (target.slot != self.proc.slot).then(|| self.proc.ids());
+        executor::spend_half(Step::Send);
+        let mut state = target.state().ok_or(Errno::ESRCH)?;
+        executor::spend_half(Step::Send);
+        if let Some(tid) = thread
+            && state.member(tid).is_none()
+            && (state.phase == Phase::Live || tid != pid.number())
+        {
+            return Err(self.kernel.error_by(Rule::ThreadMustExist, Errno::ESRCH));
+        }
+        if mine.is_some_and(|mine| !permits(mine, &state, info)) {
+            return Err(Errno::EPERM);
+        }
+        if state.phase == Phase::Zombie && !self.kernel.follows(Rule::ZombieSignalled) {
+            return Err(Errno::ESRCH);
+        }
+        let among = state.threads.len() > 1;
+        let exactly = |_: &i32| !among || self.kernel.follows(Rule::ThreadSignalled);
+        let to = thread.filter(exactly).map_or(To::Process, To::Thread);
+        self.post_if_any(&mut state, info, to)
+    }
+
+    /// Posts a signal; nothing is sent where there is none, and that is no error.
+    fn post_if_any(&self, state: &mut ProcState, info: Option<SignalInfo>, to: To) -> Result<()> {
+        match info {
+            Some(info) => self.kernel.post(state, info, to),
+            None if self.kernel.follows(Rule::ZeroProbes) => Ok(()),
+            None => Err(Errno::EINVAL),
+        }
+    }
+
+    /// Each member that may be signalled.
+    fn send_to_group(&self, group: &Arc<Pgrp>, info: Option<SignalInfo>) -> Result<()> {
+        let members = group.members.read(&self.kernel.locks);
+        if self.kernel.mutates(Mutation::WalkUnlocked) {
+            let slots = members.slots.clone();
+            drop(members);
+            return self.send_to_each(&slots, info);
+        }
+        self.send_to_each(&members.slots, info)
+    }
+
+    fn send_to_each(&self, slots: &[u32], info: Option<SignalInfo>) -> Result<()> {
+        let mine = self.proc.ids();
+        let mut result = Err(Errno::ESRCH);
+        for (nth, &slot) in slots.iter().enumerate() {
+            if nth > 0 && !self.kernel.follows(Rule::GroupWalked) {
+                break;
+            }
+            if slot == self.proc.slot && !self.kernel.follows(Rule::SelfInGroup) {
+                continue;
+            }
+            let member = self.kernel.slab.get(slot);
+            executor::spend_half(Step::Send);
+            let mut state = member.lock(&self.kernel.locks);
+            executor::spend_half(Step::Send);
+            result = tally(result, self.send_if_permitted(mine, &mut state, info));
+        }
+        result
+    }
+
+    /// Everybody but the caller and the first process. The table of groups is locked, so that no
+    /// group changes and whoever is about to fork can wait for the end of the walk.
+    fn send_to_everyone(&self, info: Option<SignalInfo>) -> Result<()> {
+        let kernel = self.kernel;
+        let mine = self.proc.ids();
+        let _coarse = kernel.coarse();
+        let _groups = kernel.pgrphash.write(&kernel.locks);
+        // A fork whose child gets a slot that this walk has passed locks that slot after the walk
+        // did, and so sees this.
+        executor::changes(Object::System);
+        kernel.walking.store(true, Ordering::Relaxed);
+        let mut result = Err(Errno::ESRCH);
+        for proc in kernel.slab.iter() {
+            let is_self = proc.slot == self.proc.slot;
+            if kernel.is_init(proc) || (is_self && kernel.follows(Rule::EveryoneButSelf)) {
+                continue;
+            }
+            let mut state = proc.lock(&kernel.locks);
+            if state.phase != Phase::Free {
+                // As Linux has it, those that may not be signalled are no failure.
+                result = match self.send_if_permitted(mine, &mut state, info) {
+                    Err(Errno::EPERM) => result.or(Ok(())),
+                    other => tally(result, other),
+                };
+            }
+        }
+        executor::changes(Object::System);
+        kernel.walking.store(false, Ordering::Relaxed);
+        result
+    }
+
+    fn send_if_permitted(
+        &self,
+        mine: Ids,
+        state: &mut ProcState,
+        info: Option<SignalInfo>,
+    ) -> Result<()> {
+        if !permits(mine, state, info) {
+            return Err(Errno::EPERM);
+        }
+        self.post_if_any(state, info, To::Process)
+    }
+}
+
+impl Kernel {
+    /// The process that has a thread with this number: kill(2) takes that too. It is looked for
+    /// among all where the number is a thread's.
+    fn find_by_thread(&self, pid: Pid) -> Option<ProcRef<'_>> {
+        if pid.birth().is_some() || !self.pids.is_kept(pid.number(), Keeper::Thread) {
+            return None;
+        }
+        let all = self.slab.iter().map(|proc| ProcRef::new(self, proc));
+        let mut of_it = all.filter(|found| {
+            found.state().is_some_and(|mut state| state.member(pid.number()).is_some())
+        });
+        of_it.next()
+    }
+
+    /// Whether everybody is being signalled. Under the `p_lock` of a slot.
+    pub(super) fn everyone_walked(&self) -> bool {
+        executor::looks_at(Object::System);
+        self.walking.load(Ordering::Relaxed) && !self.mutates(Mutation::EveryoneUnlocked)
+    }
+}
+
+/// One success is success; else a refusal is told before that there was nobody.
+fn tally(sum: Result<()>, one: Result<()>) -> Result<()> {
+    match (sum, one) {
+        (Ok(()), _) | (_, Ok(())) => Ok(()),
+        (Err(_), Err(errno)) => Err(errno),
+    }
+}
+
+/// Whether somebody may: by its users, or SIGCONT within a session.
+fn permits(mine: Ids, state: &ProcState, info: Option<SignalInfo>) -> bool {
+    let session = || state.pgrp.as_ref().map(|group| group.session.id.number());
+    mine.may_signal(&state.credentials)
+        || (info.is_some_and(|info| info.signal == Signal::CONT) && session() == Some(mine.session))
+}

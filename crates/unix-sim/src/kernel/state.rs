@@ -1,0 +1,322 @@
+//! What a system looks like at the end of its run, or to one of its programs: [`State`], printed as
+//! `ps` would, and who waits for what.
+
+#![allow(
+    unsafe_code,
+    reason = "an ended system is looked at through its locks; a thread's address"
+)]
+
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
+
+use tontine_unix::{SigSet, Status};
+
+use super::Kernel;
+use super::awaited::PipeEnd;
+use super::proc::{Member, Phase, Proc, ProcState};
+use super::thread::Thread;
+use crate::executor::{self, At, Fiber};
+
+/// All processes of a system.
+#[derive(Debug, Clone, Default)]
+pub struct State {
+    /// By number.
+    pub processes: Vec<ProcessState>,
+}
+
+/// One process.
+#[derive(Debug, Clone)]
+pub struct ProcessState {
+    /// Its number.
+    pub pid: i32,
+    /// Its parent's.
+    pub parent: i32,
+    /// Its group's.
+    pub group: i32,
+    /// Its session's.
+    pub session: i32,
+    /// As `ps` shows it: R, S (sleeps), T (stopped), t (stopped for its tracer), Z.
+    pub letter: char,
+    /// Of a zombie: how it ended.
+    pub end: Option<Status>,
+    /// Its program.
+    pub name: String,
+    /// Its threads, the oldest first.
+    pub threads: Vec<ThreadState>,
+    /// Signals pending for the process.
+    pub pending: SigSet,
+    /// Of one that exits or executes: what it waits for, beside the end of its other threads.
+    pub awaits: Option<Awaits>,
+    /// The pipes of which it has an end.
+    pub(super) pipe_ends: Vec<(i32, PipeEnd)>,
+}
+
+/// What must end before a process can.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Awaits {
+    /// Forks of other threads that are under way.
+    pub forks: u32,
+    /// Those that have looked the process up and not let it go.
+    pub references: u32,
+}
+
+/// One thread.
+#[derive(Debug, Clone)]
+pub struct ThreadState {
+    /// Its number.
+    pub tid: i32,
+    /// The call that it is in, or was in last.
+    pub call: &'static str,
+    /// Whether it sleeps in it, so that a signal may wake it.
+    pub sleeps: bool,
+    /// For what, where there is more to say than the call's name: ` for child 5 (sleeper)`.
+    pub object: String,
+    /// Where that is a pipe: who has its other end. `written by 4 (shell), itself`.
+    pub other_end: String,
+    /// Blocked signals.
+    pub blocked: SigSet,
+    /// Signals pending for it alone.
+    pub pending: SigSet,
+    /// Locks that it has, and the one that it waits for: after a run, in builds with debug
+    /// assertions or with [`Builder::statistics`](crate::Builder::statistics) or
+    /// [`Builder::keep_locks`](crate::Builder::keep_locks).
+    pub locks: Vec<String>,
+}
+
+impl State {
+    /// The system whose program calls this, as a running `ps` sees it: each process at one moment,
+    /// but not all at the same. `None` outside of virtual programs, and while the caller's stack is
+    /// unwound.
+    ///
+    /// ```
+    /// use tontine_unix_sim::{State, Virtual};
+    ///
+    /// let report = Virtual::builder().build()?.run(|sys| {
+    ///     let state = State::here().expect("a virtual program asks");
+    ///     let own = sys.getpid().number();
+    ///     i32::from(state.processes.iter().any(|process| process.pid == own))
+    /// });
+    /// assert_eq!(report.status.and_then(|status| status.exited()), Some(1));
+    /// assert!(State::here().is_none());
+    /// # Ok::<(), tontine_unix_sim::BuildError>(())
+    /// ```
+    pub fn here() -> Option<Self> {
+        let thread = NonNull::new(executor::context() as *mut Thread)?;
+        if executor::in_kernel() || std::thread::panicking() {
+            return None;
+        }
+        // SAFETY: the context of a fiber that runs is its thread, which it keeps.
+        let kernel = unsafe { thread.as_ref() }.kernel.get();
+        executor::enter_kernel();
+        executor::point(At::Call);
+        let state = kernel.on_master(|| kernel.look());
+        executor::leave_kernel();
+        Some(state)
+    }
+}
+
+impl State {
+    /// Maximum number of processes in a [`State::brief`] table.
+    pub const BRIEF: usize = 40;
+
+    /// Returns the table of the first 40 processes, and how many more there are.
+    pub fn brief(&self) -> impl fmt::Display {
+        let left = self.processes.len().saturating_sub(Self::BRIEF);
+        let first = Self { processes: self.processes.iter().take(Self::BRIEF).cloned().collect() };
+        fmt::from_fn(move |f| match left {
+            0 => write!(f, "{first}"),
+            _ => writeln!(f, "{first}and {left} more processes"),
+        })
+    }
+
+    /// Describes the first ten runnable threads with their last calls, and how many more there are.
+    #[doc(hidden)]
+    pub fn running(&self) -> String {
+        let running = |process: &ProcessState| {
+            let several = process.threads.len() > 1;
+            let ProcessState { pid, name, letter, .. } = process;
+            let thread = |thread: &ThreadState| {
+                let ThreadState { tid, call, .. } = thread;
+                let which = if several { format!(", thread {tid}") } else { String::new() };
+                let call = match *call {
+                    "" => String::new(),
+                    call => format!(", in or after {call}"),
+                };
+                format!("process {pid} ({name}){which}{call}")
+            };
+            let awake = process.threads.iter().filter(|thread| !thread.sleeps && *letter == 'R');
+            awake.map(thread).collect::<Vec<_>>()
+        };
+        let mut all: Vec<String> = self.processes.iter().flat_map(running).collect();
+        if let Some(more @ 1..) = all.len().checked_sub(RUNNING) {
+            all.truncate(RUNNING);
+            all.push(format!("and {more} more threads"));
+        }
+        if all.is_empty() { "no thread".to_owned() } else { all.join("; ") }
+    }
+
+    /// Gives the process whose program calls this a name, as `exec` does. Nothing happens outside
+    /// of virtual programs, and while the caller's stack is unwound.
+    pub fn name_caller(name: &str) {
+        let Some(thread) = NonNull::new(executor::context() as *mut Thread) else { return };
+        if executor::in_kernel() || std::thread::panicking() {
+            return;
+        }
+        // SAFETY: the context of a fiber that runs is its thread, which it keeps.
+        let thread = unsafe { thread.as_ref() };
+        let kernel = thread.kernel.get();
+        executor::enter_kernel();
+        kernel.on_master(|| {
+            kernel.slab.get(thread.slot).lock(&kernel.locks).called = Some(name.into());
+        });
+        executor::leave_kernel();
+    }
+}
+
+impl Kernel {
+    /// The system while it runs, process by process.
+    fn look(&self) -> State {
+        self.collect(|proc| {
+            let state = proc.lock(&self.locks);
+            (state.phase != Phase::Free).then(|| self.describe(proc, &state, |_| Vec::new()))
+        })
+    }
+
+    /// The system at the end of its run.
+    ///
+    /// # Safety
+    ///
+    /// The run has ended: no thread goes on, and locks that some still have say nothing.
+    pub(crate) unsafe fn snapshot(&self) -> State {
+        self.collect(|proc| {
+            // SAFETY: the caller's promise.
+            let state = unsafe { proc.state_after_the_end() };
+            // SAFETY: the same.
+            let locks = |fiber: &Fiber| unsafe { fiber.locks() };
+            (state.phase != Phase::Free).then(|| self.describe(proc, state, locks))
+        })
+    }
+
+    fn collect(&self, look: impl Fn(&Proc) -> Option<ProcessState>) -> State {
+        let mut processes: Vec<_> = self.slab.iter().filter_map(look).collect();
+        processes.sort_by_key(|process| process.pid);
+        let mut state = State { processes };
+        state.name_who_is_awaited();
+        state
+    }
+
+    /// A process, and which locks a fiber of it has.
+    fn describe(
+        &self,
+        proc: &Proc,
+        state: &ProcState,
+        locks: impl Fn(&Fiber) -> Vec<String>,
+    ) -> ProcessState {
+        let group = state.pgrp.as_ref();
+        let sleeps = state.threads.iter().all(|member| member.thread.is_sleeping());
+        let letter = match state.phase {
+            Phase::Zombie => 'Z',
+            _ if state.trapped.is_some() => 't',
+            _ if state.is_stopped() => 'T',
+            _ if sleeps => 'S',
+            _ => 'R',
+        };
+        let thread = |member: &Member| {
+            let thread = &member.thread;
+            let awaited = thread.awaited();
+            ThreadState {
+                tid: thread.tid(),
+                call: thread.call(),
+                sleeps: thread.is_sleeping(),
+                object: match awaited.is_empty() {
+                    true => thread.object(),
+                    false => format!(" for {awaited}"),
+                },
+                other_end: String::new(),
+                blocked: thread.mask(),
+                pending: member.pending.set(),
+                locks: member.fiber.as_ref().map_or(Vec::new(), &locks),
+            }
+        };
+        ProcessState {
+            pid: proc.number(),
+            parent: self.parent_hint(proc).map_or(0, Proc::number),
+            group: group.map_or(0, |group| group.id.number()),
+            session: group.map_or(0, |group| group.session.id.number()),
+            letter,
+            end: state.end,
+            name: match &state.called {
+                Some(name) => name.to_string(),
+                None => self.program_name(proc.program.load(Ordering::Relaxed)).to_owned(),
+            },
+            threads: state.threads.iter().map(thread).collect(),
+            pending: state.pending.set(),
+            awaits: state
+                .ender
+                .as_ref()
+                .map(|_| Awaits { forks: state.p_forkcnt, references: proc.references() }),
+            pipe_ends: state.files.pipe_ends(),
+        }
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{:>7} {:>7} {:>7} {:>7} S NAME", "PID", "PPID", "PGID", "SID")?;
+        for process in &self.processes {
+            write!(f, "{process}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for ProcessState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { pid, parent, group, session, letter, name, .. } = self;
+        write!(f, "{pid:>7} {parent:>7} {group:>7} {session:>7} {letter} {name}")?;
+        if let (Some(end), 'Z') = (self.end, letter) {
+            write!(f, " ({end})")?;
+        }
+        if !self.pending.is_empty() {
+            write!(f, " pending {}", self.pending)?;
+        }
+        if let Some(Awaits { forks, references }) = self.awaits {
+            let others = self.threads.len().saturating_sub(1);
+            write!(f, " waits for {others} threads, {forks} forks, {references} references")?;
+        }
+        writeln!(f)?;
+        self.threads.iter().try_for_each(|thread| write!(f, "{thread}"))
+    }
+}
+
+/// Maximum number of threads that [`State::running`] names.
+const RUNNING: usize = 10;
+
+/// Of so many blocked signals those are named that are not.
+const MANY: usize = 40;
+
+impl fmt::Display for ThreadState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { tid, call, sleeps, object, other_end, blocked, pending, locks } = self;
+        match sleeps {
+            true => write!(f, "{tid:>39} sleeps in {call}{object}")?,
+            false => write!(f, "{tid:>39} {call}")?,
+        }
+        let open = SigSet::ALL.difference(SigSet::UNBLOCKABLE).difference(*blocked);
+        match (blocked.iter().count(), open.is_empty()) {
+            (0, _) => {}
+            (_, true) => write!(f, ", blocked all")?,
+            (MANY.., _) => write!(f, ", blocked all but {open}")?,
+            _ => write!(f, ", blocked {blocked}")?,
+        }
+        if !pending.is_empty() {
+            write!(f, ", pending {pending}")?;
+        }
+        locks.iter().try_for_each(|lock| write!(f, ", {lock}"))?;
+        if *sleeps && !other_end.is_empty() {
+            write!(f, "\n{:>39} {other_end}", "")?;
+        }
+        writeln!(f)
+    }
+}

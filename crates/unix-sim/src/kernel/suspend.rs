@@ -1,0 +1,226 @@
+//! Calls about signals that the caller makes for itself: dispositions, masks (§2.1.1), `sigsuspend`
+//! (§4.2), `sigtimedwait`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tontine_unix::{
+    ActionFlags, Code, Disposition, Errno, FAULTS, How, Result, SigAction, SigSet, SigStack,
+    SigVec, Signal, SignalInfo,
+};
+
+use super::call::{After, Call, Stop};
+use super::generate::To;
+use super::proc::ProcState;
+use crate::costs::Step;
+use crate::executor;
+use crate::machine::Masks;
+use crate::mutation::Mutation;
+use crate::rule::Rule;
+
+/// Bytes of an alternate stack: `MINSIGSTKSZ`, and less than a program has addresses for.
+const STACK_SIZES: std::ops::Range<usize> = 2048..1 << 47;
+
+impl Call<'_> {
+    pub(super) fn act(&self, signal: Signal, action: Option<SigAction>) -> Result<SigAction> {
+        let refused = action.is_some() && SigSet::UNBLOCKABLE.contains(signal);
+        if refused && self.kernel.follows(Rule::UncatchableRefused) {
+            return Err(Errno::EINVAL);
+        }
+        self.guarded(|| {
+            let mut state = self.state();
+            let Some(mut new) = action.clone() else {
+                return Ok(state.actions.of(signal).clone());
+            };
+            new.mask = new.mask.difference(SigSet::UNBLOCKABLE);
+            let discarding = match new.disposition {
+                Disposition::Ignore => Rule::IgnoringDiscards,
+                _ => Rule::DefaultDiscards,
+            };
+            let actions = Arc::make_mut(&mut state.actions);
+            let old = actions.of(signal).clone();
+            actions.set(signal, new);
+            if state.actions.nothing().contains(signal) {
+                // Whatever was pending is thrown away, blocked or not.
+                self.kernel.discard_by(discarding, &mut state, SigSet::of(&[signal]));
+                self.look_again(&mut state);
+            }
+            Ok(old)
+        })
+    }
+
+    pub(super) fn mask(&self, change: Option<(How, SigSet)>) -> Result<SigSet> {
+        self.guarded(|| {
+            let old = self.thread.mask();
+            if let Some((how, set)) = change {
+                self.change_mask(how.apply(old, set));
+            }
+            Ok(old)
+        })
+    }
+
+    pub(super) fn pending(&self) -> SigSet {
+        self.plain(SigSet::EMPTY, || {
+            let mut state = self.state();
+            let shared = state.pending.set().intersection(self.thread.mask());
+            let own = self.member(&mut state).pending.set().intersection(self.thread.mask());
+            let both = own.is_empty() || self.kernel.follows(Rule::PendingOfBoth);
+            if both { shared.union(own) } else { shared }
+        })
+    }
+
+    /// Waits with `mask` until a handler has run; the mask of before is restored after it (§4.2).
+    pub(super) fn suspend(&self, mask: SigSet) -> Errno {
+        let slept: Result<()> = self.interruptible(After::Interrupt, || {
+            self.sig_lock_or_return()?.unlock();
+            executor::spend(Step::Suspend);
+            if self.kernel.config.masks == Masks::PerThread
+                && let Some(saved) = self.saved_mask.take()
+            {
+                // Something woke it for which no handler ran. Linux begins the call anew with the
+                // mask of before, which may let in what the call's own blocks.
+                self.change_mask(saved);
+                if self.is_wanted() {
+                    return Err(Stop::Again);
+                }
+            }
+            if self.saved_mask.get().is_none() {
+                self.saved_mask.set(Some(self.thread.mask()));
+            }
+            self.sleep_for_handler(|state| {
+                // This thread's alone, whosever the mask is otherwise (§4.2).
+                self.member(state).suspended = true;
+                if self.kernel.follows(Rule::SuspendMaskHolds) {
+                    self.thread.set_mask(mask.difference(SigSet::UNBLOCKABLE));
+                }
+                self.look_again(state);
+            })
+        });
+        slept.err().unwrap_or(Errno::EINTR)
+    }
+
+    pub(super) fn wait_for_handler(&self) -> Errno {
+        let slept: Result<()> = self.interruptible(After::Interrupt, || {
+            self.sig_lock_or_return()?.unlock();
+            self.sleep_for_handler(|_| {})
+        });
+        slept.err().unwrap_or(Errno::EINTR)
+    }
+
+    pub(super) fn accept(&self, set: SigSet, timeout: Option<Duration>) -> Result<SignalInfo> {
+        let set = set.difference(SigSet::UNBLOCKABLE);
+        let mut begun = None;
+        let taken = self.interruptible(After::Interrupt, || {
+            self.sig_lock_or_return()?.unlock();
+            let (deadline, wakings) = *begun.get_or_insert_with(|| {
+                let now = self.kernel.executor.now();
+                (timeout.map(|timeout| now.saturating_add(timeout)), self.wakings.get())
+            });
+            if self.wakings.get() != wakings && self.kernel.follows(Rule::StopEndsSigwait) {
+                // On Linux a stop, or a signal of which nothing comes, ends this call, and no other
+                // one that sleeps.
+                return Err(Errno::EINTR.into());
+            }
+            let taken = self.sleep(deadline, |state| {
+                let taken = self.take_of(state, set);
+                self.thread.set_awaited(if taken.is_some() { SigSet::EMPTY } else { set });
+                if taken.is_none() && !self.awaits_more(state, set) {
+                    // Another thread took the signal that woke this one, and none is left for it.
+                    self.look_again(state);
+                }
+                taken
+            });
+            self.pass_on();
+            taken
+        })?;
+        taken.ok_or_else(|| self.kernel.error_by(Rule::TimeoutTold, Errno::EAGAIN))
+    }
+
+    /// Waits for no signal any more. What else came meanwhile found this thread waiting, and may be
+    /// what another one waits for.
+    fn pass_on(&self) {
+        let state = self.state();
+        self.thread.set_awaited(SigSet::EMPTY);
+        if state.threads.len() > 1 && !self.kernel.mutates(Mutation::WakeUpKept) {
+            for signal in state.pending.set().iter() {
+                self.kernel.wake_for(&state, signal, To::Process);
+            }
+        }
+    }
+
+    fn take_of(&self, state: &mut ProcState, set: SigSet) -> Option<SignalInfo> {
+        let (info, queued) = self.take_first(state, set, set)?;
+        if self.kernel.follows(Rule::TakenIsGone) {
+            state.credentials.user.signals.give_back(queued.into());
+        } else {
+            state.pending.add(info);
+        }
+        self.look_again(state);
+        Some(info)
+    }
+
+    fn awaits_more(&self, state: &mut ProcState, set: SigSet) -> bool {
+        let shared = state.pending.set();
+        !self.member(state).pending.set().union(shared).intersection(set).is_empty()
+    }
+
+    /// A signal that the thread's own execution causes (§3.1): delivered at once to this thread,
+    /// and fatal if it is blocked or ignored.
+    pub(super) fn raise_fault(&self, signal: Signal) -> Result<()> {
+        if !FAULTS.contains(signal) {
+            return Err(Errno::EINVAL);
+        }
+        self.guarded(|| {
+            let mut state = self.state();
+            let blocked = self.thread.mask().contains(signal);
+            let ignored = state.actions.of(signal).disposition == Disposition::Ignore;
+            if (blocked || ignored) && self.kernel.follows(Rule::FaultDefeatsBlock) {
+                let actions = Arc::make_mut(&mut state.actions);
+                actions.set(signal, SigAction::DEFAULT);
+                self.thread.set_mask(self.thread.mask().without(signal));
+            }
+            let info = SignalInfo { code: Code::Fault, ..SignalInfo::kernel(signal) };
+            self.kernel.post(&mut state, info, To::Thread(self.thread.tid()))
+        })
+    }
+
+    /// 4.3BSD: what is interrupted starts again, unless `SV_INTERRUPT` was asked for, which is here
+    /// the absence of `SA_RESTART` in what is given back.
+    pub(super) fn vector(&self, signal: Signal, vector: Option<SigVec>) -> Result<SigVec> {
+        let action = vector.map(|vector| {
+            let flags = vector.action.flags.union(ActionFlags::RESTART);
+            vector.action.with_flags(flags)
+        });
+        self.act(signal, action).map(|action| SigVec { action })
+    }
+
+    pub(super) fn stack(&self, stack: Option<SigStack>) -> Result<SigStack> {
+        let old = self.alternate.get();
+        if let Some(new) = stack {
+            if old.on_stack {
+                return Err(Errno::EPERM);
+            }
+            if new.size != 0 && !STACK_SIZES.contains(&new.size) {
+                return Err(self.kernel.error_by(Rule::StackTooSmall, Errno::ENOMEM));
+            }
+            self.alternate.set(SigStack { on_stack: false, ..new });
+        }
+        Ok(old)
+    }
+
+    pub(super) fn sleep_for(
+        &self,
+        duration: Duration,
+    ) -> std::result::Result<(), (Errno, Duration)> {
+        let mut deadline = None;
+        let slept = self.interruptible(After::Interrupt, || {
+            let now = self.kernel.executor.now();
+            let deadline = *deadline.get_or_insert_with(|| now.saturating_add(duration));
+            self.sleep(Some(deadline), |_| None::<()>).map(|_| ())
+        });
+        slept.map_err(|errno| {
+            let now = self.kernel.executor.now();
+            (errno, deadline.map_or(duration, |deadline| deadline.saturating_sub(now)))
+        })
+    }
+}

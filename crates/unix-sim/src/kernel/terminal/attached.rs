@@ -1,0 +1,92 @@
+//! A terminal at whose controlling end a [`Console`] is: the fiber that carries bytes between the
+//! two.
+//!
+//! It runs on processor 0, as everything must that some modes leave locks out for.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tontine_unix::Fd;
+
+use super::Terminal;
+use crate::console::Console;
+use crate::executor::{self, Start};
+use crate::kernel::Kernel;
+use crate::kernel::files::{End, File};
+use crate::kernel::proc::Proc;
+
+/// Bytes that are carried at once.
+const PIECE: usize = 1024;
+
+impl Kernel {
+    /// Gives a process that leads its session a terminal, with `console` at its controlling end.
+    ///
+    /// # Panics
+    /// There is no stack for the fiber.
+    pub(in crate::kernel) fn attach_console(&self, leader: &Proc, console: Console) {
+        let terminal = Terminal::new(self.instance());
+        let group = leader.lock(&self.locks).pgrp.clone().expect("a leader has a group");
+        terminal.become_controlling(self, leader, &group).expect("neither has another");
+        let file = File::new(self, End::Terminal(Arc::clone(&terminal)));
+        for descriptor in [Fd::STDIN, Fd::STDOUT, Fd::STDERR] {
+            leader.lock(&self.locks).files.open_at(Arc::clone(&file), descriptor);
+        }
+        let kernel = self.handle();
+        let body = Box::new(move || kernel.get().carry(&terminal, &console));
+        let start = Start { processor: Some(0), context: 0, name: 0, body };
+        self.executor.start(start).expect("there is a stack for the console");
+    }
+
+    /// Carries bytes until the last process has ended.
+    fn carry(&self, terminal: &Terminal, console: &Console) {
+        let mut outside = Some(self.executor.external());
+        console.attach(executor::current());
+        while self.population.load(Ordering::Relaxed) > 0 {
+            let shown = console.has_room() && self.show(terminal, console);
+            let typed = self.type_in(terminal, console);
+            if !shown && !typed {
+                match console.is_attended() {
+                    true => {
+                        outside.get_or_insert_with(|| self.executor.external());
+                    }
+                    false => outside = None,
+                }
+                executor::park();
+            }
+        }
+        // No more than the terminal has, and nobody to wait for room.
+        while self.show(terminal, console) {}
+        console.detach();
+        drop(outside);
+    }
+
+    fn show(&self, terminal: &Terminal, console: &Console) -> bool {
+        let mut piece = [0; PIECE];
+        let seen = terminal.output(self, &mut piece, Some(executor::current())).unwrap_or(0);
+        console.show(&piece[..seen]);
+        seen > 0
+    }
+
+    fn type_in(&self, terminal: &Terminal, console: &Console) -> bool {
+        let piece = console.typed(PIECE);
+        if piece.is_empty() {
+            return false;
+        }
+        let typed =
+            |piece: &[u8]| terminal.input(self, piece, executor::current()).unwrap_or(piece.len());
+        let taken = match typed(&piece) {
+            // A key that makes a signal may come behind what has no room.
+            0 => typed(&console.typed(usize::MAX)),
+            taken => taken,
+        };
+        console.take_typed(taken);
+        taken > 0
+    }
+
+    /// Lets the fiber look whether it is to end.
+    pub(in crate::kernel) fn end_console(&self) {
+        if let Some(console) = &self.config.console {
+            console.wake();
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! System calls on terminals, and job control (§2.1.3): who may read, write and change one, and who
+//! is signalled for trying ([`Background`]).
+
+use std::sync::Arc;
+
+use tontine_unix::{Errno, Fd, Modes, Pid, Result, Signal, SignalInfo, Termios};
+
+use super::device::Terminal;
+use super::line::Read;
+use crate::executor;
+use crate::kernel::Kernel;
+use crate::kernel::call::{Call, Stop};
+use crate::kernel::files::End;
+use crate::kernel::pgrp::{Pgrp, Session};
+use crate::kernel::thread::Attention;
+use crate::mutation::Mutation;
+use crate::rule::Rule;
+
+/// Whether a call is to go on.
+enum Background {
+    /// The caller is in the foreground, or may act as if it were.
+    Allowed,
+    /// It has been sent a signal, which it sees to first.
+    Signalled,
+}
+
+impl Call<'_> {
+    pub(in crate::kernel) fn open_pty(&self) -> Result<(Fd, Fd)> {
+        self.guarded(|| {
+            let terminal = Terminal::new(self.kernel.instance());
+            self.add_two(End::Controlling(Arc::clone(&terminal)), End::Terminal(terminal))
+        })
+    }
+
+    pub(in crate::kernel) fn open_controlling(&self) -> Result<Fd> {
+        self.guarded(|| {
+            self.check_room()?;
+            let session = self.own_session()?;
+            let terminal = session.state.lock(&self.kernel.locks).terminal.clone();
+            let own = terminal.filter(|terminal| self.proc.has_terminal(terminal.instance()));
+            self.add(End::Terminal(own.ok_or(Errno::ENXIO)?))
+        })
+    }
+
+    pub(in crate::kernel) fn take_terminal(&self, descriptor: Fd) -> Result<()> {
+        self.guarded(|| {
+            let (terminal, _) = self.terminal(descriptor)?;
+            let group = self.own_group()?;
+            if group.session.id.number() != self.proc.number() {
+                return Err(self.kernel.error_by(Rule::LeaderControls, Errno::EPERM));
+            }
+            terminal.become_controlling(self.kernel, self.proc, &group)
+        })
+    }
+
+    pub(in crate::kernel) fn foreground(&self, descriptor: Fd) -> Result<Pid> {
+        self.guarded(|| {
+            let terminal = self.own_terminal(descriptor)?;
+            let state = terminal.state.lock(&self.kernel.locks);
+            Ok(state.foreground.as_ref().map_or(Pid::number_only(0), |held| held.group().id))
+        })
+    }
+
+    pub(in crate::kernel) fn set_foreground(&self, descriptor: Fd, group: Pid) -> Result<()> {
+        self.guarded_stops(|| {
+            // Where the caller is refused with EIO, the terminal is as good as none for this call.
+            let not_here = |stop| match stop {
+                Stop::Errno(Errno::EIO) => Stop::Errno(Errno::ENOTTY),
+                stop => stop,
+            };
+            let found = self.terminal(descriptor).map_err(Stop::from);
+            let (terminal, _) = found.map_err(not_here)?;
+            let background = self.check_background(&terminal, Signal::TTOU, Rule::ChangerStopped);
+            if let Background::Signalled = background.map_err(not_here)? {
+                return Err(Stop::Interrupted);
+            }
+            if group.number() < 0 {
+                return Err(Errno::EINVAL.into());
+            }
+            let session = self.own_session()?;
+            let own = session.state.lock(&self.kernel.locks).terminal.clone();
+            if !own.is_some_and(|own| Arc::ptr_eq(&own, &terminal)) {
+                return Err(self.kernel.error_by(Rule::ForegroundOfOwn, Errno::ENOTTY).into());
+            }
+            // Declared before the lock, and so let go after it: that may take the lock again.
+            let found;
+            let coarse = self.kernel.coarse();
+            found = self.kernel.find_group(group);
+            let held = match &found {
+                Some(group) if Arc::ptr_eq(&group.session, &session) => self.kernel.hold(group),
+                Some(_) => {
+                    let elsewhere = self.kernel.error_by(Rule::ForegroundElsewhere, Errno::EPERM);
+                    return Err(elsewhere.into());
+                }
+                None => self.kernel.hold_unmade(group, &session)?,
+            };
+            let before = terminal.state.lock(&self.kernel.locks).foreground.replace(held);
+            drop(coarse);
+            drop(before.map(|held| held.refer(self.kernel)));
+            Ok(())
+        })
+    }
+
+    pub(in crate::kernel) fn terminal_session(&self, descriptor: Fd) -> Result<Pid> {
+        self.guarded(|| {
+            let terminal = self.own_terminal(descriptor)?;
+            let state = terminal.state.lock(&self.kernel.locks);
+            state.session.as_ref().map(|session| session.id).ok_or(Errno::ENOTTY)
+        })
+    }
+
+    pub(in crate::kernel) fn termios(&self, descriptor: Fd) -> Result<Termios> {
+        self.guarded(|| {
+            let (terminal, _) = self.terminal(descriptor)?;
+            let state = terminal.state.lock(&self.kernel.locks);
+            Ok(state.line.termios())
+        })
+    }
+
+    pub(in crate::kernel) fn set_termios(&self, descriptor: Fd, termios: Termios) -> Result<()> {
+        self.guarded_stops(|| {
+            let (terminal, _) = self.terminal(descriptor)?;
+            if let Background::Signalled =
+                self.check_background(&terminal, Signal::TTOU, Rule::ChangerStopped)?
+            {
+                return Err(Stop::Interrupted);
+            }
+            let mut state = terminal.state.lock(&self.kernel.locks);
+            state.line.set_termios(termios);
+            state.sleepers.wake();
+            Ok(())
+        })
+    }
+
+    pub(in crate::kernel) fn read_terminal(
+        &self,
+        terminal: &Arc<Terminal>,
+        buffer: &mut [u8],
+    ) -> std::result::Result<usize, Stop> {
+        if let Background::Signalled =
+            self.check_background(terminal, Signal::TTIN, Rule::ReaderStopped)?
+        {
+            return Err(Stop::Interrupted);
+        }
+        let mut slept = false;
+        loop {
+            {
+                let mut state = terminal.state.lock(&self.kernel.locks);
+                match state.line.read(buffer) {
+                    Read::Bytes(n) => {
+                        state.sleepers.wake();
+                        return Ok(n);
+                    }
+                    // Who slept in it when the user left is told so, as Linux has it; who comes
+                    // later finds the end.
+                    Read::End if slept && state.line.is_hung_up() => return Err(Errno::EIO.into()),
+                    Read::End => return Ok(0),
+                    Read::Nothing => state.sleepers.add(executor::current()),
+                }
+            }
+            self.nap()?;
+            slept = true;
+        }
+    }
+
+    pub(in crate::kernel) fn write_terminal(
+        &self,
+        terminal: &Arc<Terminal>,
+        bytes: &[u8],
+        written: &mut usize,
+    ) -> std::result::Result<usize, Stop> {
+        let stops = terminal.state.lock(&self.kernel.locks).line.termios().modes;
+        let stops = stops.contains(Modes::TOSTOP) || !self.kernel.follows(Rule::WriterFree);
+        if stops
+            && let Background::Signalled =
+                self.check_background(terminal, Signal::TTOU, Rule::WriterStopped)?
+        {
+            return Err(Stop::Interrupted);
+        }
+        while *written < bytes.len() {
+            let wrote = {
+                let mut state = terminal.state.lock(&self.kernel.locks);
+                let wrote = state.line.output(&bytes[*written..])?;
+                if wrote == 0 {
+                    state.sleepers.add(executor::current());
+                } else {
+                    state.sleepers.wake();
+                }
+                wrote
+            };
+            *written += wrote;
+            if wrote == 0 && !self.nap_for_room(*written)? {
+                break;
+            }
+        }
+        Ok(*written)
+    }
+
+    /// Types at the controlling end; sleeps where there is no room.
+    pub(in crate::kernel) fn write_input(
+        &self,
+        terminal: &Terminal,
+        bytes: &[u8],
+        written: &mut usize,
+    ) -> std::result::Result<usize, Stop> {
+        while *written < bytes.len() {
+            let taken = terminal.input(self.kernel, &bytes[*written..], executor::current())?;
+            *written += taken;
+            if taken == 0 && !self.nap_for_room(*written)? {
+                break;
+            }
+        }
+        Ok(*written)
+    }
+
+    pub(in crate::kernel) fn read_output(
+        &self,
+        terminal: &Terminal,
+        buffer: &mut [u8],
+    ) -> std::result::Result<usize, Stop> {
+        loop {
+            match terminal.output(self.kernel, buffer, Some(executor::current())) {
+                None => return Err(Errno::EIO.into()),
+                Some(0) if !buffer.is_empty() => self.nap()?,
+                Some(n) => return Ok(n),
+            }
+        }
+    }
+
+    /// What job control says to a call that a foreground process may make: a background process
+    /// gets `signal` by `rule`, and so does its group.
+    ///
+    /// # Errors
+    /// `EIO`: its group is orphaned, or it reads and blocks or ignores SIGTTIN.
+    fn check_background(
+        &self,
+        terminal: &Arc<Terminal>,
+        signal: Signal,
+        rule: Rule,
+    ) -> std::result::Result<Background, Stop> {
+        let kernel = self.kernel;
+        let mut group = self.own_group()?;
+        let foreground = {
+            let state = terminal.state.lock(&kernel.locks);
+            let own =
+                state.session.as_ref().is_some_and(|session| Arc::ptr_eq(session, &group.session));
+            if own && self.proc.has_terminal(terminal.instance()) {
+                state.foreground.as_ref().map(|held| Arc::clone(held.group()))
+            } else {
+                None
+            }
+        };
+        let Some(foreground) = foreground else { return Ok(Background::Allowed) };
+        // By the number: what was in the foreground may have been left, and made again.
+        if foreground.id == group.id {
+            return Ok(Background::Allowed);
+        }
+        let unmoved = {
+            let state = self.state();
+            self.thread.mask().contains(signal) || Kernel::ignores(&state, signal)
+        };
+        match (unmoved, signal) {
+            (true, Signal::TTIN) if kernel.follows(Rule::ReaderRefused) => Err(Errno::EIO.into()),
+            (true, Signal::TTIN) => Ok(Background::Allowed),
+            (true, _) if kernel.follows(Rule::TostopExempts) => Ok(Background::Allowed),
+            (false, _) if !group.is_orphaned() && !kernel.follows(rule) => Ok(Background::Allowed),
+            _ => {
+                // Another thread may have moved the process since its group was looked up. The
+                // group that it left may be orphaned by that, and then the new one counts.
+                while group.is_orphaned() && kernel.follows(Rule::OrphanRefused) {
+                    let now = self.own_group()?;
+                    if Arc::ptr_eq(&now, &group) {
+                        return Err(Errno::EIO.into());
+                    }
+                    group = now;
+                }
+                let group = kernel.refer(&group);
+                // The group, and this process whatever its group is by then (§7.2.3).
+                if kernel.mutates(Mutation::SelfUnnamed) {
+                    kernel.pgsignal(&group, SignalInfo::kernel(signal));
+                } else {
+                    kernel.pgsignal_self(&group, self.proc, SignalInfo::kernel(signal));
+                }
+                kernel.await_generated();
+                // Whoever was chosen, the caller looks itself, as on Linux: else it could call
+                // again for ever before another thread has had the signal.
+                self.thread.demand(Attention::SIGNAL);
+                Ok(Background::Signalled)
+            }
+        }
+    }
+
+    fn own_group(&self) -> Result<Arc<Pgrp>> {
+        self.state().pgrp.clone().ok_or(Errno::ESRCH)
+    }
+
+    fn own_session(&self) -> Result<Arc<Session>> {
+        self.own_group().map(|group| Arc::clone(&group.session))
+    }
+
+    /// The terminal, and whether the descriptor is for its controlling end.
+    ///
+    /// # Errors
+    /// `EIO`: it is hung up.
+    fn terminal(&self, descriptor: Fd) -> Result<(Arc<Terminal>, bool)> {
+        let file = self.file(descriptor)?;
+        let (terminal, controlling) = file.terminal()?;
+        let hung_up = terminal.state.lock(&self.kernel.locks).line.is_hung_up();
+        if hung_up { Err(Errno::EIO) } else { Ok((Arc::clone(terminal), controlling)) }
+    }
+
+    /// The terminal, which has to be the caller's own unless it is seen from its controlling end.
+    fn own_terminal(&self, descriptor: Fd) -> Result<Arc<Terminal>> {
+        let (terminal, controlling) = self.terminal(descriptor)?;
+        let session = self.own_session()?;
+        let own = self.proc.has_terminal(terminal.instance()) && {
+            let state = terminal.state.lock(&self.kernel.locks);
+            state.session.as_ref().is_some_and(|its| Arc::ptr_eq(its, &session))
+        };
+        if own || controlling {
+            return Ok(terminal);
+        }
+        Err(self.kernel.error_by(Rule::TerminalOfOwn, Errno::ENOTTY))
+    }
+}

@@ -1,0 +1,216 @@
+//! A terminal among processes: [`Terminal`], its session (§2.1.4) and its foreground group. What
+//! programs do with it, and job control, is [`calls`](super::calls)'s.
+
+use std::sync::Arc;
+
+use tontine_unix::{Errno, Result, Signal, SignalInfo};
+
+use super::line::{Effects, Line};
+use crate::executor::{self, At, Fiber};
+use crate::kernel::Kernel;
+use crate::kernel::pgrp::{HeldPgrp, Pgrp, PgrpRef, Session};
+use crate::kernel::proc::Proc;
+use crate::kernel::sleepers::Sleepers;
+use crate::lock::SimpleLock;
+use crate::lock::lock_order::TLock;
+use crate::rule::Rule;
+
+/// A terminal.
+#[derive(Debug)]
+pub(in crate::kernel) struct Terminal {
+    /// `t_lock`.
+    pub(super) state: SimpleLock<TLock, State>,
+}
+
+/// What `t_lock` guards.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub(super) line: Line,
+    pub(super) session: Option<Arc<Session>>,
+    /// The foreground process group.
+    pub(super) foreground: Option<HeldPgrp>,
+    /// Open files for the end where processes sit.
+    pub(super) open: u32,
+    /// Those that wait for it to change, at either end.
+    pub(super) sleepers: Sleepers,
+}
+
+impl Terminal {
+    pub(in crate::kernel) fn new(instance: u32) -> Arc<Self> {
+        Arc::new(Self { state: SimpleLock::new(instance, State::default()) })
+    }
+
+    /// Its number among the locks.
+    pub(in crate::kernel) fn instance(&self) -> u32 {
+        self.state.instance()
+    }
+
+    /// Makes it a session's and its leader's, with this group in the foreground, unless it is
+    /// somebody's or the session has one.
+    ///
+    /// # Errors
+    /// `EPERM`; `EIO`: it is hung up.
+    pub(in crate::kernel) fn become_controlling(
+        self: &Arc<Self>,
+        kernel: &Kernel,
+        leader: &Proc,
+        group: &Arc<Pgrp>,
+    ) -> Result<()> {
+        let mut state = self.state.lock(&kernel.locks);
+        let session = Arc::clone(&group.session);
+        let mut own = session.state.lock(&kernel.locks);
+        if state.line.is_hung_up() {
+            return Err(Errno::EIO);
+        }
+        match (&state.session, &own.terminal) {
+            (Some(its), _) if Arc::ptr_eq(its, &session) => return Ok(()),
+            (None, None) => {}
+            _ => return Err(kernel.error_by(Rule::ControlsOne, Errno::EPERM)),
+        }
+        own.terminal = Some(Arc::clone(self));
+        // The old terminal was hung up. Its foreground group gets no signals for that from now on,
+        // as on Linux.
+        let left = own.left.take();
+        leader.set_terminal(self.instance());
+        drop(own);
+        state.session = Some(session);
+        state.foreground = Some(kernel.hold(group));
+        drop(state);
+        drop(left.map(|left| left.refer(kernel)));
+        Ok(())
+    }
+
+    /// Somebody types; says how many bytes there was room for. Where there was none, `sleeper` is
+    /// woken when there may be some.
+    ///
+    /// # Errors
+    /// `EIO`: it is hung up.
+    pub(in crate::kernel) fn input(
+        &self,
+        kernel: &Kernel,
+        bytes: &[u8],
+        sleeper: Fiber,
+    ) -> Result<usize> {
+        let (effects, group): (Effects, Option<PgrpRef<'_>>) = {
+            let mut state = self.state.lock(&kernel.locks);
+            if state.line.is_hung_up() {
+                return Err(Errno::EIO);
+            }
+            let effects = state.line.input(bytes);
+            state.sleepers.wake();
+            if effects.taken == 0 {
+                state.sleepers.add(sleeper);
+            }
+            (effects, state.foreground.as_ref().map(|held| kernel.refer(held.group())))
+        };
+        let group = match group {
+            Some(held) if !effects.signals.is_empty() => kernel.made_again(held),
+            held => held,
+        };
+        if let Some(group) = group {
+            for signal in effects.signals.iter().filter(|_| kernel.follows(Rule::KeysSignal)) {
+                kernel.pgsignal(&group, SignalInfo::kernel(signal));
+            }
+            kernel.await_generated();
+        }
+        Ok(effects.taken)
+    }
+
+    /// Takes what is to be seen; `None` where there is nothing and nobody who could write.
+    pub(in crate::kernel) fn output(
+        &self,
+        kernel: &Kernel,
+        buffer: &mut [u8],
+        sleeper: Option<Fiber>,
+    ) -> Option<usize> {
+        let mut state = self.state.lock(&kernel.locks);
+        let n = state.line.take_output(buffer);
+        if n > 0 {
+            state.sleepers.wake();
+            return Some(n);
+        }
+        if let Some(sleeper) = sleeper {
+            state.sleepers.add(sleeper);
+        }
+        (state.open > 0).then_some(0)
+    }
+
+    /// One more file for the end where processes sit.
+    pub(in crate::kernel) fn open(&self, kernel: &Kernel) {
+        self.state.lock(&kernel.locks).open += 1;
+    }
+
+    /// One less.
+    pub(in crate::kernel) fn close(&self, kernel: &Kernel) {
+        let mut state = self.state.lock(&kernel.locks);
+        state.open -= 1;
+        state.sleepers.wake();
+    }
+
+    /// The controlling end is closed: who reads finds the end, and the session's leader is told.
+    /// Its foreground group is told when the leader exits.
+    pub(in crate::kernel) fn hang_up(&self, kernel: &Kernel) {
+        let (session, foreground) = {
+            let mut state = self.state.lock(&kernel.locks);
+            state.line.hang_up();
+            state.sleepers.wake();
+            (state.session.take(), state.foreground.take())
+        };
+        let Some(session) = session else { return };
+        {
+            let mut own = session.state.lock(&kernel.locks);
+            own.terminal = None;
+            own.left = foreground;
+        }
+        let leader = kernel.find(session.id);
+        if let Some(leader) = leader.filter(|_| kernel.follows(Rule::HangUpTold)) {
+            kernel.psignal_found(&leader, SignalInfo::kernel(Signal::HUP));
+            kernel.psignal_found(&leader, SignalInfo::kernel(Signal::CONT));
+            may_sleep();
+        }
+    }
+
+    /// Its session's leader exits: it is nobody's, and its foreground group is told.
+    fn disown(&self, kernel: &Kernel) {
+        let foreground = {
+            let mut state = self.state.lock(&kernel.locks);
+            state.session = None;
+            state.foreground.take()
+        };
+        let group = foreground.and_then(|held| kernel.made_again(held.refer(kernel)));
+        if let Some(group) = group.filter(|_| kernel.follows(Rule::LeaderHangsUp)) {
+            kernel.pgsignal_inthread(&group, SignalInfo::kernel(Signal::HUP));
+            may_sleep();
+        }
+    }
+}
+
+impl Kernel {
+    /// A session leader that exits leaves its terminal behind.
+    pub(in crate::kernel) fn leave_session(&self, proc: &Proc) {
+        if proc.ids().session != proc.number() {
+            return;
+        }
+        let group = proc.lock(&self.locks).pgrp.clone();
+        let Some(session) = group.map(|group| Arc::clone(&group.session)) else { return };
+        let (terminal, left) = {
+            let mut state = session.state.lock(&self.locks);
+            (state.terminal.take(), state.left.take())
+        };
+        if let Some(terminal) = terminal {
+            terminal.disown(self);
+        }
+        if let Some(held) = left {
+            let group = held.refer(self);
+            self.pgsignal_inthread(&group, SignalInfo::kernel(Signal::HUP));
+            self.pgsignal_inthread(&group, SignalInfo::kernel(Signal::CONT));
+            may_sleep();
+        }
+    }
+}
+
+/// Whoever was hung up may go on before who hung up does, also where a call is one piece: on Linux
+/// the latter sleeps until nobody works at the terminal any more.
+fn may_sleep() {
+    executor::point(At::Within);
+}

@@ -1,0 +1,248 @@
+//! A terminal's line discipline: [`Line`].
+//!
+//! What is typed passes through it on its way to who reads: it makes lines, takes characters back,
+//! turns some into signals and shows what it does. It does what Linux's `n_tty` does, observed
+//! there; of the modes and characters of termios(3) those that [`Termios`] has. Characters that
+//! make more than one byte are taken back as a whole, as with `IUTF8`.
+//!
+//! It knows no processes and never waits: what there is to do for others it returns as
+//! [`Effects`], and who finds nothing to read, or no room, is to try again after something happened
+//! at the other end. There is no flow control by ^S and ^Q.
+
+use tontine_unix::{Errno, Modes, Result, SigSet, Signal, Termios};
+
+use super::input::Input;
+use super::output::{Output, after, is_continuation};
+
+/// A line discipline with its two queues.
+#[derive(Debug, Default)]
+pub(crate) struct Line {
+    termios: Termios,
+    input: Input,
+    output: Output,
+    /// The column in which the echo of the unfinished line began.
+    start: usize,
+    hung_up: bool,
+}
+
+/// What typing did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Effects {
+    /// Bytes that were accepted; the others have to be typed again after somebody read.
+    pub(crate) taken: usize,
+    /// Signals to be sent to the foreground group. With one, who waited for room may find some.
+    pub(crate) signals: SigSet,
+}
+
+/// What reading found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Read {
+    /// So many bytes.
+    Bytes(usize),
+    /// The end of input: it was typed, or the terminal is hung up.
+    End,
+    /// Nothing yet.
+    Nothing,
+}
+
+impl Line {
+    pub(crate) fn termios(&self) -> Termios {
+        self.termios
+    }
+
+    /// Changes how it behaves. What was typed stays: with `ICANON` on it becomes a line, with it
+    /// off it can be read at once, unfinished line and all.
+    pub(crate) fn set_termios(&mut self, termios: Termios) {
+        let before = self.canonical();
+        self.termios = termios;
+        if self.canonical() != before {
+            self.input.set_canonical(self.canonical());
+        }
+    }
+
+    /// Types, as far as there is room. What makes a signal needs none: it is found behind what has
+    /// no room too, which it throws away with the rest that was typed before it.
+    pub(crate) fn input(&mut self, bytes: &[u8]) -> Effects {
+        let mut effects = Effects::default();
+        while let Some(&byte) = bytes.get(effects.taken).filter(|_| !self.hung_up) {
+            if let Some(signal) = self.signal_of(byte) {
+                effects.signals = effects.signals.with(signal);
+                self.interrupt(byte);
+            } else if !self.input.admits(self.canonical()) {
+                let rest = &bytes[effects.taken..];
+                match rest.iter().position(|byte| self.signal_of(*byte).is_some()) {
+                    Some(before) if !self.is(Modes::NOFLSH) => effects.taken += before,
+                    _ => break,
+                }
+                continue;
+            } else if self.canonical() {
+                self.edit(self.translated(byte));
+            } else {
+                let byte = self.translated(byte);
+                self.input.push(byte);
+                self.echo_typed(byte);
+            }
+            effects.taken += 1;
+        }
+        effects
+    }
+
+    /// Reads what is there; in canonical mode no more than one line.
+    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> Read {
+        match self.canonical() {
+            _ if self.hung_up => Read::End,
+            true => self.input.read_line(buffer),
+            false => self.input.read_bytes(buffer),
+        }
+    }
+
+    /// Whether [`Line::read`] would find something.
+    #[cfg(test)]
+    pub(crate) fn can_read(&self) -> bool {
+        self.hung_up || self.input.can_read(self.canonical())
+    }
+
+    /// Writes what there is room for; says how many bytes, 0 if there is no room.
+    ///
+    /// # Errors
+    /// `EIO`: hung up.
+    pub(crate) fn output(&mut self, bytes: &[u8]) -> Result<usize> {
+        if self.hung_up {
+            return Err(Errno::EIO);
+        }
+        Ok(self.output.write(bytes, self.is(Modes::ONLCR)))
+    }
+
+    /// Bytes for which there is room; a newline may take two.
+    #[cfg(test)]
+    pub(crate) fn output_room(&self) -> usize {
+        self.output.room()
+    }
+
+    /// Takes out what is to be seen at the controlling end, as much as fits; says how many bytes.
+    pub(crate) fn take_output(&mut self, buffer: &mut [u8]) -> usize {
+        self.output.take(buffer)
+    }
+
+    /// Whether [`Line::take_output`] would find something.
+    #[cfg(test)]
+    pub(crate) fn is_visible(&self) -> bool {
+        !self.output.is_empty()
+    }
+
+    /// Ends it: what was typed is gone, and nothing can be written any more. What was written
+    /// before can still be seen.
+    pub(crate) fn hang_up(&mut self) {
+        self.hung_up = true;
+        self.input.clear();
+    }
+
+    pub(crate) fn is_hung_up(&self) -> bool {
+        self.hung_up
+    }
+
+    fn is(&self, mode: Modes) -> bool {
+        self.termios.modes.contains(mode)
+    }
+
+    fn canonical(&self) -> bool {
+        self.is(Modes::ICANON)
+    }
+
+    fn translated(&self, byte: u8) -> u8 {
+        if byte == b'\r' && self.is(Modes::ICRNL) { b'\n' } else { byte }
+    }
+
+    /// The signal that `byte` makes.
+    fn signal_of(&self, byte: u8) -> Option<Signal> {
+        let Termios { interrupt, quit, suspend, .. } = self.termios;
+        match byte {
+            _ if byte == 0 || !self.is(Modes::ISIG) => None,
+            _ if byte == interrupt => Some(Signal::INT),
+            _ if byte == quit => Some(Signal::QUIT),
+            _ if byte == suspend => Some(Signal::TSTP),
+            _ => None,
+        }
+    }
+
+    /// What a character that makes a signal does beside.
+    fn interrupt(&mut self, byte: u8) {
+        if !self.is(Modes::NOFLSH) {
+            self.input.clear();
+            self.output.flush();
+        }
+        self.echo_typed(byte);
+    }
+
+    /// Puts `byte` into the unfinished line, or does with the line what it stands for.
+    fn edit(&mut self, byte: u8) {
+        let Termios { end, erase, kill, .. } = self.termios;
+        match byte {
+            b'\n' => {
+                self.input.push_newline();
+                self.echo(b"\n");
+            }
+            _ if byte != 0 && byte == erase => {
+                self.erase();
+            }
+            _ if byte != 0 && byte == kill => {
+                while self.erase() {}
+                // Where nothing is shown nothing has to be taken back character by character.
+                while !self.is(Modes::ECHO) && self.input.pop().is_some() {}
+            }
+            _ if byte != 0 && byte == end => self.input.push_end_of_input(),
+            _ => {
+                if self.input.unfinished().next().is_none() {
+                    self.start = self.output.column();
+                }
+                self.input.push(byte);
+                self.echo_typed(byte);
+            }
+        }
+    }
+
+    /// Takes the newest character of the unfinished line back; false if there is none. Of one that
+    /// began in the line before, no part is taken back.
+    fn erase(&mut self) -> bool {
+        let continued = self.input.unfinished().rev().position(|byte| !is_continuation(byte));
+        let Some(continued) = continued else { return false };
+        for _ in 0..continued {
+            self.input.pop();
+        }
+        let Some(first) = self.input.pop() else { return false };
+        if first == b'\t' {
+            let column = self.input.unfinished().fold(self.start, behind);
+            self.echo(&b"\x08".repeat(behind(column, first) - column));
+        } else {
+            self.echo(&b"\x08 \x08".repeat(if caret(first).is_some() { 2 } else { 1 }));
+        }
+        true
+    }
+
+    fn echo_typed(&mut self, byte: u8) {
+        match caret(byte) {
+            Some(two) => self.echo(&two),
+            None => self.echo(&[byte]),
+        }
+    }
+
+    fn echo(&mut self, bytes: &[u8]) {
+        if self.is(Modes::ECHO) {
+            self.output.echo(bytes, self.is(Modes::ONLCR));
+        }
+    }
+}
+
+/// How a control character is shown that is typed: ^ and a letter.
+fn caret(byte: u8) -> Option<[u8; 2]> {
+    (byte.is_ascii_control() && byte != b'\t').then_some([b'^', byte ^ 0x40])
+}
+
+/// The column behind `byte`, which was typed and is shown in `column`.
+fn behind(column: usize, byte: u8) -> usize {
+    if caret(byte).is_some() { column + 2 } else { after(column, byte) }
+}
+
+#[cfg(test)]
+#[path = "line_tests.rs"]
+mod tests;

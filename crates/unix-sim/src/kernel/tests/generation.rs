@@ -1,0 +1,226 @@
+//! Table 4 (§7.1): each of the nine entry points, from where the table lets it be called.
+
+#[cfg(debug_assertions)]
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use tontine_unix::{How, Pid, SigSet, Signal, SignalInfo, Sys};
+
+use super::{in_each_mode, inside};
+use crate::kernel::Kernel;
+use crate::kernel::pgrp::PgrpRef;
+use crate::kernel::references::ProcRef;
+use crate::lock::spl;
+use crate::mode::Mode;
+
+/// Whom the tests signal: all block [`SENT`], which queues, so that it can be counted.
+#[derive(Debug, Clone, Copy)]
+struct Scene {
+    /// The caller, who is in no group of the others.
+    me: Pid,
+    /// Leads a group.
+    leader: Pid,
+    /// The group's other member.
+    member: Pid,
+}
+
+const SENT: Signal = Signal::RTMIN;
+
+/// How often each was signalled.
+type Counts = [usize; 3];
+
+impl Scene {
+    fn new(sys: &dyn Sys) -> Self {
+        sys.sigprocmask(Some((How::Block, SigSet::of(&[SENT])))).expect("it is allowed");
+        let sleeper = || {
+            let child = sys.fork(|sys| {
+                sys.pause();
+                0
+            });
+            child.expect("there is room")
+        };
+        let scene = Self { me: sys.getpid(), leader: sleeper(), member: sleeper() };
+        for child in [scene.leader, scene.member] {
+            sys.setpgid(child, scene.leader).expect("it is my child");
+        }
+        scene
+    }
+
+    /// How often each has been signalled so far: the caller, the leader, the member.
+    fn counts(&self, kernel: &Kernel) -> Counts {
+        [self.me, self.leader, self.member].map(|pid| {
+            let proc = find(kernel, pid);
+            let state = proc.state().expect("it is there");
+            state.queued()
+        })
+    }
+
+    /// The counts when all that was deferred has been generated.
+    fn counts_later(&self, sys: &dyn Sys) -> Counts {
+        let slept = sys.nanosleep(Duration::from_millis(1));
+        slept.expect("nobody is interrupted");
+        inside(|kernel| self.counts(kernel))
+    }
+}
+
+fn find(kernel: &Kernel, pid: Pid) -> ProcRef<'_> {
+    kernel.find(pid).expect("it is there")
+}
+
+fn group<'k>(kernel: &'k Kernel, scene: &Scene) -> PgrpRef<'k> {
+    kernel.find_group(scene.leader).expect("it is there")
+}
+
+fn info() -> SignalInfo {
+    SignalInfo::kernel(SENT)
+}
+
+/// An entry point, called for a scene.
+type Entry = fn(&Kernel, &PgrpRef<'_>, &ProcRef<'_>, &ProcRef<'_>);
+
+const PGSIGNAL: Entry = |kernel, group, _, _| kernel.pgsignal(group, info());
+const PGSIGNAL_SELF: Entry = |kernel, group, _, me| kernel.pgsignal_self(group, me, info());
+const PSIGNAL_INTHREAD: Entry = |kernel, _, leader, _| kernel.psignal_inthread(leader, info());
+const PGSIGNAL_INTHREAD: Entry = |kernel, group, _, _| kernel.pgsignal_inthread(group, info());
+const PGSIGNAL_INTHREAD_SELF: Entry =
+    |kernel, group, _, me| kernel.pgsignal_inthread_self(group, me, info());
+const PSIGNAL_INDIRECT: Entry = |kernel, _, leader, _| kernel.psignal_indirect(leader, info());
+const PGSIGNAL_INDIRECT: Entry =
+    |kernel, group, _, _| kernel.pgsignal_indirect(group, info(), None);
+const PGSIGNAL_INTERNAL: Entry =
+    |kernel, group, _, me| kernel.pgsignal_internal(group, info(), Some(me));
+
+const TO_ONE: Counts = [0, 1, 0];
+const TO_GROUP: Counts = [0, 1, 1];
+const TO_GROUP_AND_SELF: Counts = [1, 1, 1];
+const TO_NOBODY: Counts = [0, 0, 0];
+
+/// Calls an entry point in a thread or in a clock tick: whom it has signalled when it returns, and
+/// whom later.
+fn call(entry: Entry, in_tick: bool, at_once: Counts, later: Counts) {
+    in_each_mode(move |sys| {
+        let scene = Scene::new(sys);
+        let counts = inside(|kernel| {
+            let (leader, me) = (find(kernel, scene.leader), find(kernel, scene.me));
+            let group = group(kernel, &scene);
+            {
+                let _tick = in_tick.then(spl::tick);
+                entry(kernel, &group, &leader, &me);
+            }
+            scene.counts(kernel)
+        });
+        assert_eq!(counts, at_once, "at once");
+        assert_eq!(scene.counts_later(sys), later, "later");
+    });
+}
+
+/// `psignal` is the direct routine on a uniprocessor, which may be called from anywhere there, and
+/// the deferred one elsewhere.
+#[test]
+fn psignal_is_the_routine_that_is_safe_anywhere_in_the_configuration() {
+    for in_tick in [false, true] {
+        in_each_mode(move |sys| {
+            let scene = Scene::new(sys);
+            let (counts, direct) = inside(|kernel| {
+                let leader = find(kernel, scene.leader);
+                {
+                    let _tick = in_tick.then(spl::tick);
+                    kernel.psignal(&leader, info());
+                }
+                (scene.counts(kernel), kernel.config.mode == Mode::Uniprocessor)
+            });
+            assert_eq!(counts, if direct { TO_ONE } else { TO_NOBODY }, "at once");
+            assert_eq!(scene.counts_later(sys), TO_ONE, "later");
+        });
+    }
+}
+
+#[test]
+fn pgsignal_and_pgsignal_self_are_deferred_for_pg_lock_stays_in_every_configuration() {
+    for in_tick in [false, true] {
+        call(PGSIGNAL, in_tick, TO_NOBODY, TO_GROUP);
+        call(PGSIGNAL_SELF, in_tick, TO_NOBODY, TO_GROUP_AND_SELF);
+    }
+}
+
+#[test]
+fn the_inthread_ones_are_immediate() {
+    call(PSIGNAL_INTHREAD, false, TO_ONE, TO_ONE);
+    call(PGSIGNAL_INTHREAD, false, TO_GROUP, TO_GROUP);
+    call(PGSIGNAL_INTHREAD_SELF, false, TO_GROUP_AND_SELF, TO_GROUP_AND_SELF);
+    call(PGSIGNAL_INTERNAL, false, TO_GROUP_AND_SELF, TO_GROUP_AND_SELF);
+}
+
+#[test]
+fn the_indirect_ones_are_deferred_wherever_they_are_called() {
+    for in_tick in [false, true] {
+        call(PSIGNAL_INDIRECT, in_tick, TO_NOBODY, TO_ONE);
+        call(PGSIGNAL_INDIRECT, in_tick, TO_NOBODY, TO_GROUP);
+    }
+}
+
+/// §7.2.3: whoever is a member is signalled as one, and not again as *self*.
+#[test]
+fn pgsignal_self_signals_a_member_once() {
+    for in_tick in [false, true] {
+        in_each_mode(move |sys| {
+            let scene = Scene::new(sys);
+            inside(|kernel| {
+                let (leader, group) = (find(kernel, scene.leader), group(kernel, &scene));
+                let _tick = in_tick.then(spl::tick);
+                kernel.pgsignal_self(&group, &leader, info());
+            });
+            assert_eq!(scene.counts_later(sys), TO_GROUP);
+        });
+    }
+}
+
+/// *Self* is who it was when the event was made, whoever generates it, and whatever group it has
+/// joined or left since.
+#[test]
+fn a_deferred_event_remembers_who_self_was() {
+    in_each_mode(|sys| {
+        let scene = Scene::new(sys);
+        inside(|kernel| {
+            let (member, group) = (find(kernel, scene.member), group(kernel, &scene));
+            let _tick = spl::tick();
+            kernel.pgsignal_self(&group, &member, info());
+        });
+        sys.setpgid(scene.member, scene.member).expect("it is my child");
+        assert_eq!(scene.counts_later(sys), TO_GROUP, "it has left the group");
+    });
+}
+
+/// On a uniprocessor `psignal_inthread` takes no lock, so that a tick may call it: `psignal` is it.
+#[cfg(debug_assertions)]
+#[test]
+fn the_inthread_ones_are_a_checked_error_in_a_tick() {
+    let takes_locks: [(Entry, bool); 4] = [
+        (PSIGNAL_INTHREAD, false),
+        (PGSIGNAL_INTHREAD, true),
+        (PGSIGNAL_INTHREAD_SELF, true),
+        (PGSIGNAL_INTERNAL, true),
+    ];
+    for (entry, on_a_uniprocessor) in takes_locks {
+        in_each_mode(move |sys| {
+            let scene = Scene::new(sys);
+            let refused = inside(|kernel| {
+                let (leader, me) = (find(kernel, scene.leader), find(kernel, scene.me));
+                let group = group(kernel, &scene);
+                let called = catch_unwind(AssertUnwindSafe(|| {
+                    let _tick = spl::tick();
+                    entry(kernel, &group, &leader, &me);
+                }));
+                if !on_a_uniprocessor && kernel.config.mode == Mode::Uniprocessor {
+                    called.expect("it takes no lock here");
+                    return false;
+                }
+                let refused = called.expect_err("a tick may land while its locks are held");
+                let text = refused.downcast::<String>().expect("it says why");
+                assert!(text.contains("spl: "), "{text}");
+                true
+            });
+            assert_eq!(scene.counts_later(sys), if refused { TO_NOBODY } else { TO_ONE });
+        });
+    }
+}

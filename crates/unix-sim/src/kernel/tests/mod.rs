@@ -1,0 +1,46 @@
+//! What no program can see, seen from inside the kernel of a system that runs one.
+
+#![allow(unsafe_code, reason = "a fiber's context is its thread's address")]
+
+mod generation;
+#[cfg(debug_assertions)]
+mod group_check;
+
+use std::ptr::NonNull;
+
+use tontine_unix::{Status, Sys};
+
+use super::Kernel;
+use super::thread::Thread;
+use crate::executor;
+use crate::machine::{Builder, Ending, Executor, Virtual};
+use crate::mode::Mode;
+
+/// Runs a program in a small simulated system of each mode, in which a thread that can go on does:
+/// what is to come from another thread comes when the program sleeps.
+fn in_each_mode(program: impl Fn(&dyn Sys) + Clone + Send + 'static) {
+    for mode in Mode::ALL {
+        let program = program.clone();
+        let executor = Executor::Simulated { seed: 1 };
+        let builder: Builder = Virtual::builder().mode(mode).executor(executor);
+        let unix = builder.pids(300).preemptions(0).stop_at(1_000_000).build().expect("it goes");
+        let report = unix.run(move |sys| {
+            program(sys);
+            0
+        });
+        let ended = (report.ending, report.status, report.panicked.len());
+        assert_eq!(ended, (Ending::Finished, Some(Status::Exited(0)), 0), "mode {mode}");
+    }
+}
+
+/// Does something inside the kernel of the virtual program that calls this, where the mode wants
+/// it.
+fn inside<R>(body: impl FnOnce(&Kernel) -> R) -> R {
+    let thread = NonNull::new(executor::context() as *mut Thread).expect("a virtual program asks");
+    // SAFETY: the context of a fiber that runs is its thread, which it keeps.
+    let kernel = unsafe { thread.as_ref() }.kernel.get();
+    executor::enter_kernel();
+    let result = kernel.on_master(|| body(kernel));
+    executor::leave_kernel();
+    result
+}

@@ -1,0 +1,285 @@
+//! A virtual thread, as others see it: [`Thread`], and what they want of it: [`Attention`].
+
+#![allow(unsafe_code, reason = "a name behind one atomic word")]
+
+use std::sync::atomic::{
+    AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+};
+use std::{fmt, ptr};
+
+use bitflags::bitflags;
+use tontine_unix::SigSet;
+
+use super::KernelHandle;
+use crate::executor::{self, Object};
+
+bitflags! {
+    /// What a thread has to see to before it goes back to user mode.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(super) struct Attention: u32 {
+        /// A signal may be deliverable.
+        const SIGNAL = 1 << 0;
+        /// It ends: another thread exits or executes (`sig_lock_to_exit`).
+        const HALT = 1 << 1;
+        /// The process is stopped.
+        const STOP = 1 << 2;
+        /// The parent is to be told that the process goes on.
+        const REPORT = 1 << 3;
+        /// The clock ticked: the profile is to be updated (§6.1).
+        const TICK = 1 << 4;
+        /// `sig_lock_or_return` found the state *waiting*: it blocks until that is over.
+        const BLOCK = 1 << 5;
+    }
+}
+
+/// What a thread sleeps for, beside what its call says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum For {
+    Nothing,
+    /// Any child.
+    Any,
+    /// The child with this number.
+    Child(i32),
+    /// A child of the group with this number.
+    Group(i32),
+    /// A child of the caller's own group.
+    OwnGroup,
+    /// The end of the thread with this number.
+    Thread(i32),
+    /// What comes out of a pipe, by the instance of its lock, or room in it.
+    Pipe(i32),
+    /// What comes from a terminal, or room in it.
+    Terminal,
+}
+
+impl For {
+    /// In one word: which it is in the high half, its number in the low one.
+    const fn packed(self) -> u64 {
+        let (kind, number) = match self {
+            Self::Nothing => (0, 0),
+            Self::Any => (1, 0),
+            Self::Child(number) => (2, number as u32),
+            Self::Group(number) => (3, number as u32),
+            Self::OwnGroup => (4, 0),
+            Self::Thread(number) => (5, number as u32),
+            Self::Pipe(instance) => (6, instance as u32),
+            Self::Terminal => (7, 0),
+        };
+        (kind as u64) << 32 | number as u64
+    }
+
+    /// What such a word says.
+    const fn unpacked(word: u64) -> Self {
+        let number = word as u32;
+        match word >> 32 {
+            1 => Self::Any,
+            2 => Self::Child(number as i32),
+            3 => Self::Group(number as i32),
+            4 => Self::OwnGroup,
+            5 => Self::Thread(number as i32),
+            6 => Self::Pipe(number as i32),
+            7 => Self::Terminal,
+            _ => Self::Nothing,
+        }
+    }
+}
+
+/// What follows the name of the call.
+impl fmt::Display for For {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nothing => Ok(()),
+            Self::Any => f.write_str(" for any child"),
+            Self::Child(number) => write!(f, " for child {number}"),
+            Self::Group(number) => write!(f, " for a child of group {number}"),
+            Self::OwnGroup => f.write_str(" for a child of its group"),
+            Self::Thread(number) => write!(f, " for thread {number}"),
+            Self::Pipe(instance) => write!(f, " for pipe {instance}"),
+            Self::Terminal => f.write_str(" for its terminal"),
+        }
+    }
+}
+
+/// A thread.
+#[derive(Debug)]
+pub(super) struct Thread {
+    /// Its number; the one that executes takes the process's.
+    tid: AtomicI32,
+    /// Where its process is.
+    pub(super) slot: u32,
+    /// For the clock, which knows nothing but the thread.
+    pub(super) kernel: KernelHandle,
+    attention: AtomicU32,
+    /// Blocked signals; written under its `p_lock`: by the thread itself, or, where the mask is the
+    /// process's, by any thread of it.
+    mask: AtomicU64,
+    /// Whether it sleeps so that a signal may wake it; written under its `p_lock`.
+    sleeping: AtomicBool,
+    /// Which signals `sigtimedwait` waits for; written under its `p_lock`.
+    awaited: AtomicU64,
+    /// The name of the call that it is in or was in last, for those that look.
+    call: AtomicPtr<&'static str>,
+    /// What it sleeps for in it: a [`For`].
+    object: AtomicU64,
+    /// The profiling flag's own word (§6.1): ticks since the last look, by the clock only.
+    pub(super) ticks: AtomicU32,
+    /// It has left its process, whose slot may be another's.
+    left: AtomicBool,
+    /// Bytes of the alternate stack that it begins with; written before it does.
+    alternate: AtomicUsize,
+}
+
+impl Thread {
+    pub(super) fn new(kernel: KernelHandle, slot: u32, tid: i32, mask: SigSet) -> Self {
+        Self {
+            tid: AtomicI32::new(tid),
+            slot,
+            kernel,
+            attention: AtomicU32::new(0),
+            mask: AtomicU64::new(mask.bits()),
+            sleeping: AtomicBool::new(false),
+            awaited: AtomicU64::new(0),
+            call: AtomicPtr::new(ptr::null_mut()),
+            object: AtomicU64::new(0),
+            ticks: AtomicU32::new(0),
+            left: AtomicBool::new(false),
+            alternate: AtomicUsize::new(0),
+        }
+    }
+
+    /// Its number.
+    pub(super) fn tid(&self) -> i32 {
+        self.tid.load(Ordering::Relaxed)
+    }
+
+    /// Gives it another one. Under `p_lock`, by itself.
+    pub(super) fn set_tid(&self, tid: i32) {
+        self.tid.store(tid, Ordering::Relaxed);
+    }
+
+    /// Says that its process is no longer its own. By itself, or for it while it sleeps.
+    pub(super) fn leaves(&self) {
+        executor::changes(Object::Process(self.slot));
+        self.left.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it has left its process; true for ever then.
+    pub(super) fn has_left(&self) -> bool {
+        self.left.load(Ordering::Relaxed)
+    }
+
+    /// Says which call the thread is in.
+    pub(super) fn calls(&self, name: &'static &'static str) {
+        self.call.store(ptr::from_ref(name).cast_mut(), Ordering::Relaxed);
+        self.waits_for(For::Nothing);
+    }
+
+    /// Says what it is about to sleep for in this call.
+    pub(super) fn waits_for(&self, what: For) {
+        self.object.store(what.packed(), Ordering::Relaxed);
+    }
+
+    /// What it sleeps for, in words.
+    pub(super) fn object(&self) -> String {
+        For::unpacked(self.object.load(Ordering::Relaxed)).to_string()
+    }
+
+    /// Which call it is in, or was in last.
+    pub(super) fn call(&self) -> &'static str {
+        // SAFETY: null, or what `calls` stored: a reference that lasts for ever.
+        unsafe { self.call.load(Ordering::Relaxed).as_ref() }.copied().unwrap_or("begins")
+    }
+
+    /// Which call the thread is in, or was in last, whose fiber has this context; nothing for the
+    /// system's own.
+    ///
+    /// # Safety
+    ///
+    /// The context is that of a fiber that has not ended.
+    pub(super) unsafe fn call_of(context: usize) -> Option<&'static str> {
+        // SAFETY: the context of a fiber is its thread, which it keeps.
+        unsafe { (context as *const Self).as_ref() }.map(Self::call)
+    }
+
+    pub(super) fn attention(&self) -> Attention {
+        executor::looks_at(Object::Process(self.slot));
+        // SYNC attention: pairs with `Thread::demand`.
+        Attention::from_bits_retain(self.attention.load(Ordering::Acquire))
+    }
+
+    /// Makes the thread look before it goes back to user mode. Under its `p_lock`, or by itself, by
+    /// the thread that made it, or by the clock.
+    pub(super) fn demand(&self, what: Attention) {
+        executor::changes(Object::Process(self.slot));
+        // SYNC attention: pairs with `Thread::attention`.
+        self.attention.fetch_or(what.bits(), Ordering::Release);
+    }
+
+    /// What was seen to. Most often there is nothing to take away, and so nothing is written.
+    pub(super) fn settle(&self, what: Attention) {
+        if self.attention.load(Ordering::Relaxed) & what.bits() != 0 {
+            executor::changes(Object::Process(self.slot));
+            self.attention.fetch_and(!what.bits(), Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn mask(&self) -> SigSet {
+        executor::looks_at(Object::Process(self.slot));
+        SigSet::from_bits(self.mask.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn set_mask(&self, mask: SigSet) {
+        executor::changes(Object::Process(self.slot));
+        self.mask.store(mask.bits(), Ordering::Relaxed);
+    }
+
+    pub(super) fn awaited(&self) -> SigSet {
+        SigSet::from_bits(self.awaited.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn set_awaited(&self, set: SigSet) {
+        self.awaited.store(set.bits(), Ordering::Relaxed);
+    }
+
+    pub(super) fn is_sleeping(&self) -> bool {
+        executor::looks_at(Object::Process(self.slot));
+        self.sleeping.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_sleeping(&self, sleeping: bool) {
+        executor::changes(Object::Process(self.slot));
+        self.sleeping.store(sleeping, Ordering::Relaxed);
+    }
+
+    /// The alternate stack that it begins with.
+    pub(super) fn first_alternate(&self) -> tontine_unix::SigStack {
+        tontine_unix::SigStack { size: self.alternate.load(Ordering::Relaxed), on_stack: false }
+    }
+
+    pub(super) fn begin_with_alternate(&self, stack: tontine_unix::SigStack) {
+        self.alternate.store(stack.size, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_thread_sleeps_for_is_unpacked_as_it_was_packed() {
+        let number = i32::MAX;
+        let all = [
+            For::Nothing,
+            For::Any,
+            For::Child(number),
+            For::Group(number),
+            For::OwnGroup,
+            For::Thread(number),
+            For::Pipe(number),
+            For::Terminal,
+        ];
+        for what in all {
+            assert_eq!(For::unpacked(what.packed()), what);
+        }
+    }
+}

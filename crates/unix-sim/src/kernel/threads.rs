@@ -1,0 +1,386 @@
+//! Threads, of which a process has several (§3.2): how one begins ([`Kernel::begin`]), ends and is
+//! joined.
+#![allow(unsafe_code, reason = "a fiber's context is its thread")]
+
+use std::any::Any;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Arc;
+
+use tontine_unix::{
+    Body, Errno, Program, Resource, Result, SigSet, Signal, SignalInfo, Status, Tid,
+};
+
+use super::Kernel;
+use super::call::{After, Call, Leave, Stop, Unwind};
+use super::pid_table::Keeper;
+use super::proc::{Member, Proc};
+use super::thread::{Attention, For, Thread};
+use crate::executor::{self, Object, Start};
+use crate::mutation::Mutation;
+use crate::rule::Rule;
+
+/// What a thread runs first.
+pub(super) enum First {
+    /// A process's first thread.
+    Program(Program),
+    /// The same, of one that is about to execute for `spawn`.
+    Spawned(Program),
+    /// Another thread.
+    Body(Body),
+}
+
+impl First {
+    /// What a process that begins with this blocks, where its parent blocks `mask`.
+    pub(super) fn mask(&self, mask: SigSet) -> SigSet {
+        match self {
+            Self::Spawned(_) => SigSet::ALL.difference(SigSet::UNBLOCKABLE),
+            _ => mask,
+        }
+    }
+}
+
+/// How a thread's program ended.
+enum Ended {
+    /// It returned this.
+    Returned(i32),
+    /// Its stack was unwound, for this reason.
+    Left(Leave),
+    /// It panicked.
+    Panicked,
+}
+
+impl Kernel {
+    /// Starts a thread on a fiber of its own.
+    ///
+    /// # Errors
+    /// `EAGAIN`: there is no stack for it.
+    pub(super) fn begin(
+        &self,
+        proc: &Proc,
+        thread: Arc<Thread>,
+        place: Option<usize>,
+        first: First,
+    ) -> Result<()> {
+        let context = Arc::as_ptr(&thread) as usize;
+        let thread_number = thread.tid();
+        let (kernel, slot) = (self.handle(), proc.slot);
+        let body = move || {
+            let kernel = kernel.get();
+            let call = Call::new(kernel, kernel.slab.get(slot), thread);
+            call.run(first);
+            // The clock finds the thread by the context, as long as it may be in memory.
+            executor::forget_context();
+        };
+        let name = busy_name(proc.number(), thread_number);
+        let start = Start { processor: place, context, name, body: Box::new(body) };
+        self.reserve_service()?;
+        self.executor.start(start).map(|_| ()).map_err(|_| {
+            self.release_service();
+            Errno::EAGAIN
+        })
+    }
+}
+
+impl Kernel {
+    /// A thread ran out of stack in its program, and its fiber is gone with all that lay on it:
+    /// another fiber ends its process, as by SIGSEGV. It has a stack though all may be in use.
+    ///
+    /// # Panics
+    /// The kernel refuses memory for that stack.
+    pub(crate) fn overflowed(&self, context: usize) {
+        let kernel = self.handle();
+        let body = move || {
+            let kernel = kernel.get();
+            let Some((proc, thread)) = kernel.thread_of(context) else { return };
+            let call = Call::new(kernel, proc, thread);
+            call.begins();
+            kernel.on_master(|| call.end_with(Status::Signaled(Signal::SEGV, true)));
+            call.end();
+        };
+        let start = Start { processor: None, context: 0, name: 0, body: Box::new(body) };
+        self.executor.start_beyond(start).expect("there is memory for a stack to end a process on");
+    }
+
+    /// The thread whose fiber has this context.
+    fn thread_of(&self, context: usize) -> Option<(&Proc, Arc<Thread>)> {
+        self.slab.iter().find_map(|proc| {
+            let state = proc.lock(&self.locks);
+            let mut members = state.threads.iter();
+            let found = members.find(|one| Arc::as_ptr(&one.thread) as usize == context)?;
+            Some((proc, Arc::clone(&found.thread)))
+        })
+    }
+}
+
+/// Whether the thread has something to see to before it goes on, whose fiber has this context.
+///
+/// # Safety
+///
+/// The fiber has not ended.
+pub unsafe fn is_wanted(context: usize) -> bool {
+    // SAFETY: the context of a fiber is its thread, which it keeps.
+    let thread = unsafe { &*(context as *const Thread) };
+    !thread.attention().difference(Attention::TICK).is_empty()
+}
+
+/// Says that the calling thread stands somewhere in user mode and wants to be woken for what it has
+/// to see to, or that it does so no longer.
+pub fn stands(it: bool) {
+    // SAFETY: the context of the fiber that runs is its thread, which it keeps.
+    let thread = unsafe { &*(executor::context() as *const Thread) };
+    let kernel = thread.kernel.get();
+    let mut state = kernel.slab.get(thread.slot).lock(&kernel.locks);
+    if let Some(member) = state.member(thread.tid()) {
+        if it {
+            member.fiber = Some(executor::current());
+        }
+        member.thread.set_sleeping(it);
+    }
+}
+
+impl Call<'_> {
+    /// Says on which fiber the thread runs.
+    fn begins(&self) {
+        let mut state = self.state();
+        self.member(&mut state).fiber = Some(executor::current());
+    }
+
+    /// A thread's whole life.
+    fn run(&self, first: First) {
+        self.begins();
+        executor::looks_at(Object::System);
+        if self.kernel.closing.load(std::sync::atomic::Ordering::Relaxed) {
+            self.kernel.psignal_inthread(self.proc, SignalInfo::kernel(Signal::KILL));
+        }
+        if matches!(first, First::Spawned(_)) {
+            // No handler of the parent's ever runs here.
+            Arc::make_mut(&mut self.state().actions).executed();
+        }
+        let mut is_process = !matches!(first, First::Body(_));
+        let mut ended = self.attempt(|call| {
+            call.return_to_user();
+            match first {
+                First::Program(program) | First::Spawned(program) => program(call),
+                First::Body(body) => {
+                    body(call);
+                    0
+                }
+            }
+        });
+        loop {
+            match ended {
+                Ended::Left(Leave::Exec) => {
+                    let Some(image) = self.begin_image() else { break };
+                    is_process = true;
+                    ended = self.attempt(|call| {
+                        call.return_to_user();
+                        image.run(call)
+                    });
+                }
+                Ended::Left(_) => break,
+                Ended::Returned(status) if is_process => {
+                    self.end_with(Status::Exited(status & 0xff));
+                    break;
+                }
+                Ended::Returned(_) => break,
+                Ended::Panicked => {
+                    self.kernel.note_panic(self.proc.pid());
+                    self.end_with(Status::Signaled(Signal::ABRT, true));
+                    break;
+                }
+            }
+        }
+        self.end();
+    }
+
+    /// Runs a program until it returns, or its stack has been unwound.
+    fn attempt(&self, program: impl FnOnce(&Self) -> i32) -> Ended {
+        let ended = panic::catch_unwind(AssertUnwindSafe(|| program(self)));
+        executor::back_in_kernel();
+        match ended {
+            Ok(_) if self.leaving.get().is_some() => self.left(),
+            Ok(status) => Ended::Returned(status),
+            Err(payload) if is_unwind(&*payload) => self.left(),
+            Err(_) => match self.leaving.get() {
+                // The program panicked in a destructor, while its stack was unwound: the thread
+                // leaves all the same.
+                Some(_) => self.left(),
+                None => Ended::Panicked,
+            },
+        }
+    }
+
+    fn left(&self) -> Ended {
+        Ended::Left(self.leaving.take().unwrap_or(Leave::Halt))
+    }
+
+    /// The end of a thread: it exits with the process, or leaves it.
+    pub(super) fn end(&self) {
+        self.end_in_process();
+        self.kernel.release_service();
+    }
+
+    fn end_in_process(&self) {
+        if self.proc.siglock.ending() == Some(self.thread.tid()) {
+            self.kernel.on_master(|| self.exit_process());
+            return;
+        }
+        let last = self.kernel.on_master(|| self.leave_process());
+        if last {
+            // The process's last thread returned, and nobody called exit.
+            self.end_with(Status::Exited(0));
+            self.kernel.on_master(|| self.exit_process());
+        }
+    }
+
+    /// Takes the thread from its process's list; true, and it stays there, if it is the last one.
+    fn leave_process(&self) -> bool {
+        let mut state = self.state();
+        if state.threads.len() == 1 && state.end.is_none() {
+            return true;
+        }
+        let tid = self.thread.tid();
+        while state.member(tid).is_some_and(|member| std::mem::take(&mut member.traces)) {
+            drop(state);
+            self.release_own_tracees();
+            state = self.state();
+        }
+        let at = state.threads.iter().position(|member| member.thread.tid() == tid);
+        let Some(at) = at else { return false };
+        let member = state.threads.remove(at);
+        let user = state.credentials.user.clone();
+        if state.threads.len() == 1
+            && let Some(ender) = &state.ender
+        {
+            ender.unpark();
+        }
+        user.signals.give_back(member.pending.len());
+        match member.joiner {
+            Some(joiner) => joiner.unpark(),
+            None => drop(state.ended.insert(self.thread.tid())),
+        }
+        // A signal that was this thread's to deliver is another one's now. Who has nothing to see
+        // to is not woken: a call that starts again looks its descriptor up again, and sigsuspend
+        // lets the mask of before hold for a moment.
+        let ends = state.end.is_some() || state.doomed.is_some();
+        let left = state.pending.set();
+        let wakes = !self.kernel.mutates(Mutation::MadeUnhalted);
+        let concerned = |thread: &Thread| {
+            let wanted = SigSet::ALL.difference(thread.mask()).union(thread.awaited());
+            wakes && (ends || !left.intersection(wanted).is_empty())
+        };
+        for other in state.threads.iter().filter(|other| concerned(&other.thread)) {
+            other.thread.demand(Attention::SIGNAL);
+            other.wake();
+        }
+        let is_process = self.is_process();
+        self.thread.leaves();
+        drop(state);
+        // From now on the process may end, and the slot be another's.
+        user.tasks.give_back(1);
+        if !is_process {
+            self.give_number_back();
+        }
+        false
+    }
+
+    /// Whether the thread has its process's number.
+    pub(super) fn is_process(&self) -> bool {
+        self.thread.tid() == self.proc.number()
+    }
+
+    /// Gives the thread's own number back.
+    pub(super) fn give_number_back(&self) {
+        self.kernel.pids.drop_keeper(&self.kernel.locks, self.thread.tid(), Keeper::Thread);
+    }
+
+    pub(super) fn make_thread(&self, body: Body) -> Result<Tid> {
+        let mut body = Some(body);
+        self.guarded(|| {
+            let kernel = self.kernel;
+            let (user, limit, place) = {
+                let state = self.state();
+                let limit = state.limits.of(Resource::Processes).soft;
+                let limit = if state.credentials.is_privileged() { u64::MAX } else { limit };
+                (state.credentials.user.clone(), limit, state.place)
+            };
+            if !user.tasks.take(limit) {
+                return Err(Errno::EAGAIN);
+            }
+            let tid = match kernel.pids.take_for_thread(&kernel.locks) {
+                Ok(tid) => tid,
+                Err(errno) => {
+                    user.tasks.give_back(1);
+                    return Err(errno);
+                }
+            };
+            let mask = self.thread.mask();
+            let keeps = mask.is_empty() || kernel.follows(Rule::ThreadKeepsMask);
+            let mask = if keeps { mask } else { SigSet::EMPTY };
+            let thread = Arc::new(Thread::new(kernel.handle(), self.proc.slot, tid, mask));
+            let mut state = self.state();
+            kernel.charge(&state.credentials, &user);
+            state.ended.remove(&tid);
+            state.threads.push(Member::new(thread.clone()));
+            drop(state);
+            let unhalted = kernel.mutates(Mutation::MadeUnhalted);
+            if self.proc.siglock.ending().is_some() && !unhalted {
+                // The thread that exits or executes may have halted the others before this one was
+                // among them.
+                thread.demand(Attention::HALT);
+            }
+            let body = body.take().expect("a thread is made once");
+            let begun = kernel.begin(self.proc, Arc::clone(&thread), place, First::Body(body));
+            if begun.is_err() {
+                let mut state = self.state();
+                let at = state.threads.iter().position(|member| member.thread.tid() == tid);
+                let member = at.map(|at| state.threads.remove(at));
+                let queued = member.map_or(0, |member| member.pending.len());
+                state.credentials.user.signals.give_back(queued);
+                state.credentials.user.tasks.give_back(1);
+                drop(state);
+                kernel.pids.drop_keeper(&kernel.locks, tid, Keeper::Thread);
+            }
+            begun.map(|()| Tid(tid))
+        })
+    }
+
+    pub(super) fn join_thread(&self, thread: Tid) -> Result<()> {
+        if thread.0 == self.thread.tid() {
+            return Err(self.kernel.error_by(Rule::NoOwnJoin, Errno::EDEADLK));
+        }
+        self.thread.waits_for(For::Thread(thread.0));
+        let mut claimed = false;
+        self.interruptible(After::Always, || {
+            let fiber = executor::current();
+            let found = self.sleep(None, |state| {
+                let ended = state.ended.remove(&thread.0);
+                match state.member(thread.0) {
+                    None if claimed || ended => Some(Ok(())),
+                    None => Some(Err(self.kernel.error_by(Rule::JoinOnce, Errno::ESRCH))),
+                    Some(member) if !claimed && member.joiner.is_some() => Some(Err(Errno::EINVAL)),
+                    Some(member) => {
+                        claimed = true;
+                        member.joiner = Some(fiber.clone());
+                        None
+                    }
+                }
+            })?;
+            found.expect("no deadline").map_err(Stop::Errno)
+        })
+    }
+}
+
+/// What the watchdog calls a thread: its process's number and its own.
+fn busy_name(pid: i32, tid: i32) -> usize {
+    (pid as usize) << 32 | tid as usize
+}
+
+/// The numbers in such a name: process and thread.
+pub fn named_by(name: usize) -> (i32, i32) {
+    ((name >> 32) as i32, name as u32 as i32)
+}
+
+fn is_unwind(payload: &(dyn Any + Send)) -> bool {
+    payload.is::<Unwind>()
+}

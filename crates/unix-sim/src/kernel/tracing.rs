@@ -1,0 +1,417 @@
+//! `ptrace` (§3.2): one process in another's hands.
+//!
+//! A tracee stops whenever a signal is delivered to it, in the state *waiting*
+//! (`sig_lock_to_wait`), so that none of its threads delivers another one; its tracer says with
+//! which signal it goes on (`sig_wait_to_lock`). The tracer is no parent by that: it waits for its
+//! tracees beside its children, and a tracee that has ended is its parent's to wait for when the
+//! tracer has.
+//!
+//! As on Linux one thread of the tracer does it: others wait for its tracees, but cannot say how
+//! these go on, and when that thread ends it lets them go.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tontine_unix::{ActionFlags, Code, Errno, Pid, Ptrace, Result, Signal, SignalInfo};
+
+use super::Kernel;
+use super::call::Call;
+use super::exit::{Notice, wake_waiters};
+use super::family::Writing;
+use super::generate::To;
+use super::proc::{Member, News, Phase, Proc, ProcState, Tenant};
+use super::siglock::Waiting;
+use super::thread::{Attention, Thread};
+use crate::executor;
+use crate::mutation::Mutation;
+use crate::rule::Rule;
+
+/// With what a stopped tracee goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Resumed {
+    signal: Option<Signal>,
+    /// Who counts as the sender of a signal that the tracee was not stopped with: number and user.
+    sender: (i32, u32),
+}
+
+impl Call<'_> {
+    pub(super) fn trace(&self, request: Ptrace) -> Result<()> {
+        self.guarded(|| match request {
+            Ptrace::TraceMe => self.let_parent_trace(),
+            Ptrace::Attach(pid) => self.attach(pid),
+            Ptrace::Continue(pid, signal) => self.resume_tracee(pid, signal, false),
+            Ptrace::Kill(pid) => self.kill_tracee(pid),
+            Ptrace::Detach(pid, signal) => self.resume_tracee(pid, signal, true),
+        })
+    }
+
+    fn let_parent_trace(&self) -> Result<()> {
+        let kernel = self.kernel;
+        let _coarse = kernel.coarse();
+        // The lock is a writer's. A parent that ends says so before it locks its family and looks
+        // whom it traces: either it finds this process there, or this process finds it ending here.
+        let (_writing, parent) = kernel.write_parent(self.proc);
+        let parent = parent.ok_or(Errno::EPERM)?;
+        let (mut parents, mut state) = parent.lock_both(self.proc, &kernel.locks);
+        if parents.phase != Phase::Live {
+            return Ok(());
+        }
+        if state.tracer.is_some() {
+            return Err(Errno::EPERM);
+        }
+        state.tracer = Some(parent.tenant());
+        // The thread that created it traces it, if it has not ended. Process 1 has no threads, so
+        // that none can continue its tracee.
+        let maker = parents.threads.iter().position(|one| one.thread.tid() == self.proc.maker());
+        if let Some(by) = parents.threads.get_mut(maker.unwrap_or(0)) {
+            by.traces = true;
+            state.tracing = Some(Arc::clone(&by.thread));
+        }
+        Ok(())
+    }
+
+    fn attach(&self, pid: Pid) -> Result<()> {
+        let kernel = self.kernel;
+        let coarse = kernel.coarse();
+        let target = kernel.find(pid).ok_or(Errno::ESRCH)?;
+        let mine = self.proc.ids();
+        if target.slot == self.proc.slot {
+            return Err(Errno::EPERM);
+        }
+        let stopped = {
+            let mut state = target.state().ok_or(Errno::ESRCH)?;
+            let theirs = [state.credentials.real, state.credentials.effective];
+            let allowed = mine.effective == 0 || theirs == [mine.real; 2];
+            if !allowed || state.tracer.is_some() || state.phase != Phase::Live {
+                return Err(Errno::EPERM);
+            }
+            state.tracer = Some(self.proc.tenant());
+            state.tracing = Some(Arc::clone(&self.thread));
+            // A process that is stopped already counts as one that has stopped for the tracer.
+            let stopped = state.stopped;
+            (state.trapped, state.untold) = (stopped, stopped);
+            stopped
+        };
+        {
+            let mut state = self.state();
+            state.tracees.push(target.slot);
+            self.member(&mut state).traces = true;
+        }
+        let (pid, uid) = (self.proc.number(), mine.real);
+        let stop = SignalInfo { pid, uid, code: Code::User, ..SignalInfo::kernel(Signal::STOP) };
+        if let Some(mut state) = target.state() {
+            // On Linux the stop is sent to a thread, which takes it before the process's signals.
+            let first = state.threads.first().map(|first| To::Thread(first.thread.tid()));
+            kernel.post_own(&mut state, stop, first.unwrap_or(To::Process));
+        }
+        drop(coarse);
+        if let Some(signal) = stopped {
+            kernel.tell_of_trap(&target, Code::Stopped, signal);
+        }
+        Ok(())
+    }
+
+    /// Kills a tracee, stopped or running, as Linux 6.18 does.
+    fn kill_tracee(&self, pid: Pid) -> Result<()> {
+        let target = self.kernel.find(pid).ok_or(Errno::ESRCH)?;
+        let mut state = target.state().ok_or(Errno::ESRCH)?;
+        if !self.traces_itself(&state) {
+            return Err(Errno::ESRCH);
+        }
+        let (pid, uid) = (self.proc.number(), self.proc.ids().real);
+        let kill = SignalInfo { pid, uid, code: Code::User, ..SignalInfo::kernel(Signal::KILL) };
+        self.kernel.post_own(&mut state, kill, To::Process);
+        // A wait does not find the stop of a tracee that is about to end.
+        (state.trapped, state.untold) = (None, None);
+        Ok(())
+    }
+
+    /// Whether it is this thread that traces the process of this state.
+    fn traces_itself(&self, state: &ProcState) -> bool {
+        state.tracing.as_ref().is_some_and(|by| Arc::ptr_eq(by, &self.thread))
+    }
+
+    /// A thread that ends lets those go that it traces, though its process lives on.
+    pub(super) fn release_own_tracees(&self) {
+        let kernel = self.kernel;
+        let _coarse = kernel.coarse();
+        let mut tracees = self.state().tracees.clone();
+        {
+            let _reading = kernel.read_family(self.proc);
+            tracees.extend(kernel.children(self.proc).map(|child| child.slot));
+        }
+        let tracer = self.proc.tenant();
+        for slot in tracees {
+            if kernel.release_tracee(kernel.slab.get(slot), tracer, Some(&self.thread)) {
+                self.state().forget_tracee(slot);
+            }
+        }
+        // Others may wait for one of these alone.
+        wake_waiters(&mut self.state());
+    }
+
+    fn resume_tracee(&self, pid: Pid, signal: Option<Signal>, detach: bool) -> Result<()> {
+        let target = self.kernel.find(pid).ok_or(Errno::ESRCH)?;
+        {
+            let mut state = target.state().ok_or(Errno::ESRCH)?;
+            let mine = self.traces_itself(&state);
+            if !mine || state.trapped.is_none() {
+                return Err(Errno::ESRCH);
+            }
+            (state.trapped, state.untold) = (None, None);
+            // As if its parent had sent it, which to Linux a tracer is as long as it traces.
+            let parent = if detach { self.kernel.parent_hint(&target) } else { None };
+            let sender = parent.unwrap_or(self.proc);
+            let sender = (sender.number(), sender.ids().real);
+            state.resumed = Some(Resumed { signal, sender });
+            if detach {
+                state.end_tracing();
+            }
+            for member in &state.threads {
+                member.unpark();
+            }
+        }
+        if detach {
+            let is_child = self.kernel.keep_news(&target, self.proc);
+            let mut state = self.state();
+            state.forget_tracee(target.slot);
+            if !is_child {
+                // Others may wait for this tracee alone.
+                wake_waiters(&mut state);
+            }
+        }
+        Ok(())
+    }
+
+    /// A traced process that has executed stops before its new program begins.
+    pub(super) fn trap_if_traced(&self, state: &mut ProcState) {
+        if state.tracer.is_some() {
+            let trap = SignalInfo::kernel(Signal::TRAP);
+            self.kernel.post_own(state, trap, To::Thread(self.thread.tid()));
+        }
+    }
+
+    /// Stops for the tracer with a signal that is about to be delivered; returns what is delivered
+    /// in its place.
+    pub(super) fn stop_for_tracer<'s>(
+        &self,
+        waiting: Waiting<'s>,
+        info: SignalInfo,
+    ) -> (Waiting<'s>, Option<SignalInfo>) {
+        {
+            let mut state = self.state();
+            state.resumed = None;
+            (state.trapped, state.untold) = (Some(info.signal), Some(info.signal));
+        }
+        self.kernel.tell_of_trap(self.proc, Code::Trapped, info.signal);
+        let resumed = loop {
+            {
+                let mut state = self.state();
+                let killed = state.pending_anywhere().contains(Signal::KILL);
+                if let Some(resumed) = state.resumed.take() {
+                    break resumed;
+                }
+                let halted = self.thread.attention().contains(Attention::HALT);
+                if killed || halted || state.tracer.is_none() {
+                    state.trapped = None;
+                    // Of a tracer that has gone: a signal that it was told of went with it, and one
+                    // that it was not told of is delivered.
+                    let kept = state.untold.take().filter(|_| !killed && !halted);
+                    break Resumed { signal: kept, sender: (info.pid, info.uid) };
+                }
+                self.parks_here(&mut state);
+            }
+            executor::park();
+        };
+        let waiting = waiting.sig_wait_to_lock().sig_lock_to_wait(&self.thread);
+        let Resumed { signal, sender } = resumed;
+        if signal != Some(info.signal) && !self.kernel.follows(Rule::TracerSwallows) {
+            return (waiting, Some(info));
+        }
+        (waiting, signal.and_then(|signal| self.delivered_instead(info, signal, sender)))
+    }
+
+    /// What is delivered where the tracer chose `signal`: one that is blocked waits until it is
+    /// not.
+    fn delivered_instead(
+        &self,
+        info: SignalInfo,
+        signal: Signal,
+        (pid, uid): (i32, u32),
+    ) -> Option<SignalInfo> {
+        if signal == info.signal {
+            return Some(info);
+        }
+        let chosen = SignalInfo { pid, uid, code: Code::User, ..SignalInfo::kernel(signal) };
+        if !self.thread.mask().contains(signal) {
+            return Some(chosen);
+        }
+        let mut state = self.state();
+        // A real-time signal for which the queue has no room is lost.
+        let _ = self.kernel.post(&mut state, chosen, To::Thread(self.thread.tid()));
+        None
+    }
+}
+
+impl Member {
+    /// Makes the thread stop.
+    pub(super) fn stop(&self) {
+        self.thread.demand(Attention::STOP);
+        // A sleeping thread stops outside of its call, where it holds no file.
+        self.wake();
+    }
+}
+
+impl ProcState {
+    /// Whether it is traced, and by this thread if one is named.
+    pub(super) fn is_traced_by(&self, by: Option<&Arc<Thread>>) -> bool {
+        self.tracing.as_ref().is_some_and(|one| by.is_none_or(|by| Arc::ptr_eq(one, by)))
+    }
+
+    /// It traces who is in this slot no more. Another thread of it may again: once for each time.
+    pub(super) fn forget_tracee(&mut self, slot: u32) {
+        if let Some(at) = self.tracees.iter().position(|one| *one == slot) {
+            self.tracees.remove(at);
+        }
+    }
+
+    /// Returns `true` if the process is stopped and its tracer has not continued it.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stopped.is_some() && (self.tracer.is_none() || self.trapped.is_some())
+    }
+
+    /// Ends the tracing. If no SIGCONT has cancelled the stop of the process, it stops again, even
+    /// if its tracer had continued it.
+    pub(super) fn end_tracing(&mut self) {
+        (self.tracer, self.tracing) = (None, None);
+        if self.phase == Phase::Live && self.stopped.is_some() {
+            self.threads.iter().for_each(Member::stop);
+        }
+    }
+}
+
+impl Kernel {
+    /// Who traces a process and is not its parent. Under its family's lock and `p_lock`.
+    pub(super) fn other_tracer(&self, proc: &Proc, state: &ProcState) -> Option<Tenant> {
+        let parent = self.parent_hint(proc).map(|parent| parent.slot);
+        state.tracer.filter(|tracer| parent != Some(tracer.slot))
+    }
+
+    /// Makes a change of the tracee that its parent could not wait for while it traced the process
+    /// available to the parent's next `wait`; as on Linux, no waiter is woken. Returns `true` if
+    /// `tracer` is the parent.
+    fn keep_news(&self, tracee: &Proc, tracer: &Proc) -> bool {
+        let _coarse = self.coarse();
+        let (_reading, parent) = self.read_parent(tracee);
+        if let (Some(parent), Some(_)) = (parent, tracee.lock(&self.locks).news) {
+            self.set_changed(parent, tracee, true);
+        }
+        parent.is_some_and(|parent| parent.slot == tracer.slot)
+    }
+
+    /// Tells the tracer of a process that has stopped for it, before a signal or because of one:
+    /// SIGCHLD, and those that wait.
+    pub(super) fn tell_of_trap(&self, proc: &Proc, code: Code, signal: Signal) {
+        let (uid, tracer, news) = {
+            let state = proc.lock(&self.locks);
+            (state.credentials.real, state.tracer, state.news)
+        };
+        let Some(tracer) = tracer else { return };
+        // SIGCHLD of a stop names the signal that `wait` would return; if `wait` has returned it
+        // already, 0, as on Linux.
+        let status = match (code, news) {
+            (Code::Stopped, Some(News::Stopped(stop))) => stop.number(),
+            (Code::Stopped, _) => 0,
+            _ => signal.number(),
+        };
+        if self.parent_hint(proc).is_some_and(|parent| parent.slot == tracer.slot) {
+            return self.tell_parent(proc, code, status);
+        }
+        self.tell_tracer(tracer, SignalInfo::child(proc.number(), uid, code, status));
+    }
+
+    /// Tells a tracer that is not the parent what became of a process, if it is still there.
+    pub(super) fn tell_tracer(&self, tenant: Tenant, info: SignalInfo) {
+        let tracer = self.slab.get(tenant.slot);
+        let mut state = tracer.lock(&self.locks);
+        if tracer.tenant() != tenant {
+            return;
+        }
+        let flags = state.actions.of(Signal::CHLD).flags;
+        let is_stop = matches!(info.code, Code::Trapped | Code::Stopped | Code::Continued);
+        if !is_stop || !flags.contains(ActionFlags::NOCLDSTOP) {
+            self.post_own(&mut state, info, To::Process);
+        }
+        wake_waiters(&mut state);
+    }
+
+    /// A tracer that ends lets its tracees go: its children and `others`.
+    pub(super) fn release_tracees(&self, tracer: &Proc, others: Vec<u32>) {
+        let mut tracees = others;
+        if !self.stays_childless(tracer) {
+            let _reading = self.read_family(tracer);
+            tracees.extend(self.children(tracer).map(|child| child.slot));
+        }
+        for slot in tracees {
+            self.release_tracee(self.slab.get(slot), tracer.tenant(), None);
+        }
+    }
+
+    /// Ends the tracing of one process by this tracer, or by one thread of it, if it does; and says
+    /// whether. One that has ended is its parent's from now on.
+    fn release_tracee(&self, tracee: &Proc, tracer: Tenant, by: Option<&Arc<Thread>>) -> bool {
+        let traces = {
+            let mut state = tracee.lock(&self.locks);
+            let traces = state.tracer == Some(tracer) && state.is_traced_by(by);
+            if traces && self.mutates(Mutation::TraceeLetGoFirst) {
+                state.end_tracing();
+            }
+            traces
+        };
+        if traces {
+            let (writing, parent) = self.write_parent(tracee);
+            self.let_go(writing, parent, tracee, tracer, by);
+        }
+        traces
+    }
+
+    /// The same, with the tracee's family locked: a process that ends looks under that lock whether
+    /// it is traced, so that either it or the tracer sees to its end.
+    pub(super) fn let_go(
+        &self,
+        writing: Writing<'_>,
+        parent: Option<&Proc>,
+        tracee: &Proc,
+        tracer: Tenant,
+        by: Option<&Arc<Thread>>,
+    ) {
+        let is_child = parent.is_some_and(|parent| parent.slot == tracer.slot);
+        let ended = {
+            let mut state = tracee.lock(&self.locks);
+            // Meanwhile it may be another thread's, or its slot another process's.
+            let traces = state.tracer == Some(tracer) && state.is_traced_by(by);
+            if !traces && !self.mutates(Mutation::TraceeLetGoFirst) {
+                return;
+            }
+            state.end_tracing();
+            if let (Some(_), Some(parent)) = (state.news, parent) {
+                // Its parent heard of the stop as its tracer; whoever is its parent next may ask.
+                self.set_changed(parent, tracee, true);
+            }
+            tracee.owner.store(0, Ordering::Relaxed);
+            for member in &state.threads {
+                member.unpark();
+            }
+            (state.phase == Phase::Zombie).then(|| Notice::of(tracee, &state))
+        };
+        // A parent that traced its child was told of its end. What it does about its children says
+        // whether anything is left for whoever adopts the child.
+        let told = parent.filter(|_| is_child).map(|parent| {
+            let state = parent.lock(&self.locks);
+            self.children_vanish(&state)
+        });
+        if let Some(notice) = ended.filter(|_| told != Some(false)) {
+            self.end_for(writing, parent, tracee, notice, told);
+        }
+    }
+}

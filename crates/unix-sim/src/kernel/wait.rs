@@ -1,0 +1,303 @@
+//! `wait` (§6.2): each child is owned by one waiter at most, and whoever finds none left is told.
+
+use std::sync::atomic::Ordering;
+
+use tontine_unix::{Children, Errno, Pid, Result, Status, Usage, WaitOptions, Waited};
+
+use super::Kernel;
+use super::call::{After, Call, Stop};
+use super::proc::{News, Phase, Proc, ProcState};
+use super::thread::For;
+use crate::mutation::Mutation;
+use crate::rule::Rule;
+
+/// What a look at the children found.
+enum Found<'k> {
+    /// This one, which the caller owns now.
+    Child(&'k Proc, Waited, bool),
+    /// Some that may change.
+    Later,
+    /// None that the caller could wait for.
+    Nobody,
+}
+
+/// What a look at one child found.
+enum Look {
+    /// This; and whether it has ended.
+    Has(Waited, bool),
+    /// Nothing yet.
+    Later,
+    /// Nothing that it will ever be.
+    Never,
+}
+
+impl Call<'_> {
+    pub(super) fn wait_for(
+        &self,
+        children: Children,
+        options: WaitOptions,
+    ) -> Result<Option<Waited>> {
+        if !options.are_valid() {
+            return Err(self.kernel.error_by(Rule::WaitNeedsChange, Errno::EINVAL));
+        }
+        let looks = options.contains(WaitOptions::NOWAIT);
+        let options = match looks && !self.kernel.follows(Rule::NoWaitKeeps) {
+            true => options.difference(WaitOptions::NOWAIT),
+            false => options,
+        };
+        let children = match children {
+            Children::One(pid) if pid.number() <= 0 => return Err(Errno::EINVAL),
+            Children::Group(group) if group.number() < 0 => return Err(Errno::EINVAL),
+            Children::One(_) if !self.kernel.follows(Rule::OneWaited) => Children::Any,
+            Children::Group(group) if group.number() == 0 => Children::OwnGroup,
+            other => other,
+        };
+        self.thread.waits_for(match children {
+            Children::Any => For::Any,
+            Children::One(pid) => For::Child(pid.number()),
+            Children::Group(pid) => For::Group(pid.number()),
+            Children::OwnGroup => For::OwnGroup,
+        });
+        self.interruptible(After::Restart, || {
+            self.sig_lock_or_return()?.unlock();
+            self.wait_once(children, options)
+        })
+    }
+
+    fn wait_once(
+        &self,
+        children: Children,
+        options: WaitOptions,
+    ) -> std::result::Result<Option<Waited>, Stop> {
+        let kernel = self.kernel;
+        if !kernel.mutates(Mutation::WaitLooksFirst) {
+            self.set_waiting(true);
+        }
+        loop {
+            let found = {
+                let _coarse = kernel.coarse();
+                self.look(children, options)
+            };
+            match found {
+                Found::Child(child, waited, ended) => {
+                    if ended && !options.contains(WaitOptions::NOWAIT) {
+                        self.take(child, waited.usage);
+                    } else {
+                        self.set_waiting(false);
+                    }
+                    return Ok(Some(waited));
+                }
+                Found::Nobody => {
+                    self.set_waiting(false);
+                    return Err(kernel.error_by(Rule::NobodyToWaitFor, Errno::ECHILD).into());
+                }
+                Found::Later
+                    if options.contains(WaitOptions::NOHANG)
+                        && kernel.follows(Rule::NoHangReturns) =>
+                {
+                    self.set_waiting(false);
+                    return Ok(None);
+                }
+                Found::Later => {}
+            }
+            if kernel.mutates(Mutation::WaitLooksFirst) {
+                self.set_waiting(true);
+            }
+            let changed = self.sleep(None, |state| {
+                // A change comes before signals, and before its own end, as on Linux. What comes
+                // from now on is not seen by the look that follows.
+                std::mem::take(&mut self.member(state).changed).then_some(())
+            });
+            if let Err(stop) = changed {
+                self.set_waiting(false);
+                return Err(stop);
+            }
+        }
+    }
+
+    /// Says whether a child's change is to wake this thread; what came before is forgotten.
+    fn set_waiting(&self, waits: bool) {
+        self.say_waiting(&mut self.state(), waits);
+    }
+
+    /// The same under `p_lock`.
+    fn say_waiting(&self, state: &mut ProcState, waits: bool) {
+        let member = self.member(state);
+        (member.waits, member.changed) = (waits, false);
+    }
+
+    /// Looks at the children, and owns the first whose state is wanted.
+    fn look(&self, children: Children, options: WaitOptions) -> Found<'_> {
+        let kernel = self.kernel;
+        let own_group = match children {
+            Children::OwnGroup => self.state().pgrp.as_ref().map(|group| group.id),
+            _ => None,
+        };
+        let _reading = kernel.read_family(self.proc);
+        if let Children::One(pid) = children {
+            let named = kernel.find_child(self.proc, pid);
+            let named = named.or_else(|| self.tracees().find(|tracee| tracee.is_named(pid)));
+            return named.map_or(Found::Nobody, |child| match self.look_at(child, options) {
+                Look::Has(waited, ended) => Found::Child(child, waited, ended),
+                Look::Later => Found::Later,
+                Look::Never => Found::Nobody,
+            });
+        }
+        // Who was continued is told of at once, and says that it has changed only when it runs.
+        let continued = options.contains(WaitOptions::CONTINUED);
+        let changed = continued || kernel.any_changed(self.proc);
+        let seen = |child: &Proc| {
+            let matches = match children {
+                Children::Any | Children::One(_) => true,
+                Children::Group(group) => kernel.is_in_group(child, group),
+                Children::OwnGroup => own_group.is_some_and(|own| kernel.is_in_group(child, own)),
+            };
+            let matches = matches || !kernel.follows(Rule::GroupWaited);
+            if matches { self.look_at(child, options) } else { Look::Never }
+        };
+        let mut later = false;
+        for child in kernel.children_to_wait_for(self.proc) {
+            match seen(child) {
+                Look::Has(waited, ended) => return Found::Child(child, waited, ended),
+                Look::Later => later = true,
+                Look::Never => {}
+            }
+            if later && !changed {
+                break;
+            }
+        }
+        for tracee in self.tracees() {
+            match seen(tracee) {
+                Look::Has(waited, ended) => return Found::Child(tracee, waited, ended),
+                Look::Later => later = true,
+                Look::Never => {}
+            }
+        }
+        if later { Found::Later } else { Found::Nobody }
+    }
+
+    /// Those that the caller traces and that are not its children, in the order in which Linux
+    /// looks at them: the one that was attached last comes first.
+    fn tracees(&self) -> impl Iterator<Item = &Proc> {
+        let slots = self.state().tracees.clone();
+        let slabs = slots.into_iter().rev().map(|slot| self.kernel.slab.get(slot));
+        slabs.filter(|tracee| !self.kernel.is_child(self.proc, tracee))
+    }
+
+    /// Looks at one child, and owns it if its state is wanted. One that another thread owns is
+    /// forgotten.
+    fn look_at(&self, child: &Proc, options: WaitOptions) -> Look {
+        let kernel = self.kernel;
+        let mut state = child.lock(&kernel.locks);
+        let traced = state.tracer == Some(self.proc.tenant());
+        if !traced && !kernel.is_child(self.proc, child) {
+            return Look::Never;
+        }
+        if !traced && state.phase == Phase::Zombie && state.tracer.is_some() {
+            // Its tracer waits for it first, and may own it already.
+            return Look::Later;
+        }
+        let owned = child.owner.load(Ordering::Relaxed) != 0;
+        if owned && !kernel.mutates(Mutation::ChildOfTwo) {
+            return Look::Never;
+        }
+        let Some((status, ended)) = kernel.wanted(&state, options, traced) else {
+            let ends_unseen =
+                state.phase == Phase::Zombie && !options.contains(WaitOptions::EXITED);
+            return if ends_unseen { Look::Never } else { Look::Later };
+        };
+        let waited = Waited {
+            pid: child.pid(),
+            uid: state.credentials.real,
+            status,
+            usage: kernel.usage(child, &state),
+        };
+        if !options.contains(WaitOptions::NOWAIT) {
+            if kernel.is_child(self.proc, child) {
+                kernel.set_changed(self.proc, child, false);
+            }
+            match status {
+                _ if ended => child.owner.store(self.thread.tid(), Ordering::Relaxed),
+                Status::Trapped(_) => state.untold = None,
+                Status::Stopped(_) if !kernel.follows(Rule::StoppedOnce) => {}
+                Status::Continued if !kernel.follows(Rule::ContinuedOnce) => {}
+                _ => state.news = None,
+            }
+        }
+        Look::Has(waited, ended)
+    }
+
+    /// Removes a child that has ended and that this thread owns; the thread waits no longer.
+    fn take(&self, child: &Proc, used: Usage) {
+        let kernel = self.kernel;
+        let _coarse = kernel.coarse();
+        let (writing, parent) = kernel.write_parent(child);
+        let is_child = parent.is_some_and(|parent| parent.slot == self.proc.slot);
+        if is_child {
+            kernel.unlink(self.proc, child);
+            drop(writing);
+        } else {
+            kernel.let_go(writing, parent, child, self.proc.tenant(), None);
+        }
+        {
+            let mut state = self.state();
+            self.say_waiting(&mut state, false);
+            state.forget_tracee(child.slot);
+            if is_child {
+                add(&mut state.children_used, used);
+            }
+            // Others may wait for this one alone.
+            super::exit::wake_waiters(&mut state);
+        }
+        if is_child {
+            kernel.reap(child);
+        }
+    }
+}
+
+impl Kernel {
+    /// The child that `pid` means. Under the family's lock, which keeps it from being anybody else.
+    fn find_child(&self, parent: &Proc, pid: Pid) -> Option<&Proc> {
+        let child = self.slab.get(self.pids.slot(pid.number())?);
+        (child.is_named(pid) && self.is_child(parent, child)).then_some(child)
+    }
+
+    fn is_in_group(&self, proc: &Proc, id: Pid) -> bool {
+        let state = proc.lock(&self.locks);
+        state.pgrp.as_ref().is_some_and(|group| group.is_named(id))
+    }
+
+    /// What there is to be told of a child, and whether it has ended.
+    fn wanted(
+        &self,
+        state: &ProcState,
+        options: WaitOptions,
+        traced: bool,
+    ) -> Option<(Status, bool)> {
+        // A tracer is told of every stop, whether it asked for stops or not.
+        if let (Phase::Live, Some(signal), true) = (state.phase, state.untold, traced) {
+            return Some((Status::Trapped(signal), false));
+        }
+        let (rule, change, told) = match (state.phase, state.news) {
+            (Phase::Zombie, _) => {
+                let end = state.end.unwrap_or(Status::Exited(0));
+                (Rule::ExitedAsked, WaitOptions::EXITED, (end, true))
+            }
+            // Of stops a tracer is told of those alone that it has trapped, be it the parent too.
+            (Phase::Live, Some(News::Stopped(signal))) if !traced => {
+                (Rule::StoppedAsked, WaitOptions::STOPPED, (Status::Stopped(signal), false))
+            }
+            (Phase::Live, Some(News::Continued)) => {
+                (Rule::ContinuedAsked, WaitOptions::CONTINUED, (Status::Continued, false))
+            }
+            _ => return None,
+        };
+        (options.contains(change) || !self.follows(rule)).then_some(told)
+    }
+}
+
+/// Adds what somebody used.
+pub(super) fn add(sum: &mut Usage, used: Usage) {
+    sum.user += used.user;
+    sum.system += used.system;
+}

@@ -1,0 +1,56 @@
+//! The virtual Unix: OSF/1's parallel process and signal management in user space.
+//!
+//! A [`Virtual`] system runs a program of [`tontine_unix::Sys`]. Its processes are closures on
+//! stackful coroutines, and a seed decides what happens when:
+//!
+//! ```
+//! use tontine_unix::{Linux, Sys};
+//! use tontine_unix_sim::{Executor, Virtual};
+//!
+//! fn program(sys: &dyn Sys) -> i32 {
+//!     let child = sys.fork(|_| 7).expect("there is room");
+//!     let waited = sys.wait().expect("there is a child");
+//!     assert_eq!(waited.pid, child);
+//!     waited.status.exited().unwrap_or(1)
+//! }
+//!
+//! let unix = Virtual::builder().executor(Executor::Simulated { seed: 1 }).build()?;
+//! assert_eq!(unix.run(program).status.and_then(|status| status.exited()), Some(7));
+//! assert_eq!(program(&Linux::new()?), 7);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Which schedules are worth a run is for `tontine-unix-lab` to decide, and no process of this
+//! system is a process of the operating system.
+//!
+//! Floors, from the bottom up: `split_mix`, `mode`, `mutation`, `rule`, `costs`; `executor`;
+//! `lock`; `console`; `kernel`; `stopper`; `machine`; `internal`.
+//!
+//! Source: D. Bolinger and S. Mangalat, *Parallelizing Signal Handling and Process Management in
+//! OSF/1*; POSIX.1-2024; the manual pages of Linux. A number after § is a section of the first.
+
+mod console;
+mod costs;
+mod executor;
+#[doc(hidden)]
+pub mod internal;
+mod kernel;
+mod lock;
+mod machine;
+mod mode;
+mod mutation;
+mod rule;
+mod split_mix;
+mod stopper;
+
+pub use console::{Console, Seat};
+pub use costs::{Costs, CostsError, Step};
+pub use kernel::{Awaits, ProcessState, State, ThreadState};
+pub use lock::{LockRow, LockStatistics, lock_order_page};
+pub use machine::{BuildError, Builder, Busy, Delivery, Ending, Executor, Masks, Report, Virtual};
+pub use mode::Mode;
+#[doc(hidden)]
+pub use mutation::Mutation;
+#[doc(hidden)]
+pub use rule::{Hits, Rule};
+pub use stopper::{Running, Stopper};

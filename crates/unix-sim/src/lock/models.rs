@@ -1,0 +1,127 @@
+//! Blocking locks as a model: loom runs each of these in every interleaving with a bounded number
+//! of preemptions, and lets every load return whatever the orderings allow.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test -p tontine-unix-sim --lib --release models`
+#![allow(unsafe_code, reason = "loom watches the value that the lock guards")]
+
+use super::sync::model::{Fault, set};
+use super::turns::{Turns, Want};
+use Want::{Read, Write};
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+use std::env;
+use std::process::Command;
+
+/// A lock and what it guards.
+struct Guarded {
+    turns: Turns,
+    value: UnsafeCell<u32>,
+}
+
+// SAFETY: the value is touched by who has the lock only; loom panics where that is not so.
+unsafe impl Sync for Guarded {}
+
+impl Guarded {
+    fn visit(&self, want: Want) {
+        if !self.turns.try_take(want) {
+            let _ = self.turns.wait(want, 0);
+        }
+        match want {
+            // SAFETY: this thread has the lock, and loom checks that others only read.
+            Read => self.value.with(|value| assert!(unsafe { *value } <= 3)),
+            // SAFETY: this thread has the lock alone, which loom checks.
+            Write => self.value.with_mut(|value| unsafe { *value += 1 }),
+        }
+        self.turns.give_back(want);
+    }
+}
+
+/// One thread for each visitor; the first is the one that runs the model.
+fn model(visitors: &'static [Want]) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(move || {
+        let guarded = Guarded { turns: Turns::new(), value: UnsafeCell::new(0) };
+        let guarded = Arc::new(guarded);
+        let others: Vec<_> = visitors[1..]
+            .iter()
+            .map(|&want| {
+                let guarded = Arc::clone(&guarded);
+                thread::spawn(move || guarded.visit(want))
+            })
+            .collect();
+        guarded.visit(visitors[0]);
+        for other in others {
+            other.join().expect("it visited");
+        }
+        assert_eq!(guarded.turns.queued(), 0);
+        let writers = visitors.iter().filter(|&&want| want == Write).count() as u32;
+        // SAFETY: all others have ended.
+        guarded.value.with(|value| assert_eq!(unsafe { *value }, writers));
+    });
+}
+
+const TWO_WRITERS: &[Want] = &[Write, Write];
+const WRITER_AND_READERS: &[Want] = &[Write, Read, Read];
+const THREE_WRITERS: &[Want] = &[Write, Write, Write];
+const READER_AND_WRITERS: &[Want] = &[Read, Write, Write];
+
+#[test]
+fn two_writers_exclude_each_other_and_both_get_in() {
+    model(TWO_WRITERS);
+}
+
+#[test]
+fn readers_see_what_the_writer_did_however_they_come_in() {
+    model(WRITER_AND_READERS);
+}
+
+#[test]
+fn three_writers_get_in_one_after_another() {
+    model(THREE_WRITERS);
+}
+
+#[test]
+fn a_reader_among_writers_gets_in() {
+    model(READER_AND_WRITERS);
+}
+
+const FAULTS: [(&str, Fault); 6] = [
+    ("TakeRelaxed", Fault::TakeRelaxed),
+    ("GiveBackRelaxed", Fault::GiveBackRelaxed),
+    ("HandOverRelaxed", Fault::HandOverRelaxed),
+    ("GrantRelaxed", Fault::GrantRelaxed),
+    ("QueueUnmarked", Fault::QueueUnmarked),
+    ("Unwoken", Fault::Unwoken),
+];
+
+/// Runs all models with the fault that the environment names; without one as they are.
+#[test]
+fn with_one_fault() {
+    let name = env::var(FAULT).unwrap_or_default();
+    let fault = FAULTS.iter().find(|(known, _)| *known == name);
+    set(fault.map_or(Fault::None, |&(_, fault)| fault));
+    for visitors in [TWO_WRITERS, WRITER_AND_READERS, READER_AND_WRITERS] {
+        model(visitors);
+    }
+}
+
+/// Names the fault to a process.
+const FAULT: &str = "TONTINE_MODEL_FAULT";
+
+#[test]
+fn every_fault_is_found() {
+    let program = env::current_exe().expect("this program");
+    for (name, _) in FAULTS {
+        // A process of its own, because loom cannot clean up after a deadlock.
+        let output = Command::new(&program)
+            .args(["--exact", "lock::models::with_one_fault", "--nocapture"])
+            .env(FAULT, name)
+            .output()
+            .expect("it starts");
+        let said = String::from_utf8_lossy(&output.stderr);
+        let found = said.contains("Causality violation") || said.contains("deadlock");
+        assert!(!output.status.success() && found, "{name} goes unnoticed:\n{said}");
+    }
+}

@@ -1,0 +1,200 @@
+//! What is counted of each class of lock (§9): [`Counts`] while it runs, [`LockStatistics`]
+//! afterwards.
+//!
+//! Counters are kept per worker, a cache line apart, so that counting one acquisition does not hold
+//! up another one.
+
+use super::lock_order::{CLASSES, ORDER};
+use std::cell::Cell;
+use std::fmt;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// More workers than this share shards.
+const SHARDS: usize = 16;
+
+/// How an acquisition came about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Came {
+    /// At once.
+    AtOnce,
+    /// After a busy wait.
+    Waited,
+    /// After a busy wait and a sleep.
+    Blocked,
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    acquisitions: AtomicU64,
+    waited: AtomicU64,
+    blocked: AtomicU64,
+    timed: AtomicU64,
+    held_ns: AtomicU64,
+    held_max_ns: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Shard([Counters; CLASSES]);
+
+/// The counters of one virtual Unix.
+#[derive(Debug)]
+pub(super) struct Counts(Box<[Shard]>);
+
+impl Counts {
+    /// All zero.
+    pub(super) fn new() -> Self {
+        Self((0..SHARDS).map(|_| Shard::default()).collect())
+    }
+
+    /// Counts one acquisition.
+    pub(super) fn acquired(&self, rank: u8, came: Came) {
+        let counters = self.counters(rank);
+        counters.acquisitions.fetch_add(1, Relaxed);
+        if came != Came::AtOnce {
+            counters.waited.fetch_add(1, Relaxed);
+        }
+        if came == Came::Blocked {
+            counters.blocked.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Counts one hold of `ns` nanoseconds.
+    pub(super) fn held(&self, rank: u8, ns: u64) {
+        let counters = self.counters(rank);
+        counters.timed.fetch_add(1, Relaxed);
+        counters.held_ns.fetch_add(ns, Relaxed);
+        counters.held_max_ns.fetch_max(ns, Relaxed);
+    }
+
+    /// The sums now.
+    pub(super) fn snapshot(&self) -> LockStatistics {
+        let rows = ORDER.iter().enumerate().map(|(rank, row)| {
+            let all = || self.0.iter().map(|shard| &shard.0[rank]);
+            let sum = |field: fn(&Counters) -> &AtomicU64| {
+                all().map(|counters| field(counters).load(Relaxed)).sum()
+            };
+            LockRow {
+                name: row.name,
+                acquisitions: sum(|c| &c.acquisitions),
+                waited: sum(|c| &c.waited),
+                blocked: sum(|c| &c.blocked),
+                timed: sum(|c| &c.timed),
+                held_ns: sum(|c| &c.held_ns),
+                held_max_ns: all().map(|c| c.held_max_ns.load(Relaxed)).max().unwrap_or(0),
+            }
+        });
+        LockStatistics { rows: rows.collect() }
+    }
+
+    fn counters(&self, rank: u8) -> &Counters {
+        &self.0[worker() % SHARDS].0[rank as usize]
+    }
+}
+
+/// The number of this worker, in the order in which they first counted.
+fn worker() -> usize {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    thread_local!(static MINE: Cell<u32> = const { Cell::new(u32::MAX) });
+    if MINE.get() == u32::MAX {
+        MINE.set(NEXT.fetch_add(1, Relaxed));
+    }
+    MINE.get() as usize
+}
+
+/// How the locks of one virtual Unix were taken, class by class: what section 9 of the paper
+/// reports.
+///
+/// It prints as a table. Classes that were never taken are left out there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LockStatistics {
+    /// One for each class, in the lock order.
+    pub rows: Vec<LockRow>,
+}
+
+/// How the locks of one class were taken.
+///
+/// ```
+/// let row = tontine_unix_sim::LockRow {
+///     name: "proc_relation_lock",
+///     acquisitions: 1_000,
+///     waited: 20,
+///     blocked: 2,
+///     timed: 0,
+///     held_ns: 0,
+///     held_max_ns: 0,
+/// };
+/// assert_eq!(row.waited_percent(), Some(2.0));
+/// assert_eq!(row.blocked_percent(), Some(10.0));
+/// assert_eq!(row.held_mean_ns(), None);
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LockRow {
+    /// The class, as the paper calls it: `pg_lock`.
+    pub name: &'static str,
+    /// How often it was taken.
+    pub acquisitions: u64,
+    /// Of these, after a wait: it was not to be had at once.
+    pub waited: u64,
+    /// Of these, after a sleep: it was not to be had within a short busy wait either.
+    pub blocked: u64,
+    /// Holds whose time was measured.
+    pub timed: u64,
+    /// Their time together, in nanoseconds.
+    pub held_ns: u64,
+    /// The longest of them, in nanoseconds.
+    pub held_max_ns: u64,
+}
+
+impl LockRow {
+    /// Acquisitions that had to wait, in per cent; none if there were none.
+    #[must_use]
+    pub fn waited_percent(&self) -> Option<f64> {
+        ratio(self.waited, self.acquisitions).map(|part| 100.0 * part)
+    }
+
+    /// Waits that ended in a sleep, in per cent; none if nobody waited.
+    #[must_use]
+    pub fn blocked_percent(&self) -> Option<f64> {
+        ratio(self.blocked, self.waited).map(|part| 100.0 * part)
+    }
+
+    /// The mean time of a hold, in nanoseconds; none unless it was measured.
+    #[must_use]
+    pub fn held_mean_ns(&self) -> Option<f64> {
+        ratio(self.held_ns, self.timed)
+    }
+}
+
+fn ratio(part: u64, whole: u64) -> Option<f64> {
+    (whole != 0).then(|| part as f64 / whole as f64)
+}
+
+impl fmt::Display for LockStatistics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{:<20}{:>14}{:>10}{:>12}{:>14}{:>14}",
+            "lock", "acquisitions", "waited %", "blocked %", "mean hold ns", "max hold ns"
+        )?;
+        for row in self.rows.iter().filter(|row| row.acquisitions != 0) {
+            let held_max = (row.timed != 0).then_some(row.held_max_ns as f64);
+            writeln!(
+                f,
+                "{:<20}{:>14}{:>10}{:>12}{:>14}{:>14}",
+                row.name,
+                row.acquisitions,
+                figure(row.waited_percent(), 2),
+                figure(row.blocked_percent(), 2),
+                figure(row.held_mean_ns(), 0),
+                figure(held_max, 0),
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// A figure, or a dash where there is none.
+fn figure(figure: Option<f64>, digits: usize) -> String {
+    figure.map_or_else(|| "-".to_owned(), |figure| format!("{figure:.digits$}"))
+}

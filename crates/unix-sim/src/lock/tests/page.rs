@@ -1,0 +1,21 @@
+//! `docs/lock-order.md` is what the code says.
+//!
+//! `WRITE_DOCS=1 cargo test -p tontine-unix-sim lock_order_page` writes it.
+
+use crate::lock_order_page;
+use std::{env, fs};
+
+const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/lock-order.md");
+
+#[test]
+fn lock_order_page_says_what_the_code_says() {
+    let page = lock_order_page();
+    if env::var_os("WRITE_DOCS").is_some() {
+        fs::write(PATH, &page).expect("docs/lock-order.md can be written");
+    }
+    let there = fs::read_to_string(PATH).unwrap_or_default();
+    assert!(
+        page == there,
+        "docs/lock-order.md is not what the code says: its head says who writes it"
+    );
+}

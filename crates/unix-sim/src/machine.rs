@@ -1,0 +1,175 @@
+//! A Unix inside this process: [`Virtual`], which a [`Builder`] makes of a [`Config`] and whose run
+//! ends with a [`Report`].
+//!
+//! A run joins the parts: the executor that threads run on, the locks of the mode, and the
+//! [`Kernel`], which knows what processes do.
+
+#![allow(unsafe_code, reason = "the mode's promise to its locks is made here")]
+
+mod builder;
+mod config;
+mod report;
+mod watch;
+
+use std::sync::Arc;
+
+use crate::console::Attached;
+use crate::executor::{self, Outcome};
+use crate::kernel::Kernel;
+use crate::lock::{HoldClock, Locks, Options};
+
+pub use builder::{BuildError, Builder};
+pub use config::Conductor;
+pub(crate) use config::{Config, Registered, TICKS_A_SECOND};
+pub use config::{Delivery, Executor, Masks};
+pub use report::{Ending, Report};
+use tontine_unix::Sys;
+pub use watch::Busy;
+use watch::Watch;
+
+/// A Unix in user space: processes are closures on stackful coroutines.
+///
+/// A virtual `fork` copies no address space: the child runs another closure, and what both can
+/// reach they share.
+///
+/// ```
+/// use tontine_unix_sim::{Executor, Virtual};
+///
+/// let unix = Virtual::builder().executor(Executor::Simulated { seed: 1 }).build()?;
+/// let report = unix.run(|sys| {
+///     let child = sys.fork(|_| 7).expect("there is room");
+///     let waited = sys.wait().expect("there is a child");
+///     assert_eq!(waited.pid, child);
+///     waited.status.exited().unwrap_or(1)
+/// });
+/// assert_eq!(report.status.and_then(|status| status.exited()), Some(7));
+/// # Ok::<(), tontine_unix_sim::BuildError>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Virtual {
+    config: Arc<Config>,
+}
+
+impl Virtual {
+    /// Begins with mode [`Parallel`](crate::Mode::Parallel), one processor, the parallel executor,
+    /// and POSIX delivery.
+    pub fn builder() -> Builder {
+        Builder::new()
+    }
+
+    /// Makes a system whose second process runs `program`, and runs it until that has ended;
+    /// whoever is left then is killed. Each run is a system of its own.
+    ///
+    /// The program begins with descriptors 0, 1 and 2: the terminal of the
+    /// [`console`](Builder::console) if there is one, else a null device: reads return end-of-file,
+    /// and writes are discarded.
+    ///
+    /// # Panics
+    /// Within a virtual program: a system cannot run inside of another. With debug assertions also
+    /// if the system is found to have lost count of its process groups: that would be its mistake.
+    pub fn run(&self, program: impl FnOnce(&dyn Sys) -> i32 + Send + 'static) -> Report {
+        let config = Arc::clone(&self.config);
+        let _attached = config.console.clone().map(Attached);
+        let watch = Arc::new(Watch::new(Arc::clone(&config)));
+        let executor = self.executor(Arc::clone(&watch));
+        let locks = self.locks(&executor);
+        let mut kernel = Kernel::boot(config, locks, executor, Box::new(program));
+        watch.begin(kernel.handle());
+        if self.config.conductor.is_none() {
+            kernel.executor.ticks(TICKS_A_SECOND, Kernel::on_tick);
+        }
+        let outcome = {
+            let _attached = self.config.stopper.attach(&kernel.executor);
+            kernel.run()
+        };
+        report(&mut kernel, outcome)
+    }
+
+    /// What virtual threads run on.
+    fn executor(&self, watch: Arc<Watch>) -> Arc<executor::Executor> {
+        let config = &self.config;
+        let options = executor::Options {
+            processors: config.processors,
+            stop_at: config.stop_at,
+            busy_limit: config.busy_limit,
+            hooks: watch,
+            stacks: config.stacks,
+            reused: config.reused.clone(),
+            farthest: config.conductor.as_ref().map(|conductor| conductor.farthest()),
+            ..executor::Options::default()
+        };
+        match (config.executor, &config.guide) {
+            (Executor::Simulated { .. }, Some(guide)) => {
+                executor::Executor::chosen(guide(), options)
+            }
+            (Executor::Simulated { seed }, None) => {
+                executor::Executor::chosen(self.dice(seed), options)
+            }
+            (Executor::Modelled { seed }, _) => {
+                executor::Executor::modelled(config.costs, seed, options)
+            }
+            (Executor::Parallel, _) => executor::Executor::parallel(config.processors, options),
+        }
+    }
+
+    /// What chooses by chance.
+    fn dice(&self, seed: u64) -> Box<dyn executor::Chooser> {
+        match self.config.conductor.clone() {
+            Some(conductor) => Box::new(executor::Rerolled::new(move || conductor.dice())),
+            None => {
+                let seeded = executor::Seeded::varied(seed);
+                Box::new(seeded.preemptions(self.config.preemptions))
+            }
+        }
+    }
+
+    /// The locks that the mode has.
+    fn locks(&self, executor: &Arc<executor::Executor>) -> Locks {
+        let config = &self.config;
+        let clock = Arc::clone(executor);
+        let options = Options {
+            keep_all: config.keep_locks,
+            count: config.statistics,
+            explore: config.executor != Executor::Parallel,
+            model: matches!(config.executor, Executor::Modelled { .. }),
+            hold_clock: config.statistics.then(|| HoldClock::new(move || clock.now_ns())),
+            // Who tries again and again is chosen again and again.
+            busy_turns: if config.guide.is_some() { 0 } else { Options::default().busy_turns },
+        };
+        // SAFETY: the kernel has the processors, the master and the coarse lock that its mode says:
+        // a uniprocessor has one worker, `Kernel::on_master` runs calls on processor 0, and in mode
+        // `Coarse` the classes that the lock replaces are taken under `Kernel::coarse` alone.
+        unsafe { Locks::new(config.mode, options) }
+    }
+}
+
+/// What a run says that has come to this outcome.
+fn report(kernel: &mut Kernel, outcome: Outcome) -> Report {
+    let ending = match outcome {
+        Outcome::Finished => Ending::Finished,
+        Outcome::Stalled => Ending::Stalled,
+        Outcome::Stopped => Ending::Stopped,
+    };
+    let notes = kernel.notes().clone();
+    if let Some(wrong) = notes.wrong {
+        kernel.leak_files();
+        panic!("{wrong}");
+    }
+    let stacks = kernel.executor.stacks();
+    let report = Report {
+        status: notes.status,
+        ending,
+        panicked: notes.panicked,
+        abandoned: stacks.abandoned,
+        // SAFETY: the run has ended.
+        state: (ending != Ending::Finished).then(|| unsafe { kernel.snapshot() }),
+        steps: kernel.executor.steps(),
+        digest: kernel.executor.digest(),
+        elapsed: kernel.executor.now(),
+        locks: kernel.locks.statistics(),
+    };
+    if ending != Ending::Finished {
+        kernel.leak_files();
+    }
+    report
+}

@@ -1,0 +1,123 @@
+//! Ends runs before their end: [`Stopper`].
+//!
+//! It holds the executor of the run that is under way, and nothing else of it. What is left of a
+//! run that was stopped, its [`Report`](crate::Report) says; who does not let it stop, [`Running`].
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use crate::executor::Executor;
+use crate::kernel::named_by;
+
+/// Stops the runs of the systems that it was given to
+/// ([`Builder::stopper`](crate::Builder::stopper)), from any thread. Clones are the same one.
+///
+/// A run ends as [`Ending::Stopped`](crate::Ending::Stopped) as soon as each thread that computes
+/// has made a system call, [`Sys::poll`](tontine_unix::Sys::poll) for one.
+///
+/// ```
+/// use tontine_unix_sim::{Ending, Stopper, Virtual};
+///
+/// let stopper = Stopper::new();
+/// let unix = Virtual::builder().stopper(&stopper).build()?;
+/// let report = unix.run(move |sys| {
+///     stopper.stop("enough");
+///     loop {
+///         sys.poll();
+///     }
+/// });
+/// assert_eq!(report.ending, Ending::Stopped);
+/// # Ok::<(), tontine_unix_sim::BuildError>(())
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Stopper(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    why: OnceLock<String>,
+    running: Mutex<Option<Arc<Executor>>>,
+}
+
+impl Stopper {
+    /// One that stops nothing yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Stops the run that is under way, and all that would follow. The first reason stands.
+    pub fn stop(&self, why: &str) {
+        let _ = self.0.why.set(why.to_owned());
+        if let Some(executor) = &*self.running() {
+            executor.stop();
+        }
+    }
+
+    /// Why it was asked to stop, if it was.
+    pub fn why(&self) -> Option<&str> {
+        self.0.why.get().map(String::as_str)
+    }
+
+    /// Who is on a processor at this moment, of the run that is under way; `None` if none is. Who
+    /// is found here again and again after a stop computes without a system call.
+    ///
+    /// ```
+    /// use std::sync::mpsc::channel;
+    /// use tontine_unix_sim::{Stopper, Virtual};
+    ///
+    /// let stopper = Stopper::new();
+    /// assert_eq!(stopper.under_way(), None);
+    /// let unix = Virtual::builder().stopper(&stopper).build()?;
+    /// let (seen, from) = (stopper.clone(), channel());
+    /// unix.run(move |_| {
+    ///     from.0.send(seen.under_way()).expect("it is received");
+    ///     assert_eq!(from.1.recv().expect("it was sent").expect("I run").len(), 1);
+    ///     0
+    /// });
+    /// # Ok::<(), tontine_unix_sim::BuildError>(())
+    /// ```
+    pub fn under_way(&self) -> Option<Vec<Running>> {
+        let names = self.running().as_ref()?.running();
+        let named = |name| {
+            let (pid, tid) = named_by(name);
+            Running { pid, tid }
+        };
+        Some(names.into_iter().map(named).collect())
+    }
+
+    /// A run begins; it is one's own until the guard is dropped.
+    pub(crate) fn attach(&self, executor: &Arc<Executor>) -> Attached {
+        *self.running() = Some(Arc::clone(executor));
+        if self.why().is_some() {
+            executor.stop();
+        }
+        Attached(self.clone())
+    }
+
+    fn running(&self) -> MutexGuard<'_, Option<Arc<Executor>>> {
+        self.0.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A thread that is on a processor: numbers of the system that it belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Running {
+    /// Its process's.
+    pub pid: i32,
+    /// Its own.
+    pub tid: i32,
+}
+
+impl fmt::Display for Running {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "thread {} of process {}", self.tid, self.pid)
+    }
+}
+
+/// Lets go of a run that has ended.
+pub(crate) struct Attached(Stopper);
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        *self.0.running() = None;
+    }
+}

@@ -1,0 +1,135 @@
+//! First steps.
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tontine_unix::*;
+use tontine_unix_sim::*;
+
+fn all() -> Vec<Virtual> {
+    let mut all = vec![];
+    for mode in Mode::ALL {
+        for executor in
+            [Executor::Simulated { seed: 1 }, Executor::Simulated { seed: 99 }, Executor::Parallel]
+        {
+            let processors = if mode == Mode::Uniprocessor { 1 } else { 2 };
+            all.push(
+                Virtual::builder()
+                    .mode(mode)
+                    .processors(processors)
+                    .executor(executor)
+                    .build()
+                    .unwrap(),
+            );
+        }
+    }
+    all
+}
+
+#[test]
+fn a_child_is_waited_for() {
+    for unix in all() {
+        eprintln!("{unix:?}");
+        let report = unix.run(|sys| {
+            let child = sys.fork(|_| 7).unwrap();
+            let waited = sys.wait().unwrap();
+            assert_eq!(waited.pid, child);
+            assert_eq!(sys.wait(), Err(Errno::ECHILD));
+            waited.status.exited().unwrap()
+        });
+        assert_eq!(
+            (report.ending, report.status),
+            (Ending::Finished, Some(Status::Exited(7))),
+            "{report:?}"
+        );
+    }
+}
+
+#[test]
+fn signals_go_back_and_forth() {
+    for unix in all() {
+        eprintln!("{unix:?}");
+        let count = Arc::new(AtomicUsize::new(0));
+        let seen = Arc::clone(&count);
+        let report = unix.run(move |sys| {
+            let inner = Arc::clone(&seen);
+            sys.sigprocmask(Some((How::Block, SigSet::of(&[Signal::USR1])))).unwrap();
+            let child = sys
+                .fork(move |sys| {
+                    let n = Arc::clone(&inner);
+                    sys.sigaction(
+                        Signal::USR1,
+                        Some(SigAction::handler(move |_, _| {
+                            n.fetch_add(1, Ordering::Relaxed);
+                        })),
+                    )
+                    .unwrap();
+                    while inner.load(Ordering::Relaxed) < 100 {
+                        sys.sigsuspend(SigSet::EMPTY);
+                    }
+                    3
+                })
+                .unwrap();
+            while sys.kill(child.into(), Some(Signal::USR1)).is_ok() {
+                if let Ok(Some(waited)) = sys.waitpid(child.into(), WaitOptions::NOHANG) {
+                    return waited.status.exited().unwrap_or(99);
+                }
+            }
+            1
+        });
+        assert_eq!(
+            (report.ending, report.status),
+            (Ending::Finished, Some(Status::Exited(3))),
+            "{report:?}"
+        );
+    }
+}
+
+#[test]
+fn a_program_that_computes_meets_its_time_limit() {
+    for unix in all() {
+        if format!("{unix:?}").contains("Simulated") {
+            continue;
+        }
+        let report = unix.run(|sys| {
+            let child = sys
+                .fork(|sys| {
+                    sys.setrlimit(Resource::Cpu, Limit { soft: 1, hard: u64::MAX }).unwrap();
+                    loop {
+                        sys.poll();
+                    }
+                })
+                .unwrap();
+            let waited = sys.waitpid(child.into(), WaitOptions::empty()).unwrap().unwrap();
+            assert_eq!(waited.status, Status::Signaled(Signal::XCPU, true));
+            assert!(
+                waited.usage.user + waited.usage.system >= std::time::Duration::from_millis(900)
+            );
+            0
+        });
+        assert_eq!(report.status, Some(Status::Exited(0)), "{unix:?}");
+    }
+}
+
+#[inline(never)]
+fn deep(n: u64) -> u64 {
+    let a = [n; 64];
+    std::hint::black_box(&a);
+    if n == u64::MAX { 0 } else { deep(n + 1) + a[(n % 64) as usize] }
+}
+
+#[test]
+fn a_stack_that_overflows_is_its_processs_segmentation_fault() {
+    for unix in all() {
+        let report = unix.run(|sys| {
+            let child = sys
+                .fork(|_| {
+                    std::hint::black_box(deep(0));
+                    0
+                })
+                .unwrap();
+            let waited = sys.waitpid(child.into(), WaitOptions::empty()).unwrap().unwrap();
+            assert_eq!(waited.status, Status::Signaled(Signal::SEGV, true));
+            0
+        });
+        assert_eq!(report.status, Some(Status::Exited(0)), "{unix:?} {report:?}");
+    }
+}

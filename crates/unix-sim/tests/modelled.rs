@@ -1,0 +1,177 @@
+//! The modelled executor: time that is made of costs.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tontine_unix::{How, SigAction, SigSet, Signal, Sys};
+use tontine_unix_sim::{Costs, Ending, Executor, Mode, Report, Step, Virtual};
+
+/// A system of so many processors, and what its program found.
+fn run<T: Send + 'static>(
+    (mode, processors, seed, costs): (Mode, usize, u64, Costs),
+    program: impl FnOnce(&dyn Sys) -> T + Send + 'static,
+) -> (T, Report) {
+    let unix = Virtual::builder()
+        .mode(mode)
+        .processors(processors)
+        .executor(Executor::Modelled { seed })
+        .costs(costs)
+        .statistics(true)
+        .build()
+        .expect("it goes together");
+    let found = Arc::new(Mutex::new(None));
+    let ours = Arc::clone(&found);
+    let report = unix.run(move |sys| {
+        *ours.lock().expect("no panic") = Some(program(sys));
+        0
+    });
+    assert_eq!(report.ending, Ending::Finished, "{report:?}");
+    let found = found.lock().expect("no panic").take().expect("it ended");
+    (found, report)
+}
+
+/// Waits for so many children.
+fn wait_for(sys: &dyn Sys, children: usize) {
+    for _ in 0..children {
+        sys.wait().expect("there is a child");
+    }
+}
+
+/// Pairs that signal each other, each on two processors of its own as far as there are such.
+fn pairs(pairs: usize, processors: usize) -> impl FnOnce(&dyn Sys) -> Duration + Send + 'static {
+    move |sys| {
+        let block = SigSet::of(&[Signal::USR1]);
+        sys.sigprocmask(Some((How::Block, block))).expect("a mask");
+        let begun = sys.now();
+        for pair in 0..pairs {
+            sys.place(Some(2 * pair % processors)).expect("a processor");
+            let receiver = sys.fork(|sys| {
+                sys.sigaction(Signal::USR1, Some(SigAction::handler(|_, _| {}))).expect("set");
+                for _ in 0..200 {
+                    sys.sigsuspend(SigSet::EMPTY);
+                }
+                0
+            });
+            let receiver = receiver.expect("there is room");
+            sys.place(Some((2 * pair + 1) % processors)).expect("a processor");
+            sys.fork(move |sys| {
+                while sys.kill(receiver.into(), Some(Signal::USR1)).is_ok() {}
+                0
+            })
+            .expect("there is room");
+        }
+        wait_for(sys, 2 * pairs);
+        sys.now() - begun
+    }
+}
+
+#[test]
+fn the_same_seed_and_costs_give_the_same_run_in_every_mode() {
+    for mode in Mode::ALL {
+        let processors = if mode == Mode::Uniprocessor { 1 } else { 4 };
+        let once = |seed| run((mode, processors, seed, Costs::published()), pairs(3, processors));
+        let ((time, one), (again, two)) = (once(7), once(7));
+        assert_eq!((time, one.digest, one.steps), (again, two.digest, two.steps), "{mode}");
+        assert_eq!(one.locks, two.locks, "{mode}");
+        assert_ne!(one.digest, once(8).1.digest, "{mode}");
+    }
+}
+
+#[test]
+fn processors_compute_at_the_same_time() {
+    let work = Duration::from_millis(30);
+    for (processors, least, most) in [(1, 4.0, 4.1), (2, 2.0, 2.1), (4, 1.0, 1.1), (8, 1.0, 1.1)] {
+        let at = (Mode::Parallel, processors, 1, Costs::published());
+        let (time, _) = run(at, move |sys| {
+            let begun = sys.now();
+            for number in 0..4 {
+                // One that has begun stays where it is, as on real processors.
+                sys.place(Some(number % processors)).expect("a processor");
+                sys.fork(move |sys| {
+                    sys.compute(work);
+                    0
+                })
+                .expect("there is room");
+            }
+            wait_for(sys, 4);
+            sys.now() - begun
+        });
+        let ratio = time.as_secs_f64() / work.as_secs_f64();
+        assert!(ratio >= least && ratio < most, "{processors}: {ratio}");
+    }
+}
+
+#[test]
+fn a_sleep_takes_its_time_and_no_processor() {
+    let (times, report) = run((Mode::Parallel, 1, 1, Costs::published()), |sys| {
+        let begun = sys.now();
+        for _ in 0..3 {
+            sys.fork(|sys| i32::from(sys.nanosleep(Duration::from_secs(3600)).is_err()))
+                .expect("there is room");
+        }
+        let forked = sys.now() - begun;
+        wait_for(sys, 3);
+        (forked, sys.now() - begun)
+    });
+    assert!(times.0 < Duration::from_millis(1), "{times:?}");
+    let hour = Duration::from_secs(3600);
+    assert!(times.1 >= hour && times.1 < hour + Duration::from_millis(1), "{times:?}");
+    assert_eq!(report.abandoned, 0);
+}
+
+#[test]
+fn a_step_that_costs_more_makes_what_takes_it_slower() {
+    let per_call = |costs: Costs| {
+        let (time, _) = run((Mode::Parallel, 1, 1, costs), |sys| {
+            let begun = sys.now();
+            (0..1000).for_each(|_| sys.poll());
+            sys.now() - begun
+        });
+        time.as_nanos() as f64 / 1000.0
+    };
+    let cheap = per_call(Costs::NONE.with(Step::Call, 10.0));
+    let dear = per_call(Costs::NONE.with(Step::Call, 110.0));
+    // A thousand that vary by an eighth each have a mean within a hundredth.
+    assert!((9.9..10.1).contains(&cheap), "{cheap}");
+    assert!((108.9..111.1).contains(&dear), "{dear}");
+}
+
+#[test]
+fn who_waits_at_a_lock_waits_in_the_locks_statistics_too() {
+    let at = |processors| {
+        let costs = Costs::published();
+        let (_, report) = run((Mode::Coarse, processors, 1, costs), move |sys| {
+            for number in 0..processors {
+                sys.place(Some(number)).expect("a processor");
+                sys.fork(|sys| {
+                    for _ in 0..100 {
+                        sys.fork(|_| 0).expect("there is room");
+                        sys.wait().expect("there is a child");
+                    }
+                    0
+                })
+                .expect("there is room");
+            }
+            wait_for(sys, processors);
+        });
+        let locks = report.locks.expect("they were counted");
+        let coarse = locks.rows.into_iter().find(|row| row.name == "coarse_lock").expect("a row");
+        (coarse.waited_percent().expect("it was taken"), coarse.blocked)
+    };
+    let (alone, blocked_alone) = at(1);
+    let (many, blocked) = at(16);
+    assert_eq!((alone, blocked_alone), (0.0, 0));
+    assert!(many > 10.0 && blocked > 0, "{many} %, {blocked} blocked");
+}
+
+/// Story: a service fiber of the master took call after call as long as any came. With eight pairs
+/// on ten processors they came without an end, and those who had slept in a call and were woken
+/// meanwhile never had their turn: receivers saw one signal in thousands.
+#[test]
+fn the_master_lets_those_go_on_who_slept_in_a_call() {
+    let ((), report) = run((Mode::Master, 10, 1, Costs::published()), |sys| {
+        pairs(10, 10)(sys);
+    });
+    // 10 receivers take 200 signals each, and each call of kill takes a microsecond at most.
+    assert!(report.elapsed < Duration::from_millis(50), "{:?}", report.elapsed);
+}

@@ -1,0 +1,122 @@
+//! Runs a scene over many seeds: [`Race`].
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use tontine_unix::{Status, Sys};
+use tontine_unix_sim::{Builder, Ending, Executor, Mode, Report, Virtual};
+
+/// A program whose exit status is 0 if what the race endangers has held.
+pub(crate) type Scene = Arc<dyn Fn(&dyn Sys) -> i32 + Send + Sync>;
+
+/// A race, and what keeps it right.
+pub(crate) struct Race {
+    /// Makes the scene anew for each run.
+    pub(crate) scene: fn() -> Scene,
+    /// What the system has beside: programs, limits.
+    pub(crate) with: fn(Builder) -> Builder,
+    /// Modes in which the race can happen; in the others nothing comes between the steps.
+    pub(crate) modes: &'static [Mode],
+    /// How often it is run on real processors, in each mode.
+    pub(crate) parallel: usize,
+}
+
+/// Modes in which several processors are in the kernel at once.
+pub(crate) const PREEMPTED: &[Mode] = &[Mode::Coarse, Mode::Parallel, Mode::PerProcess];
+/// Modes in which two calls that manipulate processes are in the kernel at once.
+pub(crate) const CONCURRENT: &[Mode] = &[Mode::Parallel, Mode::PerProcess];
+
+/// Seeds that are tried for each mode.
+fn seeds() -> u64 {
+    let asked = std::env::var("RACE_SEEDS").ok().and_then(|seeds| seeds.parse().ok());
+    asked.unwrap_or(if cfg!(debug_assertions) { 300 } else { 2000 })
+}
+
+/// Seeds that are tried at most until one shows what is to be seen.
+const MOST_SEEDS: u64 = 10_000;
+
+/// Runs of each mode on the parallel executor, for a race that takes no real time.
+pub(crate) const PARALLEL: usize = 4;
+
+/// A scene that takes longer goes round in circles.
+const MOST_STEPS: u64 = 200_000;
+
+impl Race {
+    fn system(&self, mode: Mode, executor: Executor) -> Builder {
+        let processors = if mode == Mode::Uniprocessor { 1 } else { 4 };
+        let builder = Virtual::builder().mode(mode).processors(processors).executor(executor);
+        (self.with)(builder.pids(300))
+    }
+
+    fn simulation(&self, mode: Mode, seed: u64) -> Builder {
+        self.system(mode, Executor::Simulated { seed }).stop_at(MOST_STEPS)
+    }
+
+    fn run(&self, builder: Builder) -> Report {
+        let scene = (self.scene)();
+        builder.build().expect("it goes together").run(move |sys| scene(sys))
+    }
+
+    /// The invariant holds at every seed, in every mode, and on real processors.
+    pub(crate) fn holds(&self) {
+        for mode in Mode::ALL {
+            for seed in 0..seeds() {
+                let report = self.run(self.simulation(mode, seed));
+                assert!(held(&report), "{mode}, seed {seed}: {}", told(&report));
+            }
+            for _ in 0..self.parallel {
+                let report = self.run(self.system(mode, Executor::Parallel));
+                assert!(held(&report), "{mode}, parallel: {}", told(&report));
+            }
+        }
+    }
+
+    /// Without the protection a seed shows it, and shows it again.
+    #[cfg(any(debug_assertions, feature = "mutations"))]
+    pub(crate) fn fails_with(&self, mutation: tontine_unix_sim::Mutation) {
+        self.finds(&format!("{mutation:?}"), |builder| builder.mutate(mutation));
+    }
+
+    /// The program itself has a race: a seed shows it, and shows it again.
+    pub(crate) fn fails(&self) {
+        self.finds("a mistake of the program", |builder| builder);
+    }
+
+    fn finds(&self, what: &str, change: impl Fn(Builder) -> Builder) {
+        for &mode in self.modes {
+            let violated = |seed| self.violation(change(self.simulation(mode, seed)));
+            let found = (0..MOST_SEEDS).find_map(|seed| Some((seed, violated(seed)?)));
+            let (seed, seen) = found.unwrap_or_else(|| panic!("{mode}: nothing notices {what}"));
+            println!("{what}, {mode}: seed {seed}: {seen}");
+            assert_eq!(violated(seed), Some(seen), "{mode}, seed {seed}: the same run");
+        }
+    }
+
+    /// What is seen of a violation: how the run ended, or which check of the kernel's own found it.
+    fn violation(&self, builder: Builder) -> Option<String> {
+        match catch_unwind(AssertUnwindSafe(|| self.run(builder))) {
+            Ok(report) if held(&report) => None,
+            Ok(report) => Some(told(&report)),
+            Err(panic) => Some(match panic.downcast::<String>() {
+                Ok(message) => *message,
+                Err(_) => "a check failed".to_owned(),
+            }),
+        }
+    }
+}
+
+fn held(report: &Report) -> bool {
+    report.ending == Ending::Finished
+        && report.status == Some(Status::Exited(0))
+        && report.panicked.is_empty()
+        && report.abandoned == 0
+}
+
+fn told(report: &Report) -> String {
+    let Report { ending, status, panicked, steps, digest, state, .. } = report;
+    let state = state.as_ref().map(ToString::to_string).unwrap_or_default();
+    format!(
+        "{ending:?} with {status:?}, panicked {panicked:?}, {steps} steps, digest {digest:016x}\n\
+         {state}"
+    )
+}

@@ -1,0 +1,46 @@
+//! Systems that tests run programs on.
+
+use tontine_unix::{Status, Sys};
+use tontine_unix_sim::{Builder, Ending, Executor, Mode, Report, Virtual};
+
+/// A system of every mode and executor, with some seeds of the simulated one.
+pub(crate) fn everywhere() -> impl Iterator<Item = (String, Builder)> {
+    let simulated = (0..8).map(|seed| Executor::Simulated { seed });
+    let executors: Vec<_> = simulated.chain([Executor::Parallel; 2]).collect();
+    let all = Mode::ALL
+        .into_iter()
+        .flat_map(move |mode| executors.clone().into_iter().map(move |executor| (mode, executor)));
+    all.map(|(mode, executor)| (format!("{mode}, {executor:?}"), of(mode, executor)))
+}
+
+/// A small system.
+pub(crate) fn of(mode: Mode, executor: Executor) -> Builder {
+    let processors = if mode == Mode::Uniprocessor { 1 } else { 2 };
+    let builder = Virtual::builder().mode(mode).processors(processors).executor(executor);
+    let builder = builder.pids(400);
+    match executor {
+        Executor::Simulated { .. } => builder.stop_at(1_000_000),
+        Executor::Parallel | Executor::Modelled { .. } => builder,
+    }
+}
+
+/// Runs a program on a system.
+pub(crate) fn run(
+    builder: Builder,
+    program: impl FnOnce(&dyn Sys) -> i32 + Send + 'static,
+) -> Report {
+    builder.build().expect("it goes together").run(program)
+}
+
+/// The program ended with 0, and so did everybody else.
+#[track_caller]
+pub(crate) fn assert_success(on: &str, report: &Report) {
+    let state = report.state.as_ref().map(ToString::to_string).unwrap_or_default();
+    assert_eq!(
+        (report.ending, report.status),
+        (Ending::Finished, Some(Status::Exited(0))),
+        "{on}: panicked {:?}, abandoned {}\n{state}",
+        report.panicked,
+        report.abandoned,
+    );
+}

@@ -1,0 +1,308 @@
+//! Where rules run ([`everywhere`]), and what they are written with: [`Log`], and a few words for
+//! what every rule says.
+
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+pub(crate) use std::time::Duration;
+
+pub(crate) use tontine_unix::*;
+pub(crate) use tontine_unix_sim::*;
+
+use crate::keeper::keep;
+
+/// In the environment of a test that is to run on Linux alone, in a process of its own.
+const ON_LINUX: &str = "TONTINE_RULE_ON_LINUX";
+/// A simulated run that takes more steps than this will not end.
+const STEPS: u64 = 3_000_000;
+
+const EXECUTORS: [Executor; 4] = [
+    Executor::Simulated { seed: 1 },
+    Executor::Simulated { seed: 2 },
+    Executor::Simulated { seed: 99 },
+    Executor::Parallel,
+];
+
+/// A rule that held everywhere.
+pub(crate) struct Held<F>(Arc<F>);
+
+/// Runs a rule in every mode, simulated and parallel.
+pub(crate) fn everywhere<F: Fn(&dyn Sys) + Send + Sync + 'static>(rule: F) -> Held<F> {
+    everywhere_with(|builder| builder, rule)
+}
+
+/// Runs a rule in every mode, simulated and parallel, on systems that `change` has had a hand in.
+pub(crate) fn everywhere_with<F: Fn(&dyn Sys) + Send + Sync + 'static>(
+    change: impl Fn(Builder) -> Builder,
+    rule: F,
+) -> Held<F> {
+    on(&EXECUTORS, change, rule)
+}
+
+/// Runs a rule in every mode, simulated: one that takes much time of a processor.
+pub(crate) fn simulated<F: Fn(&dyn Sys) + Send + Sync + 'static>(rule: F) -> Held<F> {
+    let (simulated, _) = EXECUTORS.split_at(EXECUTORS.len() - 1);
+    on(simulated, |builder| builder, rule)
+}
+
+fn on<F: Fn(&dyn Sys) + Send + Sync + 'static>(
+    executors: &[Executor],
+    change: impl Fn(Builder) -> Builder,
+    rule: F,
+) -> Held<F> {
+    let rule = Arc::new(rule);
+    if std::env::var_os(ON_LINUX).is_some() {
+        return Held(rule);
+    }
+    for mode in Mode::ALL {
+        for &executor in executors {
+            let processors = if mode == Mode::Uniprocessor { 1 } else { 2 };
+            let builder = Virtual::builder().mode(mode).executor(executor).processors(processors);
+            let unix = change(builder.pids(1000).stop_at(STEPS)).build().expect("it goes together");
+            let rule = Arc::clone(&rule);
+            let report = unix.run(move |sys| {
+                rule(sys);
+                0
+            });
+            let held = report.ending == Ending::Finished
+                && report.status == Some(Status::Exited(0))
+                && report.panicked.is_empty();
+            if !held {
+                let state = report.state.as_ref().map(ToString::to_string).unwrap_or_default();
+                panic!("not in mode {mode}, {executor:?}: {report:?}\n{state}");
+            }
+        }
+    }
+    Held(rule)
+}
+
+impl<F: Fn(&dyn Sys) + Send + Sync + 'static> Held<F> {
+    /// Runs the rule on Linux too: this test again, alone in a process, of which a child runs it in
+    /// a session of its own.
+    pub(crate) fn and_on_linux(self) {
+        if std::env::var_os(ON_LINUX).is_some() {
+            self.on_linux();
+            return;
+        }
+        let closure = std::any::type_name::<F>();
+        let path = closure.split_once("::").map_or(closure, |(_, path)| path);
+        let test = path.trim_end_matches("::{{closure}}");
+        let myself = std::env::current_exe().expect("a test has a file");
+        let output = Command::new(myself)
+            .args([test, "--exact", "--test-threads=1", "--nocapture"])
+            .env(ON_LINUX, "1")
+            .stdin(Stdio::null())
+            .output()
+            .expect("a test can be started");
+        let said = String::from_utf8_lossy(&output.stdout);
+        let all = format!("{said}{}", String::from_utf8_lossy(&output.stderr));
+        assert!(said.contains("1 passed"), "not on Linux: {all}");
+    }
+
+    fn on_linux(self) {
+        let rule = self.0;
+        let status = keep(move |sys| {
+            sys.setsid().expect("it leads no group");
+            rule(sys);
+            0
+        });
+        assert_eq!(status, Some(0));
+    }
+}
+
+/// What handlers and programs note, in order.
+#[derive(Clone, Default)]
+pub(crate) struct Log(Arc<Notes>);
+
+#[derive(Default)]
+struct Notes {
+    count: AtomicUsize,
+    notes: [AtomicI32; 32],
+}
+
+impl Log {
+    /// Notes a number. In a handler too.
+    pub(crate) fn note(&self, number: i32) {
+        let at = self.0.count.fetch_add(1, Ordering::Relaxed);
+        self.0.notes[at].store(number, Ordering::Relaxed);
+    }
+
+    /// Everything noted.
+    pub(crate) fn all(&self) -> Vec<i32> {
+        let count = self.0.count.load(Ordering::Relaxed);
+        self.0.notes[..count].iter().map(|note| note.load(Ordering::Relaxed)).collect()
+    }
+
+    /// How many notes there are.
+    pub(crate) fn len(&self) -> usize {
+        self.0.count.load(Ordering::Relaxed)
+    }
+
+    /// A handler that notes its signal's number.
+    pub(crate) fn signals(&self) -> SigAction {
+        let log = self.clone();
+        SigAction::handler(move |_, info| log.note(info.signal.number()))
+    }
+
+    /// A handler that notes what its signal tells: code, pid, uid, value, status.
+    pub(crate) fn infos(&self) -> SigAction {
+        let log = self.clone();
+        SigAction::handler(move |_, info| {
+            for number in [code(info.code), info.pid, info.uid as i32, info.value, info.status] {
+                log.note(number);
+            }
+        })
+    }
+}
+
+/// A number for each code, for a [`Log`].
+pub(crate) fn code(code: Code) -> i32 {
+    match code {
+        Code::User => 0,
+        Code::Queue => -1,
+        Code::Tkill => -6,
+        Code::Kernel => 128,
+        Code::Fault => 127,
+        Code::Exited => 1,
+        Code::Killed => 2,
+        Code::Dumped => 3,
+        Code::Trapped => 4,
+        Code::Stopped => 5,
+        Code::Continued => 6,
+    }
+}
+
+/// A millisecond, or more.
+pub(crate) const MOMENT: Duration = Duration::from_millis(5);
+
+/// Blocks signals.
+pub(crate) fn block(sys: &dyn Sys, signals: &[Signal]) {
+    sys.sigprocmask(Some((How::Block, SigSet::of(signals)))).unwrap();
+}
+
+/// Blocks signals no longer.
+pub(crate) fn unblock(sys: &dyn Sys, signals: &[Signal]) {
+    sys.sigprocmask(Some((How::Unblock, SigSet::of(signals)))).unwrap();
+}
+
+/// Installs an action.
+pub(crate) fn act(sys: &dyn Sys, signal: Signal, action: SigAction) {
+    sys.sigaction(signal, Some(action)).unwrap();
+}
+
+/// Sends a process a signal.
+pub(crate) fn kill(sys: &dyn Sys, pid: Pid, signal: Signal) {
+    sys.kill(pid.into(), Some(signal)).unwrap();
+}
+
+/// A user whom no other process on this machine has.
+pub(crate) fn nobody_else(sys: &dyn Sys) -> u32 {
+    100_000 + sys.getpid().number() as u32
+}
+
+/// A child as others than its parent name it on Linux, where handles are a process's own.
+pub(crate) fn bare(child: Pid) -> Pid {
+    Pid::number_only(child.number())
+}
+
+/// How a child ended.
+pub(crate) fn end_of(sys: &dyn Sys, child: Pid) -> Status {
+    change_of(sys, child, WaitOptions::EXITED)
+}
+
+/// How a child changed.
+pub(crate) fn change_of(sys: &dyn Sys, child: Pid, options: WaitOptions) -> Status {
+    sys.waitid(child.into(), options).unwrap().expect("it slept").status
+}
+
+/// How a process ends that runs this.
+pub(crate) fn end_as(
+    sys: &dyn Sys,
+    program: impl FnOnce(&dyn Sys) -> i32 + Send + 'static,
+) -> Status {
+    let child = sys.fork(program).unwrap();
+    end_of(sys, child)
+}
+
+/// A child stops by SIGSTOP and ends by SIGKILL, whatever it does about either.
+pub(crate) fn stop_and_kill(sys: &dyn Sys, child: Pid) {
+    kill(sys, child, Signal::STOP);
+    assert_eq!(change_of(sys, child, WaitOptions::STOPPED), Status::Stopped(Signal::STOP));
+    kill(sys, child, Signal::KILL);
+    assert_eq!(end_of(sys, child), Status::Signaled(Signal::KILL, false));
+}
+
+/// Waits for a child that sends the caller a signal meanwhile; the wait starts again after it.
+pub(crate) fn wait_through(sys: &dyn Sys, signal: Signal) {
+    let me = sys.getpid();
+    let child = sys
+        .fork(move |sys| {
+            rest(sys);
+            kill(sys, me, signal);
+            rest(sys);
+            3
+        })
+        .unwrap();
+    assert_eq!(end_of(sys, child), Status::Exited(3));
+}
+
+/// Raises a signal whose handler raises it once more, and notes when it begins and ends: 1 and −1
+/// are the first one's, 2 and −2 the second one's.
+pub(crate) fn raise_twice(sys: &dyn Sys, signal: Signal, flags: ActionFlags) -> Vec<i32> {
+    let log = Log::default();
+    let noted = log.clone();
+    let handler = SigAction::handler(move |sys, _| {
+        let nth = if noted.len() == 0 { 1 } else { 2 };
+        noted.note(nth);
+        if nth == 1 {
+            sys.raise(signal).unwrap();
+        }
+        noted.note(-nth);
+    });
+    act(sys, signal, handler.with_flags(flags));
+    sys.raise(signal).unwrap();
+    log.all()
+}
+
+/// What the caller has pending of these, taken one by one.
+pub(crate) fn drain(sys: &dyn Sys, set: SigSet) -> Vec<SignalInfo> {
+    std::iter::from_fn(|| sys.sigtimedwait(set, Some(Duration::ZERO)).ok()).collect()
+}
+
+/// Sleeps for ever; for a child that is to be killed.
+pub(crate) fn sleep_on(sys: &dyn Sys) -> i32 {
+    loop {
+        sys.pause();
+    }
+}
+
+/// Sleeps a moment.
+pub(crate) fn rest(sys: &dyn Sys) {
+    let _ = sys.nanosleep(MOMENT);
+}
+
+/// Waits until something holds that others see to.
+pub(crate) fn until(sys: &dyn Sys, holds: impl Fn() -> bool) {
+    while !holds() {
+        sys.sched_yield();
+    }
+}
+
+/// A pipe on which one side waits for the other.
+#[derive(Clone, Copy)]
+pub(crate) struct Bell(pub Fd, Fd);
+
+impl Bell {
+    pub(crate) fn new(sys: &dyn Sys) -> Self {
+        let (read, write) = sys.pipe().unwrap();
+        Self(read, write)
+    }
+
+    pub(crate) fn ring(self, sys: &dyn Sys) {
+        assert_eq!(sys.write(self.1, b"!"), Ok(1));
+    }
+
+    pub(crate) fn heard(self, sys: &dyn Sys) {
+        assert_eq!(sys.read(self.0, &mut [0]), Ok(1));
+    }
+}

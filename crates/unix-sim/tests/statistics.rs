@@ -1,0 +1,69 @@
+//! What is counted of locks (§9), and which of them a mode has.
+
+use tontine_unix::Sys;
+use tontine_unix_sim::{Builder, Executor, LockRow, LockStatistics, Mode, Report, Virtual};
+
+/// Calls that take locks of most kinds.
+fn busy(sys: &dyn Sys) -> i32 {
+    for _ in 0..20 {
+        let child = sys.fork(|_| 0).expect("there is room");
+        sys.waitpid(child.into(), Default::default()).expect("it is my child");
+    }
+    0
+}
+
+fn run(mode: Mode, executor: Executor, change: fn(Builder) -> Builder) -> Report {
+    let builder = Virtual::builder().mode(mode).executor(executor);
+    change(builder).build().expect("it goes together").run(busy)
+}
+
+fn counted(mode: Mode, executor: Executor) -> LockStatistics {
+    run(mode, executor, |builder| builder.statistics(true)).locks.expect("they are counted")
+}
+
+fn row(statistics: &LockStatistics, name: &str) -> LockRow {
+    statistics.rows.iter().find(|row| row.name == name).expect("the class exists").clone()
+}
+
+#[test]
+fn nothing_is_counted_or_timed_unless_asked() {
+    assert_eq!(run(Mode::Parallel, Executor::Parallel, |builder| builder).locks, None);
+}
+
+#[test]
+fn each_hold_is_timed_by_the_executors_clock() {
+    for mode in Mode::ALL {
+        for executor in [Executor::Simulated { seed: 3 }, Executor::Parallel] {
+            let statistics = counted(mode, executor);
+            for row in &statistics.rows {
+                assert_eq!(row.timed, row.acquisitions, "{mode}, {executor:?}: {row:?}");
+                assert!(row.held_max_ns <= row.held_ns, "{mode}, {executor:?}: {row:?}");
+            }
+            assert!(statistics.rows.iter().any(|row| row.acquisitions > 0), "{mode}");
+        }
+    }
+}
+
+#[test]
+fn virtual_holds_take_whole_steps_and_are_the_same_again() {
+    let executor = Executor::Simulated { seed: 4 };
+    let statistics = counted(Mode::Parallel, executor);
+    assert_eq!(statistics, counted(Mode::Parallel, executor));
+    // Others are taken under the relations, and each is a place where a step passes.
+    let relations = row(&statistics, "proc_relation_lock");
+    assert!(relations.held_ns >= 100 * relations.timed, "{relations:?}");
+    assert!(statistics.rows.iter().all(|row| row.held_ns % 100 == 0), "{statistics}");
+}
+
+#[test]
+fn what_a_uniprocessor_does_without_is_built_in_on_demand() {
+    let executor = Executor::Simulated { seed: 5 };
+    let without = counted(Mode::Uniprocessor, executor);
+    let with = run(Mode::Uniprocessor, executor, |b| b.statistics(true).keep_locks(true));
+    let with = with.locks.expect("they are counted");
+    for name in ["p_lock", "pid_lock", "proc_relation_lock"] {
+        assert_eq!(row(&without, name).acquisitions, 0, "{name}");
+        assert!(row(&with, name).acquisitions > 0, "{name}");
+    }
+    assert!(row(&without, "pg_lock").acquisitions > 0);
+}
