@@ -4,13 +4,14 @@
 //! broken. [`lines`] looks at single lines, [`files`] at a Rust file as a whole, [`sync`] at the
 //! names of memory orderings over the whole tree, [`links`] at Markdown, [`decisions`] at the
 //! records' numbers, [`toolchain`] at the Rust that is promised, [`arrows`] at the crates'
-//! dependencies, [`header`] at the header for C.
+//! dependencies, [`floors`] at the modules within each crate, [`header`] at the header for C.
 //!
 //! What it does not do: change a file, or repeat what rustfmt and clippy find.
 
 mod arrows;
 mod decisions;
 mod files;
+mod floors;
 mod lines;
 mod links;
 mod sync;
@@ -92,6 +93,7 @@ pub(crate) fn run(root: &Path) -> Vec<Complaint> {
     found.extend(decisions::check(&files));
     found.extend(toolchain::check(&files));
     found.extend(arrows::check(root));
+    found.extend(floors::check(&files));
     found.extend(stale_header(root));
     found
 }

@@ -1,0 +1,344 @@
+//! The modules of a crate stand on floors, and a module imports only from floors below its own.
+//!
+//! Modules of one folder must not import each other in a circle. For the modules directly below
+//! `lib.rs` or `main.rs` the root's documentation names the floors in a sentence, from the bottom
+//! up: names on one floor are separated by commas, floors by semicolons.
+//!
+//! ```text
+//! //! Floors, from the bottom up: `errno`, `signal`; `process`; `linux`.
+//! ```
+//!
+//! An import is any path through `crate`, `super` or `self` outside of tests, comments and macros.
+//! What a module takes from one that contains it, or hands on of one that it contains, is no import
+//! between neighbours and is not looked at.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use syn::visit::{self, Visit};
+use syn::{Attribute, File as Syntax, Item, ItemUse, UseTree};
+
+use super::{Complaint, File};
+
+/// Circles that stand: the module that contains them, and one of its modules. Only ever shorter.
+const STANDING: [(&str, &str); 29] = [
+    ("crates/cli", "measure"),
+    ("crates/cli/unix", "check"),
+    ("crates/cli/unix", "document"),
+    ("crates/crash", "explore"),
+    ("crates/crash/explore", "heap"),
+    ("crates/measure", "clock"),
+    ("crates/measure", "published"),
+    ("crates/measure/experiment/death_notice", "blocked"),
+    ("crates/measure/experiment/liveness_check", "check"),
+    ("crates/measure/experiment/round_trip", "harness"),
+    ("crates/measure/experiment/shared_heaps", "harness"),
+    ("crates/measure/report", "html"),
+    ("crates/measure/trace", "clone"),
+    ("crates/tontine", "lane"),
+    ("crates/tontine/heap/shared", "arena"),
+    ("crates/tontine/mailbox", "growth"),
+    ("crates/tontine/sys/socket", "close"),
+    ("crates/unix", "action"),
+    ("crates/unix/linux", "fork"),
+    ("crates/unix-lab/check", "gates"),
+    ("crates/unix-lab/scenario", "ast"),
+    ("crates/unix-lab/scenario", "context"),
+    ("crates/unix-sim", "console"),
+    ("crates/unix-sim/executor", "chooser"),
+    ("crates/unix-sim/kernel", "awaited"),
+    ("crates/unix-sim/kernel/terminal", "input"),
+    ("crates/unix-sim/lock", "held"),
+    ("crates/unix-sim/lock", "sync"),
+    ("crates/unix-sim/machine", "config"),
+];
+
+/// Imports that are not from a floor below: the crate, the module that imports, and the imported
+/// one. Only ever shorter.
+const UPWARD: [(&str, &str, &str); 9] = [
+    ("crates/unix", "action", "sys"),
+    ("crates/unix", "process", "action"),
+    ("crates/unix", "process", "sys"),
+    ("crates/unix-sim", "costs", "executor"),
+    ("crates/unix-sim", "executor", "lock"),
+    ("crates/unix-sim", "executor", "machine"),
+    ("crates/unix-sim", "kernel", "machine"),
+    ("crates/unix-sim", "mutation", "kernel"),
+    ("crates/unix-sim", "rule", "kernel"),
+];
+
+/// The crates whose roots name no floors yet. Only ever shorter.
+const WITHOUT_FLOORS: [&str; 6] =
+    ["bindings/c", "crates/cli", "crates/crash", "crates/measure", "crates/tontine", "xtask"];
+
+/// A module's path from the root of its crate: empty for the root itself.
+type Module = Vec<String>;
+
+/// The rules on floors, for all crates.
+pub(super) fn check(files: &[File]) -> Vec<Complaint> {
+    let mut crates: BTreeMap<String, Vec<(Module, &File)>> = BTreeMap::new();
+    for file in files {
+        let Some((package, module)) = place(file) else { continue };
+        crates.entry(package).or_default().push((module, file));
+    }
+    crates.iter().flat_map(|(package, modules)| check_crate(package, modules)).collect()
+}
+
+/// The crate and the module that a file is, if it is a module of a library or a program.
+fn place(file: &File) -> Option<(String, Module)> {
+    let path = file.path.to_str()?.strip_suffix(".rs")?;
+    let (package, inside) = path.split_once("/src/")?;
+    let mut module: Module = inside.split('/').map(str::to_owned).collect();
+    if module.iter().any(|name| name == "tests" || name.ends_with("_tests") || name == "bin") {
+        return None;
+    }
+    if ["mod", "lib", "main"].contains(&module.last()?.as_str()) {
+        module.pop();
+    }
+    Some((package.to_owned(), module))
+}
+
+fn check_crate(package: &str, modules: &[(Module, &File)]) -> Vec<Complaint> {
+    let known: BTreeSet<&[String]> = modules.iter().map(|(module, _)| module.as_slice()).collect();
+    let mut found = Vec::new();
+    let mut neighbours: BTreeMap<&[String], Graph> = BTreeMap::new();
+    for (module, file) in modules {
+        let syntax = match syn::parse_file(&file.text) {
+            Ok(syntax) => syntax,
+            Err(error) => {
+                found.push(file.complain(0, format!("not read: {error}")));
+                continue;
+            }
+        };
+        for target in imports(&syntax, module, &known) {
+            let common = module.iter().zip(target).take_while(|(one, other)| one == other).count();
+            if common < module.len() && common < target.len() {
+                let graph = neighbours.entry(&target[..common]).or_default();
+                graph.entry(&module[common]).or_default().insert(&target[common]);
+            }
+        }
+    }
+    let complain = |folder: &[String], text: String| {
+        let (_, file) = modules.iter().find(|(module, _)| module == folder).unwrap_or(&modules[0]);
+        file.complain(0, text)
+    };
+    for (folder, graph) in &neighbours {
+        for circle in circles(graph) {
+            let stands = STANDING.contains(&(place_name(package, folder).as_str(), circle[0]));
+            if !stands {
+                found.push(complain(folder, format!("in a circle: {}", circle.join(", "))));
+            }
+        }
+    }
+    let Some((_, root)) = modules.iter().find(|(module, _)| module.is_empty()) else {
+        return found;
+    };
+    match floors(&root.text) {
+        Some(floors) => {
+            let names = modules.iter().filter_map(|(module, _)| module.first());
+            let missing: BTreeSet<_> =
+                names.filter(|name| !floors.contains_key(name.as_str())).collect();
+            let text = |name| format!("`{name}` stands on no floor that the documentation names");
+            found.extend(missing.into_iter().map(|name| root.complain(0, text(name))));
+            let empty = Graph::new();
+            for (from, to) in neighbours.get(&[] as &[String]).unwrap_or(&empty) {
+                for to in to {
+                    let (Some(low), Some(high)) = (floors.get(to), floors.get(from)) else {
+                        continue;
+                    };
+                    if low >= high && !UPWARD.contains(&(package, *from, *to)) {
+                        let text =
+                            format!("`{from}` imports `{to}`, which is not on a floor below");
+                        found.push(root.complain(0, text));
+                    }
+                }
+            }
+        }
+        None if WITHOUT_FLOORS.contains(&package) => {}
+        None => found.push(root.complain(0, "name the floors, from the bottom up")),
+    }
+    found
+}
+
+/// What each module imports of its neighbours.
+type Graph<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
+
+fn place_name(package: &str, folder: &[String]) -> String {
+    [package].into_iter().chain(folder.iter().map(String::as_str)).collect::<Vec<_>>().join("/")
+}
+
+/// The floor of each module that the root's documentation names, counted from the bottom.
+fn floors(text: &str) -> Option<BTreeMap<&str, usize>> {
+    let docs = || text.lines().map_while(|line| line.strip_prefix("//!")).map(str::trim);
+    let from = docs().position(|line| line.starts_with("Floors, from the bottom up:"))?;
+    let sentence = docs().skip(from).take_while(|line| !line.is_empty());
+    let mut floors = BTreeMap::new();
+    let mut floor = 0;
+    for line in sentence {
+        for (nth, piece) in line.split('`').enumerate() {
+            if nth % 2 == 1 {
+                floors.insert(piece, floor);
+            } else {
+                floor += piece.matches(';').count();
+            }
+        }
+    }
+    Some(floors)
+}
+
+/// The modules of this crate that a module imports from, each as far as it is a file.
+fn imports<'a>(
+    syntax: &Syntax,
+    module: &[String],
+    known: &BTreeSet<&'a [String]>,
+) -> Vec<&'a [String]> {
+    let mut paths = Paths::default();
+    paths.visit_file(syntax);
+    let resolve = |path: &Vec<String>| {
+        let mut whole: Vec<String> = match path.first()?.as_str() {
+            "crate" => Vec::new(),
+            "self" => module.to_vec(),
+            "super" => module.split_last()?.1.to_vec(),
+            _ => return None,
+        };
+        for name in &path[1..] {
+            match name.as_str() {
+                "super" => drop(whole.pop()),
+                name => whole.push(name.to_owned()),
+            }
+        }
+        (0..=whole.len()).rev().find_map(|length| known.get(&whole[..length]).copied())
+    };
+    paths.0.iter().filter_map(resolve).collect()
+}
+
+/// Every path of a file that may lead to another, except in tests.
+#[derive(Default)]
+struct Paths(Vec<Vec<String>>);
+
+impl Paths {
+    fn add_tree(&mut self, before: &[String], tree: &UseTree) {
+        let with = |name: &dyn ToString| {
+            let mut path = before.to_vec();
+            path.push(name.to_string());
+            path
+        };
+        match tree {
+            UseTree::Path(path) => self.add_tree(&with(&path.ident), &path.tree),
+            UseTree::Name(name) => self.0.push(with(&name.ident)),
+            UseTree::Rename(name) => self.0.push(with(&name.ident)),
+            UseTree::Glob(_) => self.0.push(before.to_vec()),
+            UseTree::Group(group) => {
+                group.items.iter().for_each(|tree| self.add_tree(before, tree));
+            }
+        }
+    }
+}
+
+impl<'s> Visit<'s> for Paths {
+    fn visit_item(&mut self, item: &'s Item) {
+        let attributes = match item {
+            Item::Mod(item) => &item.attrs,
+            Item::Fn(item) => &item.attrs,
+            Item::Impl(item) => &item.attrs,
+            Item::Use(item) => &item.attrs,
+            _ => return visit::visit_item(self, item),
+        };
+        if !attributes.iter().any(is_test) {
+            visit::visit_item(self, item);
+        }
+    }
+
+    fn visit_item_use(&mut self, item: &'s ItemUse) {
+        self.add_tree(&[], &item.tree);
+    }
+
+    fn visit_path(&mut self, path: &'s syn::Path) {
+        self.0.push(path.segments.iter().map(|segment| segment.ident.to_string()).collect());
+        visit::visit_path(self, path);
+    }
+}
+
+fn is_test(attribute: &Attribute) -> bool {
+    attribute.path().is_ident("cfg")
+        && attribute.parse_args::<syn::Path>().is_ok_and(|path| path.is_ident("test"))
+}
+
+/// The circles of a graph: sets of modules each of which leads to all others. Each is sorted.
+fn circles<'a>(graph: &Graph<'a>) -> Vec<Vec<&'a str>> {
+    let reaches = |from: &'a str| {
+        let mut seen = BTreeSet::new();
+        let mut next = vec![from];
+        while let Some(name) = next.pop() {
+            let new = graph.get(name).into_iter().flatten().filter(|name| seen.insert(**name));
+            next.extend(new);
+        }
+        seen
+    };
+    let reached: BTreeMap<&str, BTreeSet<&str>> =
+        graph.keys().map(|name| (*name, reaches(name))).collect();
+    let mut found = BTreeSet::new();
+    for (name, seen) in &reached {
+        if seen.contains(name) {
+            let back = |other: &&&str| reached.get(**other).is_some_and(|it| it.contains(name));
+            found.insert(seen.iter().filter(back).copied().collect::<Vec<_>>());
+        }
+    }
+    found.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROOT: &str =
+        "//! A crate.\n//!\n//! Floors, from the bottom up: `low`,\n//! `other`; `high`.\n";
+
+    fn complaints(files: &[(&str, &str)]) -> Vec<String> {
+        let files: Vec<File> = files
+            .iter()
+            .map(|(path, text)| File::made_up(&format!("crates/made-up/src/{path}"), text))
+            .collect();
+        check(&files).iter().map(|complaint| complaint.text.clone()).collect()
+    }
+
+    #[test]
+    fn module_may_import_from_floors_below_its_own_only() {
+        let low = ("low.rs", "pub struct Low;");
+        let other = ("other.rs", "pub struct Other;");
+        let high = ("high/mod.rs", "use crate::{low::Low, other::Other};");
+        assert_eq!(complaints(&[("lib.rs", ROOT), low, other, high]), [""; 0]);
+        let up = ("low.rs", "fn low() { crate::high::High::new() }");
+        let circle =
+            complaints(&[("lib.rs", ROOT), up, other, ("high.rs", "use crate::low::Low;")]);
+        assert_eq!(circle.len(), 2, "a circle, and an import from above: {circle:?}");
+        let level = ("other.rs", "use super::low;");
+        assert_eq!(complaints(&[("lib.rs", ROOT), low, level, ("high.rs", "")]).len(), 1);
+    }
+
+    #[test]
+    fn floors_are_named_for_all_modules() {
+        assert_eq!(complaints(&[("lib.rs", "//! A crate.\n")]).len(), 1);
+        assert_eq!(complaints(&[("lib.rs", ROOT), ("new.rs", "")]).len(), 1);
+    }
+
+    #[test]
+    fn neighbours_in_a_folder_form_no_circle() {
+        let files = |b| {
+            [
+                ("lib.rs", ROOT),
+                ("low/mod.rs", "mod a; pub use b::B;"),
+                ("low/a.rs", "use super::b::{self};"),
+                ("low/b.rs", b),
+            ]
+        };
+        assert_eq!(complaints(&files("use super::Low;")), [""; 0]);
+        assert_eq!(complaints(&files("use crate::low::a::A;")), ["in a circle: a, b"]);
+    }
+
+    #[test]
+    fn tests_and_comments_import_nothing() {
+        let text = "// crate::high::High\n#[cfg(test)]\nmod tests { use crate::high::High; }\n\
+                    #[cfg(test)]\nuse crate::high::Other;";
+        assert_eq!(complaints(&[("lib.rs", ROOT), ("low.rs", text), ("high.rs", "")]), [""; 0]);
+    }
+}
