@@ -1,11 +1,12 @@
 //! What `tontine-unix-lab` uses beside the public interface. No promise is made of it.
 
+pub use crate::config::Conductor;
 pub use crate::executor::{
     At, CLOCK, Chooser, Fiber, Leave, Left, Object, Reused, SignalStack, Touched, context, current,
     enter_kernel, leave_kernel, park,
 };
-pub use crate::kernel::{call_of, is_wanted, named_by, stands};
-pub use crate::machine::Conductor;
+pub use crate::kernel::{call_of, is_wanted, stands};
+pub use crate::label::named_by;
 pub use crate::split_mix::next_random;
 
 /// Returns the name of the lock class with this rank.

@@ -23,18 +23,20 @@
 //! Which schedules are worth a run is for `tontine-unix-lab` to decide, and no process of this
 //! system is a process of the operating system.
 //!
-//! Floors, from the bottom up: `split_mix`, `mode`, `mutation`, `rule`, `costs`; `executor`;
-//! `lock`; `console`; `kernel`; `stopper`; `machine`; `internal`.
+//! Floors, from the bottom up: `split_mix`, `label`, `mode`, `mutation`, `rule`, `costs`;
+//! `executor`; `lock`, `console`, `stopper`; `config`; `kernel`; `machine`; `internal`.
 //!
 //! Source: D. Bolinger and S. Mangalat, *Parallelizing Signal Handling and Process Management in
 //! OSF/1*; POSIX.1-2024; the manual pages of Linux. A number after § is a section of the first.
 
+mod config;
 mod console;
 mod costs;
 mod executor;
 #[doc(hidden)]
 pub mod internal;
 mod kernel;
+mod label;
 mod lock;
 mod machine;
 mod mode;
@@ -43,11 +45,12 @@ mod rule;
 mod split_mix;
 mod stopper;
 
+pub use config::{Busy, Delivery, Executor, Masks};
 pub use console::{Console, Seat};
 pub use costs::{Costs, CostsError, Step};
 pub use kernel::{Awaits, ProcessState, State, ThreadState};
 pub use lock::{LockRow, LockStatistics, lock_order_page};
-pub use machine::{BuildError, Builder, Busy, Delivery, Ending, Executor, Masks, Report, Virtual};
+pub use machine::{BuildError, Builder, Ending, Report, Virtual};
 pub use mode::Mode;
 #[doc(hidden)]
 pub use mutation::Mutation;

@@ -7,24 +7,20 @@
 #![allow(unsafe_code, reason = "the mode's promise to its locks is made here")]
 
 mod builder;
-mod config;
 mod report;
 mod watch;
 
 use std::sync::Arc;
 
+use crate::config::{Config, Executor};
 use crate::console::Attached;
-use crate::executor::{self, Outcome};
+use crate::executor::{self, Outcome, TICKS_A_SECOND};
 use crate::kernel::Kernel;
 use crate::lock::{HoldClock, Locks, Options};
 
 pub use builder::{BuildError, Builder};
-pub use config::Conductor;
-pub(crate) use config::{Config, Registered, TICKS_A_SECOND};
-pub use config::{Delivery, Executor, Masks};
 pub use report::{Ending, Report};
 use tontine_unix::Sys;
-pub use watch::Busy;
 use watch::Watch;
 
 /// A Unix in user space: processes are closures on stackful coroutines.

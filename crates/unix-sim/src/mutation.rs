@@ -1,10 +1,8 @@
 //! Protections that a test takes out to see that it would notice: [`Mutation`].
 //!
-//! The kernel asks [`Kernel::mutates`] where the protection stands. Builds without debug assertions
+//! The kernel asks `Kernel::mutates` where the protection stands. Builds without debug assertions
 //! and without the feature `mutations` answer no when they are compiled, and nothing of it is left.
 //! docs/races.md says what each protects from.
-
-use crate::kernel::Kernel;
 
 /// A protection that is taken out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,19 +55,4 @@ pub enum Mutation {
     OrphanUnlinked,
     /// What a failed `spawn` leaves is a child like others until its maker has waited for it.
     FailureWaitedFor,
-}
-
-impl Kernel {
-    /// Whether a protection is to be left out.
-    #[inline(always)]
-    pub(crate) fn mutates(&self, mutation: Mutation) -> bool {
-        #[cfg(any(debug_assertions, feature = "mutations"))]
-        let mutated = self.config.mutation == Some(mutation);
-        #[cfg(not(any(debug_assertions, feature = "mutations")))]
-        let mutated = {
-            let _ = mutation;
-            false
-        };
-        mutated
-    }
 }

@@ -1,6 +1,6 @@
 //! The semantics, one rule after another: [`Rule`]; and how often each was followed: [`Hits`].
 //!
-//! Where the kernel acts by a rule it asks [`Kernel::follows`], which counts that and says yes. A
+//! Where the kernel acts by a rule it asks `Kernel::follows`, which counts that and says yes. A
 //! test has it say no for one rule ([`Builder::without`](crate::Builder::without)): a wrong Unix,
 //! which a comparison with Linux has to notice. Builds without debug assertions and without the
 //! feature `mutations` answer yes when they are compiled, and nothing of it is left.
@@ -11,10 +11,6 @@
 use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-use tontine_unix::Errno;
-
-use crate::kernel::Kernel;
 
 /// An enumeration of rules, and what each says.
 macro_rules! rules {
@@ -222,7 +218,7 @@ impl Hits {
     }
 
     #[cfg(any(debug_assertions, feature = "mutations"))]
-    fn add(&self, rule: Rule) {
+    pub(crate) fn add(&self, rule: Rule) {
         self.0[rule as usize].fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -233,31 +229,4 @@ impl Hits {
 pub(crate) struct Rules {
     pub(crate) broken: Option<Rule>,
     pub(crate) hits: Option<Hits>,
-}
-
-impl Kernel {
-    /// Whether to act by a rule, which is asked where it makes a difference.
-    #[inline(always)]
-    pub(crate) fn follows(&self, rule: Rule) -> bool {
-        #[cfg(any(debug_assertions, feature = "mutations"))]
-        let follows = {
-            let rules = &self.config.rules;
-            if let Some(hits) = &rules.hits {
-                hits.add(rule);
-            }
-            rules.broken != Some(rule)
-        };
-        #[cfg(not(any(debug_assertions, feature = "mutations")))]
-        let follows = {
-            let _ = rule;
-            true
-        };
-        follows
-    }
-
-    /// What a call is refused with by a rule. Where the rule is broken that is another error, which
-    /// no call here has.
-    pub(crate) fn error_by(&self, rule: Rule, errno: Errno) -> Errno {
-        if self.follows(rule) { errno } else { Errno::ENOSYS }
-    }
 }

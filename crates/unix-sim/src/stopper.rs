@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::executor::Executor;
-use crate::kernel::named_by;
+use crate::label::named_by;
 
 /// Stops the runs of the systems that it was given to
 /// ([`Builder::stopper`](crate::Builder::stopper)), from any thread. Clones are the same one.

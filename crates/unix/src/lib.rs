@@ -22,7 +22,7 @@
 //! happens when; `tontine-unix-lab` explores all schedules of it. This crate contains neither.
 //!
 //! Floors, from the bottom up: `errno`, `signal`, `terminal`, `limit`; `process`; `ptrace`, `wait`;
-//! `action`; `sys`; `system_v`, `linux`; `internal`.
+//! `sys`; `system_v`, `linux`; `internal`.
 //!
 //! Source: POSIX.1-2024; the manual pages of Linux; for the calls of System V and BSD, D. Bolinger
 //! and S. Mangalat, *Parallelizing Signal Handling and Process Management in OSF/1*.
@@ -34,7 +34,6 @@
 )))]
 compile_error!("tontine-unix is for Linux on x86-64 and AArch64");
 
-mod action;
 mod errno;
 #[doc(hidden)]
 pub mod internal;
@@ -48,15 +47,14 @@ mod system_v;
 mod terminal;
 mod wait;
 
-pub use action::{ActionFlags, Code, Disposition, Handler, How, SigAction, SignalInfo};
 pub use errno::{Errno, Result};
 pub use limit::{Limit, Resource};
 pub use linux::Linux;
-pub use process::{
-    Body, FAULTS, Pid, Program, SigStack, SigVec, Spawn, SpawnGroup, Target, Tid, Whose,
-};
+pub use process::{FAULTS, Pid, SigStack, Spawn, SpawnGroup, Target, Tid, Whose};
 pub use ptrace::Ptrace;
 pub use signal::{DefaultAction, NoSignal, SigSet, Signal};
-pub use sys::Sys;
+pub use sys::{
+    ActionFlags, Body, Code, Disposition, Handler, How, Program, SigAction, SigVec, SignalInfo, Sys,
+};
 pub use terminal::{Fd, Modes, Termios};
 pub use wait::{Children, Status, Usage, WaitOptions, Waited};

@@ -1,18 +1,17 @@
-//! Who is who, and what a process runs: [`Pid`], [`Tid`], [`Target`], [`Program`], [`Spawn`].
+//! Who is who, and how a program is started: [`Pid`], [`Tid`], [`Target`], [`Spawn`].
 
 use std::fmt;
 
-use crate::action::SigAction;
 use crate::signal::{SigSet, Signal};
-use crate::sys::Sys;
 use crate::terminal::Fd;
 
 /// A process, or the group or session that it leads: its number, and which of all that ever had
 /// that number it is.
 ///
-/// What [`Sys::fork_boxed`] and [`Sys::waitid`] return is such a handle: after the process was
-/// reaped it answers `ESRCH`, also when another process has the number. [`Pid::number_only`] makes
-/// one of a bare number; that means whoever has it at the time.
+/// What [`Sys::fork_boxed`](crate::Sys::fork_boxed) and [`Sys::waitid`](crate::Sys::waitid) return
+/// is such a handle: after the process was reaped it answers `ESRCH`, also when another process has
+/// the number. [`Pid::number_only`] makes one of a bare number; that means whoever has it at the
+/// time.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Pid {
     number: i32,
@@ -60,7 +59,7 @@ impl fmt::Debug for Pid {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Tid(pub i32);
 
-/// Whom [`Sys::kill`] signals.
+/// Whom [`Sys::kill`](crate::Sys::kill) signals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
     /// One process.
@@ -90,12 +89,6 @@ impl From<Pid> for Target {
         Self::Process(pid)
     }
 }
-
-/// What a forked process runs. What it returns is its exit status.
-pub type Program = Box<dyn FnOnce(&dyn Sys) -> i32 + Send>;
-
-/// What a new thread runs.
-pub type Body = Box<dyn FnOnce(&dyn Sys) + Send>;
 
 /// How a program is started: path, arguments, and what posix_spawn(3) calls attributes and file
 /// actions.
@@ -140,7 +133,7 @@ impl Spawn {
     }
 }
 
-/// Whose priority [`Sys::getpriority`] asks for.
+/// Whose priority [`Sys::getpriority`](crate::Sys::getpriority) asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Whose {
     /// A process's; number 0 is the caller.
@@ -149,13 +142,6 @@ pub enum Whose {
     Group(Pid),
     /// That of all processes of a user; 0 is the caller's, as setpriority(2) has it.
     User(u32),
-}
-
-/// What 4.3BSD's `struct sigvec` says.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct SigVec {
-    /// Disposition and mask; of its flags those that 4.3BSD has.
-    pub action: SigAction,
 }
 
 /// What 4.3BSD's `struct sigstack` says.
@@ -167,6 +153,6 @@ pub struct SigStack {
     pub on_stack: bool,
 }
 
-/// A signal for [`Sys::fault`]: one that a thread's own execution causes.
+/// A signal for [`Sys::fault`](crate::Sys::fault): one that a thread's own execution causes.
 pub const FAULTS: SigSet =
     SigSet::of(&[Signal::ILL, Signal::TRAP, Signal::BUS, Signal::FPE, Signal::SEGV, Signal::SYS]);

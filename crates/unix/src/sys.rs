@@ -1,22 +1,31 @@
 //! The system calls, whoever answers them: [`Sys`]; those of 4.3BSD beside POSIX (§2.1).
 
+mod action;
+
 use std::convert::Infallible;
 use std::time::Duration;
 
-use crate::action::{How, SigAction, SignalInfo};
+pub use action::{ActionFlags, Code, Disposition, Handler, How, SigAction, SigVec, SignalInfo};
+
 use crate::errno::{Errno, Result};
 use crate::limit::{Limit, Resource};
-use crate::process::{Body, Pid, Program, SigStack, SigVec, Spawn, Target, Tid, Whose};
+use crate::process::{Pid, SigStack, Spawn, Target, Tid, Whose};
 use crate::ptrace::Ptrace;
 use crate::signal::{SigSet, Signal};
 use crate::terminal::{Fd, Termios};
 use crate::wait::{Children, Usage, WaitOptions, Waited};
 
+/// What a forked process runs. What it returns is its exit status.
+pub type Program = Box<dyn FnOnce(&dyn Sys) -> i32 + Send>;
+
+/// What a new thread runs.
+pub type Body = Box<dyn FnOnce(&dyn Sys) + Send>;
+
 /// The system calls of one thread of one process.
 ///
 /// A program is a function of `&dyn Sys`, and runs unchanged on [`Linux`](crate::Linux) (real
-/// processes) and on [`Virtual`](crate::Virtual) (a Unix in this process). A handle is its thread's
-/// own: another thread gets another ([`Sys::thread_boxed`]).
+/// processes) and on the `Virtual` of `tontine-unix-sim` (a Unix in this process). A handle is its
+/// thread's own: another thread gets another ([`Sys::thread_boxed`]).
 ///
 /// Each call returns the errno that Linux returns for the same mistake. What a backend cannot do
 /// is `ENOSYS`, and [`Sys::lacks`] says why.
@@ -53,7 +62,7 @@ pub trait Sys {
     fn spawn(&self, spawn: &Spawn) -> Result<Pid>;
     /// Ends the process with the low eight bits of `status`.
     ///
-    /// On [`Virtual`](crate::Virtual) a destructor must not call it while the stack is unwound, be
+    /// On `Virtual` a destructor must not call it while the stack is unwound, be
     /// it by the program's panic or because the process is killed, exits or executes: the other
     /// calls are refused there, but this one can neither return nor unwind any further. It is a
     /// fault of the program that aborts the host process and says so.

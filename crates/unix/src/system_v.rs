@@ -5,10 +5,9 @@
 //! V's `sigpause`, which names one signal, is not here: the name is 4.3BSD's
 //! ([`Sys::sigpause`]), and `sigsuspend(mask.without(signal))` does the same.
 
-use crate::action::{ActionFlags, Disposition, How, SigAction};
 use crate::errno::Result;
 use crate::signal::{SigSet, Signal};
-use crate::sys::Sys;
+use crate::sys::{ActionFlags, Disposition, How, SigAction, Sys};
 
 impl dyn Sys + '_ {
     /// Blocks a signal.

@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 
 use tontine_unix::{How, SigAction, SigSet, Signal, Sys};
 
+use super::LOOKS;
 use super::{Costs, Step};
-use crate::executor::LOOKS;
 use crate::{Executor, Virtual};
 
 /// Runs of each loop. Of locks, lines and ticks the least of their times counts, which others on

@@ -10,6 +10,10 @@ mod text;
 
 pub use text::CostsError;
 
+/// Looks at other processors before an idle one sleeps: some 25 µs. Longer than a sleeper takes to
+/// run once it is woken, or two that wait for each other's answers would both sleep each time.
+pub(crate) const LOOKS: u32 = 1024;
+
 /// Picoseconds in a nanosecond: costs are kept in the former, to lose no tenth of a lock.
 pub(crate) const PS_A_NS: u64 = 1000;
 

@@ -28,6 +28,7 @@ use super::task::{Leave, Task};
 use super::tick::{self, TickTimer};
 use super::worker::{Local, Worker};
 use super::{Executor, Outcome, Rest};
+use crate::costs::LOOKS;
 
 /// When an executor was made, on the wall clock.
 #[derive(Debug, Clone, Copy)]
@@ -45,9 +46,6 @@ impl Epoch {
 
 /// Choices within which each of a worker's queues is the first to be asked.
 pub(super) const ROUND: u32 = 32;
-/// Looks at other workers before a worker sleeps: some 25 µs. Longer than a sleeper takes to run
-/// once it is woken, or two that wait for each other's answers would both sleep each time.
-pub(crate) const LOOKS: u32 = 1024;
 /// Fibers that an idle worker takes at a time.
 pub(super) const TAKEN: usize = 16;
 /// How often the monitor looks while somebody runs, and while nobody does.

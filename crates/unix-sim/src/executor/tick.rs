@@ -19,6 +19,9 @@ use std::sync::atomic::{Ordering, compiler_fence};
 
 use super::here::{HERE, Here};
 
+/// How often the clock ticks in a second.
+pub(crate) const TICKS_A_SECOND: u32 = 100;
+
 /// What a tick calls, with the context of the interrupted fiber, or 0 if there was none.
 pub(crate) type TickFn = fn(context: usize);
 

@@ -19,8 +19,8 @@ use super::limits::Times;
 use super::proc::{Proc, ProcState, Tenant};
 use super::thread::{Attention, Thread};
 use crate::executor;
+use crate::executor::TICKS_A_SECOND;
 use crate::lock::spl;
-use crate::machine::TICKS_A_SECOND;
 use crate::rule::Rule;
 
 /// What [`Sys::profil`](tontine_unix::Sys::profil) counts into.

@@ -18,10 +18,10 @@ use super::generate::To;
 use super::pgrp::Pgrp;
 use super::proc::Proc;
 use super::references::{HeldProc, ProcRef};
+use crate::config::{Config, Executor};
 use crate::executor::{self, Fiber, Object};
 use crate::lock::lock_order::EventLock;
 use crate::lock::{Class, SimpleLock, spl};
-use crate::machine::{Config, Executor};
 use crate::mutation::Mutation;
 
 /// The queue, and what is read of it without its lock, for who explores.

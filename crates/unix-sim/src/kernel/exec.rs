@@ -22,9 +22,9 @@ use super::pid_table::Keeper;
 use super::proc::ProcState;
 use super::thread::Attention;
 use super::threads::First;
+use crate::config::Registered;
 use crate::costs::Step;
 use crate::executor::{self, Fiber};
-use crate::machine::Registered;
 use crate::mutation::Mutation;
 use crate::rule::Rule;
 

@@ -30,7 +30,7 @@ use super::pgrp::Pgrp;
 use super::proc::{Member, News, Phase, Proc, ProcState};
 use super::references::ProcRef;
 use super::thread::{Attention, Thread};
-use crate::machine::{Config, Delivery, Executor};
+use crate::config::{Config, Delivery, Executor};
 use crate::mode::Mode;
 use crate::mutation::Mutation;
 use crate::rule::Rule;

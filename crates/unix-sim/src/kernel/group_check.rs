@@ -12,9 +12,9 @@ use std::sync::atomic::Ordering;
 use super::Kernel;
 use super::pgrp::{Members, Pgrp};
 use super::proc::{Phase, Proc};
+use crate::config::Executor;
 use crate::executor;
 use crate::lock::Holding;
-use crate::machine::Executor;
 use crate::mode::Mode;
 
 /// Processes that were ever made, above which only the end of the run is checked.

@@ -10,6 +10,7 @@ mod accounts;
 mod actions;
 mod audit;
 mod awaited;
+mod breaks;
 mod call;
 mod clock;
 mod deferred;
@@ -62,14 +63,14 @@ use slab::Slab;
 pub use state::{Awaits, ProcessState, State, ThreadState};
 use thread::Thread;
 use threads::First;
-pub use threads::{is_wanted, named_by, stands};
+pub use threads::{is_wanted, stands};
 use tontine_unix::{Pid, Program, Resource, SigSet, Signal, SignalInfo, Status};
 use users::{Credentials, User, Users};
 
+use crate::config::Config;
 use crate::executor::{self, Executor, Object, Outcome, Start};
 use crate::lock::lock_order::{CoarseLock, PgrphashLock, ProcRelationLock, UidhashLock};
 use crate::lock::{BlockingLock, Holding, Locks, SimpleLock, WriteGuard};
-use crate::machine::Config;
 
 /// The process group hash table.
 type Groups = BTreeMap<i32, Arc<Pgrp>>;

@@ -12,9 +12,9 @@ use tontine_unix::{
 use super::call::{After, Call, Stop};
 use super::generate::To;
 use super::proc::ProcState;
+use crate::config::Masks;
 use crate::costs::Step;
 use crate::executor;
-use crate::machine::Masks;
 use crate::mutation::Mutation;
 use crate::rule::Rule;
 

@@ -16,6 +16,7 @@ use super::pid_table::Keeper;
 use super::proc::{Member, Proc};
 use super::thread::{Attention, For, Thread};
 use crate::executor::{self, Object, Start};
+use crate::label::label;
 use crate::mutation::Mutation;
 use crate::rule::Rule;
 
@@ -71,7 +72,7 @@ impl Kernel {
             // The clock finds the thread by the context, as long as it may be in memory.
             executor::forget_context();
         };
-        let name = busy_name(proc.number(), thread_number);
+        let name = label(proc.number(), thread_number);
         let start = Start { processor: place, context, name, body: Box::new(body) };
         self.reserve_service()?;
         self.executor.start(start).map(|_| ()).map_err(|_| {
@@ -369,16 +370,6 @@ impl Call<'_> {
             found.expect("no deadline").map_err(Stop::Errno)
         })
     }
-}
-
-/// What the watchdog calls a thread: its process's number and its own.
-fn busy_name(pid: i32, tid: i32) -> usize {
-    (pid as usize) << 32 | tid as usize
-}
-
-/// The numbers in such a name: process and thread.
-pub fn named_by(name: usize) -> (i32, i32) {
-    ((name >> 32) as i32, name as u32 as i32)
 }
 
 fn is_unwind(payload: &(dyn Any + Send)) -> bool {

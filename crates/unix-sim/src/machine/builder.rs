@@ -6,8 +6,7 @@ use std::time::Duration;
 use tontine_unix::{Limit, Resource, Sys};
 
 use super::Virtual;
-use super::config::{Conductor, Config, Delivery, Executor, Masks};
-use super::watch::Busy;
+use crate::config::{Busy, Conductor, Config, Delivery, Executor, Masks};
 use crate::console::Console;
 use crate::costs::Costs;
 use crate::executor::{Chooser, Reused};

@@ -1,37 +1,12 @@
 //! What a run tells while it goes on: the watchdog's word on a thread that computes ([`Busy`]), and
 //! a stack's end, which the kernel sees to.
 
-use std::fmt;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
-use super::config::Config;
+use crate::config::{Busy, Config};
 use crate::executor;
-use crate::kernel::{self, KernelHandle};
-
-/// A thread that has not made a system call for long.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Busy {
-    /// The number of its process.
-    pub pid: i32,
-    /// The program that the process runs: the name under which it was executed, or `program`.
-    pub program: String,
-    /// Its own.
-    pub tid: i32,
-    /// For at least so long.
-    pub limit: Duration,
-}
-
-impl fmt::Display for Busy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { pid, program, tid, limit } = self;
-        write!(
-            f,
-            "thread {tid} of process {pid} ({program}) has made no system call for {limit:?}: it \
-             cannot be interrupted; let it call `Sys::poll` now and then"
-        )
-    }
-}
+use crate::kernel::KernelHandle;
+use crate::label::named_by;
 
 /// What the executor tells, passed on.
 pub(super) struct Watch {
@@ -52,7 +27,7 @@ impl Watch {
 
 impl executor::Hooks for Watch {
     fn on_busy(&self, name: usize) {
-        let (pid, tid) = kernel::named_by(name);
+        let (pid, tid) = named_by(name);
         let program = self.kernel.get().map_or("", |kernel| kernel.get().program_of(pid));
         let (program, limit) = (program.to_owned(), self.config.busy_limit);
         (self.config.on_busy)(Busy { pid, program, tid, limit });

@@ -19,7 +19,8 @@ use rustix::process::{PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid};
 use super::convert::{check, last_error};
 use super::{Linux, handlers, send, stack, table};
 use crate::errno::{Errno, Result};
-use crate::process::{Pid, Program};
+use crate::process::Pid;
+use crate::sys::Program;
 
 /// What a program's arguments look like to execve(2): pointers to strings, and null.
 #[derive(Debug)]

@@ -17,9 +17,9 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
 
 use super::convert::{check, from_sigset, to_sigset};
 use super::{Linux, info, table, wait};
-use crate::action::{ActionFlags, Disposition, Handler, SigAction};
 use crate::errno::Result;
 use crate::signal::{SigSet, Signal};
+use crate::sys::{ActionFlags, Disposition, Handler, SigAction};
 
 /// One more than the highest signal.
 const SIGNALS: usize = 65;

@@ -2,9 +2,9 @@
 
 #![allow(unsafe_code, reason = "which fields of a siginfo_t hold depends on its code")]
 
-use crate::action::{Code, SignalInfo};
 use crate::process::FAULTS;
 use crate::signal::Signal;
+use crate::sys::{Code, SignalInfo};
 
 /// Positive codes of a fault say what kind it was; the first is as good as any.
 const ANY_FAULT: i32 = 1;

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use super::convert::{check, check_long, from_sigset, last_error, to_sigset, to_timespec};
 use super::info;
-use crate::action::{How, SignalInfo};
 use crate::errno::{Errno, Result};
 use crate::signal::SigSet;
+use crate::sys::{How, SignalInfo};
 
 /// Bytes of the kernel's signal set.
 const SET_BYTES: usize = 8;

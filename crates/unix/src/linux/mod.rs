@@ -32,13 +32,12 @@ use std::time::Duration;
 
 use rustix::time::ClockId;
 
-use crate::action::{ActionFlags, How, SigAction, SignalInfo};
 use crate::errno::{Errno, Result};
 use crate::limit::{Limit, Resource};
-use crate::process::{Body, Pid, Program, SigStack, SigVec, Spawn, Target, Tid, Whose};
+use crate::process::{Pid, SigStack, Spawn, Target, Tid, Whose};
 use crate::ptrace::Ptrace;
 use crate::signal::{SigSet, Signal};
-use crate::sys::Sys;
+use crate::sys::{ActionFlags, Body, How, Program, SigAction, SigVec, SignalInfo, Sys};
 use crate::terminal::{Fd, Termios};
 use crate::wait::{Children, Usage, WaitOptions, Waited};
 

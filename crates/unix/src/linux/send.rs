@@ -12,10 +12,10 @@ use super::fork::LOWEST_PIDFD;
 use super::info::Sent;
 use super::table::{self, Group};
 use super::{handlers, masks};
-use crate::action::{Disposition, How, SigAction};
 use crate::errno::{Errno, Result};
 use crate::process::{FAULTS, Pid, Target, Tid};
 use crate::signal::{SigSet, Signal};
+use crate::sys::{Disposition, How, SigAction};
 
 /// `PIDFD_SIGNAL_PROCESS_GROUP` (Linux 6.9): the group that the process leads, or led.
 const TO_GROUP: libc::c_uint = 1 << 2;

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use super::{Linux, send, stack, table};
 use crate::errno::{Errno, Result};
-use crate::process::{Body, Tid};
+use crate::process::Tid;
+use crate::sys::Body;
 
 /// Threads that were made here and not joined; `None` while somebody joins.
 ///

@@ -14,7 +14,7 @@ use crate::executor::parallel::{BUSY_LOOK, ROUND, TAKEN};
 use crate::executor::task::Task;
 
 /// From one tick of the clock to the next.
-const TICK_PS: u64 = 1_000_000_000_000 / crate::machine::TICKS_A_SECOND as u64;
+const TICK_PS: u64 = 1_000_000_000_000 / crate::executor::TICKS_A_SECOND as u64;
 /// How often the monitor looks who has run for long.
 pub(super) const LOOK_PS: u64 = BUSY_LOOK.as_nanos() as u64 * PS_A_NS;
 

@@ -5,7 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use tontine_unix::{Pid, Sys};
 
 use super::inside;
-use crate::machine::{Executor, Virtual};
+use crate::config::Executor;
+use crate::machine::Virtual;
 use crate::mode::Mode;
 
 const OWN: Pid = Pid::number_only(0);

@@ -12,8 +12,9 @@ use tontine_unix::{Status, Sys};
 
 use super::Kernel;
 use super::thread::Thread;
+use crate::config::Executor;
 use crate::executor;
-use crate::machine::{Builder, Ending, Executor, Virtual};
+use crate::machine::{Builder, Ending, Virtual};
 use crate::mode::Mode;
 
 /// Runs a program in a small simulated system of each mode, in which a thread that can go on does:

@@ -1,5 +1,5 @@
 //! What a system is built from: [`Config`], and the choices in it that are types of their own.
-//! [`Builder`](super::Builder) fills it in.
+//! [`Builder`](crate::Builder) fills it in.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,15 +8,11 @@ use std::time::Duration;
 
 use tontine_unix::{Limit, Resource, Sys};
 
-use super::watch::Busy;
 use crate::console::Console;
 use crate::costs::Costs;
 use crate::executor::{self, Chooser, Reused};
 use crate::mode::Mode;
 use crate::stopper::Stopper;
-
-/// How often the clock ticks in a second.
-pub(crate) const TICKS_A_SECOND: u32 = 100;
 
 /// A program that `exec` finds by its name: it gets its arguments, its own name first.
 pub(crate) type Registered = Arc<dyn Fn(&dyn Sys, &[String]) -> i32 + Send + Sync>;
@@ -55,7 +51,7 @@ pub enum Executor {
     /// As many threads of this process as there are processors.
     Parallel,
     /// One thread of this process that stands for as many processors as you like, each with a clock
-    /// that every step moves by its cost ([`Builder::costs`](super::Builder::costs)): what it says
+    /// that every step moves by its cost ([`Builder::costs`](crate::Builder::costs)): what it says
     /// of time is a model's word. The same seed and costs give the same run.
     Modelled {
         /// Decides by how much each cost varies.
@@ -73,6 +69,30 @@ pub trait Conductor: Send + Sync {
     fn dice(&self) -> u64;
 }
 
+/// A thread that has not made a system call for long.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Busy {
+    /// The number of its process.
+    pub pid: i32,
+    /// The program that the process runs: the name under which it was executed, or `program`.
+    pub program: String,
+    /// Its own.
+    pub tid: i32,
+    /// For at least so long.
+    pub limit: Duration,
+}
+
+impl fmt::Display for Busy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { pid, program, tid, limit } = self;
+        write!(
+            f,
+            "thread {tid} of process {pid} ({program}) has made no system call for {limit:?}: it \
+             cannot be interrupted; let it call `Sys::poll` now and then"
+        )
+    }
+}
+
 /// What a system is built from.
 #[derive(Clone)]
 pub(crate) struct Config {
@@ -86,32 +106,32 @@ pub(crate) struct Config {
     /// The highest process number.
     pub(crate) pids: usize,
     pub(crate) first_on: Option<usize>,
-    pub(super) stacks: usize,
+    pub(crate) stacks: usize,
     #[cfg(any(debug_assertions, feature = "mutations"))]
     pub(crate) mutation: Option<crate::mutation::Mutation>,
     #[cfg(any(debug_assertions, feature = "mutations"))]
     pub(crate) rules: crate::rule::Rules,
     pub(crate) console: Option<Console>,
-    pub(super) stop_at: Option<u64>,
+    pub(crate) stop_at: Option<u64>,
     /// Decides for the simulated executor in the place of its seed.
-    pub(super) guide: Option<Arc<dyn Fn() -> Box<dyn Chooser> + Send + Sync>>,
-    pub(super) reused: Option<Reused>,
-    pub(super) stopper: Stopper,
-    pub(super) preemptions: u64,
-    pub(super) costs: Costs,
+    pub(crate) guide: Option<Arc<dyn Fn() -> Box<dyn Chooser> + Send + Sync>>,
+    pub(crate) reused: Option<Reused>,
+    pub(crate) stopper: Stopper,
+    pub(crate) preemptions: u64,
+    pub(crate) costs: Costs,
     pub(crate) statistics: bool,
     pub(crate) keep_locks: bool,
     /// With one, the clock does not tick.
     pub(crate) conductor: Option<Arc<dyn Conductor>>,
     /// The number of the program's process; those that follow have the next.
     pub(crate) second: i32,
-    pub(super) busy_limit: Duration,
-    pub(super) on_busy: Arc<dyn Fn(Busy) + Send + Sync>,
+    pub(crate) busy_limit: Duration,
+    pub(crate) on_busy: Arc<dyn Fn(Busy) + Send + Sync>,
 }
 
 impl Config {
     /// What [`Virtual::builder`](crate::Virtual::builder) begins with.
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             mode: Mode::Parallel,
             processors: 1,

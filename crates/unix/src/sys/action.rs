@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use bitflags::bitflags;
 
+use super::Sys;
 use crate::signal::{SigSet, Signal};
-use crate::sys::Sys;
 
 /// What is done about a signal, as `struct sigaction` has it.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -46,6 +46,13 @@ impl SigAction {
     pub fn with_mask(self, mask: SigSet) -> Self {
         Self { mask, ..self }
     }
+}
+
+/// What 4.3BSD's `struct sigvec` says.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct SigVec {
+    /// Disposition and mask; of its flags those that 4.3BSD has.
+    pub action: SigAction,
 }
 
 /// What happens when a signal is delivered.
