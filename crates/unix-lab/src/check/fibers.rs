@@ -34,7 +34,7 @@ const MOST_RECORDS: usize = 100_000;
 
 thread_local! {
     /// The stacks of one run after another.
-    static REUSED: RefCell<Reused> = RefCell::new(Reused::new());
+    static REUSED: RefCell<Reused> = RefCell::new(Reused::default());
 }
 
 /// Runs a scenario on the virtual Unix.
@@ -73,11 +73,11 @@ pub(super) fn run(
     );
     let unix = builder.build()?;
     let report = {
-        let _signal_stack = SignalStack::new();
+        let _signal_stack = SignalStack::install();
         unix.run(conducted(scenario, conduct))
     };
     if report.abandoned > 0 {
-        REUSED.set(Reused::new());
+        REUSED.set(Reused::default());
     }
     let mut inner = house.inner();
     let ending = match report.ending {

@@ -218,7 +218,7 @@ impl Exploration {
     fn run_all(&self, with: fn(Guide) -> Guide, mut each: impl FnMut(&Guide)) -> Outcome {
         let mut outcome =
             Outcome { schedules: 0, by_bound: Vec::new(), complete: true, violation: None };
-        let (reused, _signal_stack) = (Reused::new(), SignalStack::new());
+        let (reused, _signal_stack) = (Reused::default(), SignalStack::install());
         for bound in 0..=self.bound {
             let mut guide = Kept::new(with(Guide::all(bound, self.reduces)));
             let system = self.system(&guide, Some(&reused));
@@ -250,7 +250,7 @@ impl Exploration {
         let mut outcome =
             Outcome { schedules: 0, by_bound: Vec::new(), complete: false, violation: None };
         let mut guide = Kept::new(Guide::sampled());
-        let (reused, _signal_stack) = (Reused::new(), SignalStack::new());
+        let (reused, _signal_stack) = (Reused::default(), SignalStack::install());
         let system = self.system(&guide, Some(&reused));
         for seed in first..first.saturating_add(seeds) {
             guide.seed(seed);

@@ -55,9 +55,9 @@ impl Hooks for NoHooks {}
 #[derive(Debug, Clone)]
 pub struct Reused(pub(super) Arc<StackPool>);
 
-impl Reused {
+impl Default for Reused {
     /// With stacks of the usual size, as many as are wanted.
-    pub fn new() -> Self {
+    fn default() -> Self {
         let usual = Options::default();
         Self(Arc::new(StackPool::new(usual.stack_size, usual.stacks)))
     }

@@ -83,7 +83,7 @@ impl Executor {
     fn work(&self, worker: &'static Worker) {
         let _end = StopOnPanic(self);
         let local = Local::new();
-        let _signal_stack = SignalStack::new();
+        let _signal_stack = SignalStack::install();
         hold_others(tick::signal());
         HERE.with(|here| {
             here.worker.set(worker);

@@ -44,7 +44,7 @@ pub struct SignalStack {
 
 impl SignalStack {
     /// Installs a stack for signals on this thread.
-    pub fn new() -> Self {
+    pub fn install() -> Self {
         let mut memory = Box::new_uninit_slice(SIZE);
         let mut before = libc::stack_t { ss_sp: ptr::null_mut(), ss_flags: 0, ss_size: 0 };
         let stack = libc::stack_t { ss_sp: memory.as_mut_ptr().cast(), ss_flags: 0, ss_size: SIZE };

@@ -111,7 +111,7 @@ impl Simulation {
         let worker = executor.workers[0];
         let local = Local::new();
         // Who runs one system after another has one for all.
-        let _signal_stack = executor.options.reused.is_none().then(SignalStack::new);
+        let _signal_stack = executor.options.reused.is_none().then(SignalStack::install);
         let _stay = Stay::begin(worker, &local, executor.ticks.get().map(|ticks| ticks.call));
         HERE.with(|here| here.simulation.set(self));
         let mut run = Run {

@@ -19,7 +19,7 @@ use crate::executor::{Executor, Outcome};
 pub(super) fn run(model: &Model, executor: &Executor) -> Outcome {
     let worker = executor.workers[0];
     let local = Local::new();
-    let _signal_stack = SignalStack::new();
+    let _signal_stack = SignalStack::install();
     let machine = Machine {
         costs: model.costs,
         processors: (0..executor.options.processors).map(Processor::new).collect(),
