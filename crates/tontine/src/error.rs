@@ -390,21 +390,54 @@ mod tests {
 
     #[test]
     fn errors_name_the_culprit() {
-        for error in each() {
-            let text = error.to_string();
-            assert!(!text.is_empty() && !text.contains("  "), "{text:?}");
-        }
-        let text = Error::InUse { address: "/run/a".into(), holder: Some(4711) }.to_string();
-        assert!(text.starts_with("/run/a is in use by pid 4711;"), "{text}");
-        let text = Error::Protocol { peer: PEER, what: "expected a, found b" }.to_string();
-        assert!(text.contains("pid 4711 (uid 1000)") && text.contains("expected a"), "{text}");
-        let text = Error::NotMainThread.to_string();
-        assert!(text.contains("join_thread") && text.contains("with_anchor_thread"), "{text}");
+        let texts: Vec<String> = each().iter().map(Error::to_string).collect();
+        let expected = [
+            "pid 4711 (uid 1000) died; take the unread messages back, or connect to its successor",
+            "pid 4711 (uid 1000) has closed its mailbox and takes no more messages; take the unread \
+             ones back",
+            "would have to wait; wait for the descriptor, or use the call that waits",
+            "the deadline passed first; nothing was sent or received",
+            "a message of 70 bytes was to be sent and the lane takes 64 at most, by the cap that \
+             this end set; split it, or raise that cap (the other end's counts too)",
+            "this handle belongs to the process that forked this one; make a new one in the child \
+             (and let it join by Life::join first)",
+            "/run/a is in use by pid 4711; wait for its owner's end, or choose another address",
+            "nobody has a mailbox at @a; start its owner, or wait for one",
+            "pid 4711 (uid 1000) was refused: uid 0 was expected; allow its uid where that is meant",
+            "the mailbox refused the lane: No space left on device (os error 28); it lacks that for \
+             now, connect again later",
+            "the peer speaks version 2 of the protocol and this program version 1; build both from \
+             releases with the same version",
+            "pid 4711 (uid 1000) broke the protocol: expected a, found b; its lane is closed",
+            "Life::join was called off the main thread, and a life ends with the thread that holds \
+             it; call Life::with_anchor_thread for one that lasts as long as the process, or \
+             Life::join_thread for one that ends with this thread",
+            "this thread cannot hold a life: made by a bare clone",
+            "/x cannot be an address: too long",
+            "this socket cannot carry a lane: expected a, found b",
+            "max_lanes cannot be 0 (0o0): nobody comes in",
+            "all 62 desks of this process are taken; give one back first",
+            "a memory file of 8192 bytes exceeds this process's limit of 4096 bytes for a file; \
+             raise the limit (RLIMIT_FSIZE, `ulimit -f`), or send smaller messages",
+        ];
+        assert_eq!(texts, expected);
+    }
+
+    #[test]
+    fn parts_of_errors_that_vary_are_told() {
+        let text = Error::InUse { address: "/run/a".into(), holder: None }.to_string();
+        assert!(text.starts_with("/run/a is in use by a process that cannot be seen"), "{text}");
+        let text = Error::TooLarge { len: 70, most: 64, set_by: Some(PEER) }.to_string();
+        assert!(text.contains("by the cap that pid 4711 (uid 1000) set; split it"), "{text}");
+        let text = Error::Denied { peer: PEER, allowed: vec![0, 7] }.to_string();
+        assert!(text.contains("refused: uid 0 or 7 was expected"), "{text}");
+        let text = Error::Denied { peer: PEER, allowed: vec![] }.to_string();
+        assert!(text.contains("refused by the other end, which allows other users"), "{text}");
         assert_eq!(Peer { pid: None, uid: 7 }.to_string(), "a process of uid 7");
         assert_eq!(Peer::UNKNOWN.to_string(), "a process that had not said who it is");
         let error = Error::system("chmod", Errno::PERM).at("/run/a");
-        assert!(error.to_string().starts_with("chmod failed at /run/a: "), "{error}");
-        assert_eq!(error.errno(), libc::EPERM);
+        let text = "chmod failed at /run/a: Operation not permitted (os error 1)";
+        assert_eq!((error.to_string().as_str(), error.errno()), (text, libc::EPERM));
     }
 
     #[test]

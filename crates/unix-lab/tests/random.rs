@@ -1,5 +1,7 @@
 //! Random scenarios: what they are, what they meet, and that they notice a wrong Unix.
 
+use std::{env, fs};
+
 use tontine_unix_lab::random::{scenario, shrink};
 use tontine_unix_lab::scenario::Scenario;
 
@@ -13,8 +15,12 @@ fn every_seed_gives_a_scenario_that_is_read_as_it_is_printed() {
 
 #[test]
 fn a_seed_gives_the_same_scenario_everywhere() {
-    assert_eq!(scenario(1), scenario(1));
-    assert_ne!(scenario(1), scenario(2));
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/random.unix");
+    let made: String = [1, 2, 1_000_000].map(|seed| scenario(seed).to_string()).join("\n");
+    if env::var_os("WRITE_GOLDEN").is_some() {
+        fs::write(path, &made).expect("the folder is there");
+    }
+    assert_eq!(made, fs::read_to_string(path).unwrap_or_default(), "`WRITE_GOLDEN=1` writes it");
 }
 
 #[test]

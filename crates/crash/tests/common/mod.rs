@@ -36,6 +36,7 @@ pub(crate) fn operations(report: &Report) -> Option<&[OperationReport]> {
         println!("{trouble}");
         return None;
     }
+    assert!(!subject.operations.is_empty(), "{} has no operation", subject.name);
     for one in &subject.operations {
         let kinds = [one.passed, one.wedged, one.torn, one.lost];
         assert_eq!(kinds.iter().sum::<usize>(), one.explored, "every kill has one verdict");
