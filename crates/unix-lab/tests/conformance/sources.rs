@@ -154,7 +154,7 @@ fn a_test_is_found_in_a_target_a_module_a_file_and_the_library() {
         "shell::a_pipeline_passes_bytes_on_and_ends_with_its_reader",
         "conformance::an_assertion_is_listed_once",
         "conformance::sources::a_test_is_found_in_a_target_a_module_a_file_and_the_library",
-        "rules::kill::the_null_signal_only_asks",
+        "sim::rules::kill::the_null_signal_only_asks",
         "lib::kernel::pending::tests::a_fault_comes_before_lower_numbers",
         "lib::kernel::pipe::tests::bytes_come_out_in_the_order_in_which_they_went_in",
         "lib::lock::tests::page::lock_order_page_says_what_the_code_says",
@@ -169,12 +169,12 @@ fn a_test_is_found_in_a_target_a_module_a_file_and_the_library() {
 fn what_is_no_test_is_not_found() {
     let sources = Sources::of_the_unix();
     for (path, why) in [
-        ("rule::kill::the_null_signal_only_asks", "no target `rule`"),
-        ("rules::murder::the_null_signal_only_asks", "no module `murder`"),
-        ("rules::the_null_signal_only_asks", "no test"),
-        ("rules::kill::the_null_signal_only_ask", "no test"),
-        ("rules::kill::leader", "no test"),
-        ("rules::harness::everywhere", "no test"),
+        ("simulator::kill::the_null_signal_only_asks", "no target `simulator`"),
+        ("sim::rules::murder::the_null_signal_only_asks", "no module `murder`"),
+        ("sim::rules::the_null_signal_only_asks", "no test"),
+        ("sim::rules::kill::the_null_signal_only_ask", "no test"),
+        ("sim::rules::kill::leader", "no test"),
+        ("sim::rules::harness::everywhere", "no test"),
         ("lib::kernel::pending::a_fault_comes_before_lower_numbers", "no test"),
         ("lib::lock::page::lock_order_page", "no test"),
         ("examples::sending::to_itself_comes_after_kill_returns", "no scenario"),

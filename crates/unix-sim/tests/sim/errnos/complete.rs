@@ -1,0 +1,133 @@
+//! That no call and no argument was left out: the trait's own text is read.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tontine_unix::{Linux, Sys};
+
+use crate::errnos::row::{On, Row};
+use crate::{
+    descriptors, exec_fork, groups_sessions, limits_priorities, ptrace, signals, terminals,
+    threads, timers, waits,
+};
+
+const TABLES: [&[Row]; 10] = [
+    descriptors::ROWS,
+    exec_fork::ROWS,
+    groups_sessions::ROWS,
+    limits_priorities::ROWS,
+    ptrace::ROWS,
+    signals::ROWS,
+    terminals::ROWS,
+    threads::ROWS,
+    timers::ROWS,
+    waits::ROWS,
+];
+
+const ASKS: &str = "it asks, and there is always an answer";
+const SIGNAL: &str = "a `Signal` has no wrong number: `no_signal_has_a_wrong_number`";
+const ANY: &str = "every value of its type means something";
+const RUNS: &str = "a function to run";
+
+/// What cannot be wrong, and why.
+const SOUND: &[(&str, &str)] = &[
+    ("lacks()", ASKS),
+    ("getpid()", ASKS),
+    ("getppid()", ASKS),
+    ("gettid()", ASKS),
+    ("fork_boxed(child)", RUNS),
+    ("exit(status)", "its low eight bits count"),
+    ("killpg(signal)", SIGNAL),
+    ("sigqueue(value)", ANY),
+    ("sigvec(vector)", "flags that 4.3BSD does not have are not looked at"),
+    ("sigpending()", ASKS),
+    ("sigsuspend(mask)", "SIGKILL and SIGSTOP in it are not looked at"),
+    ("pause()", "it ends by a handler alone"),
+    ("alarm(seconds)", ANY),
+    ("thread_boxed(body)", RUNS),
+    ("sched_yield()", ASKS),
+    ("poll()", ASKS),
+    ("compute(duration)", ANY),
+    ("processor()", ASKS),
+    ("now()", ASKS),
+    ("getuid()", ASKS),
+    ("geteuid()", ASKS),
+    ("getrlimit(resource)", ANY),
+    ("setrlimit(resource)", ANY),
+    ("getrusage()", ASKS),
+    ("set_subreaper(on)", ANY),
+    ("mark(mark)", "one beyond the counts is not counted"),
+    ("sigblock(mask)", ANY),
+    ("sigsetmask(mask)", ANY),
+    ("sigpause(mask)", ANY),
+    ("getpgrp()", ASKS),
+    ("sigwait(set)", "none in it is to wait for ever"),
+];
+
+/// The trait's methods and the names of their arguments.
+fn methods() -> BTreeMap<&'static str, Vec<&'static str>> {
+    let source = include_str!("../../../../unix/src/sys.rs");
+    let (_, rest) = source.split_once("pub trait Sys {").expect("the trait");
+    let (body, _) = rest.split_once("\n}\n").expect("its end");
+    let heads = body.lines().filter_map(|line| line.strip_prefix("    fn "));
+    heads
+        .map(|head| {
+            assert!(head.ends_with([';', '{']), "a head of one line: {head}");
+            let (name, rest) = head.split_once('(').expect("arguments");
+            let arguments = rest.split(" -> ").next().expect("one at least");
+            let arguments = arguments.split(", ").filter_map(|one| one.split_once(": "));
+            (name, arguments.map(|(argument, _)| argument).collect())
+        })
+        .collect()
+}
+
+/// All that can be spoken of: `kill(target)`, and `kill()` for what is wrong beside arguments.
+fn places() -> BTreeSet<String> {
+    let methods = methods();
+    let arguments = methods.iter().flat_map(|(name, arguments)| {
+        arguments.iter().map(move |argument| format!("{name}({argument})"))
+    });
+    arguments.chain(methods.keys().map(|name| format!("{name}()"))).collect()
+}
+
+fn rows() -> impl Iterator<Item = &'static Row> {
+    TABLES.into_iter().flatten()
+}
+
+#[test]
+fn every_argument_of_every_call_has_a_row_or_a_reason_for_none() {
+    let rows: BTreeSet<&str> = rows().map(|row| row.of).collect();
+    let sound: BTreeSet<&str> = SOUND.iter().map(|(of, _)| *of).collect();
+    let places = places();
+    let spoken_of: BTreeSet<&str> = rows.union(&sound).copied().collect();
+    let strange: Vec<_> = spoken_of.iter().filter(|of| !places.contains(**of)).collect();
+    assert!(strange.is_empty(), "the trait has no {strange:?}");
+    assert_eq!(rows.intersection(&sound).next(), None, "wrong, and never wrong");
+    let missing: Vec<_> = methods()
+        .into_iter()
+        .flat_map(|(name, arguments)| match arguments.as_slice() {
+            [] => vec![format!("{name}()")],
+            some => some.iter().map(|argument| format!("{name}({argument})")).collect(),
+        })
+        .filter(|of| !spoken_of.contains(of.as_str()))
+        .collect();
+    assert!(missing.is_empty(), "neither a row nor a reason: {missing:?}");
+}
+
+#[test]
+fn a_row_that_one_backend_cannot_play_says_why() {
+    for row in rows() {
+        match row.on {
+            On::Linux(reason) | On::Virtual(reason) => assert!(!reason.is_empty(), "{}", row.of),
+            On::Both | On::BothAsRoot => {}
+        }
+    }
+    let linux = Linux::new().expect("a kernel with pidfds");
+    for (call, _) in linux.lacks() {
+        let of_it = |row: &&Row| row.of.split('(').next() == Some(call);
+        let rows: Vec<_> = rows().filter(of_it).collect();
+        assert!(!rows.is_empty(), "{call} has no row");
+        for row in rows {
+            assert!(matches!(row.on, On::Linux(_)), "{} is for Linux alone", row.of);
+        }
+    }
+}

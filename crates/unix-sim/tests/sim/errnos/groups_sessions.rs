@@ -1,0 +1,137 @@
+//! Process groups and sessions.
+
+use tontine_unix::Errno;
+
+use crate::errnos::place::hold;
+use crate::errnos::row::{Row, allowed, refused};
+use crate::errnos::scene::{
+    LOWEST, MINUS_ONE, NOBODY, SELF, executed, foreigner, grandchild, in_child, leader, reaped,
+    sleeper,
+};
+use crate::errnos::signals::{THREADS_NUMBER, thread_as_process};
+
+pub(crate) const ROWS: &[Row] = &[
+    // getpgid, getsid
+    refused("getpgid(process)", "nobody has the number", Errno::ESRCH, |sys| {
+        sys.getpgid(NOBODY).map(drop)
+    }),
+    refused("getpgid(process)", "−1", Errno::ESRCH, |sys| sys.getpgid(MINUS_ONE).map(drop)),
+    refused("getpgid(process)", "the lowest number", Errno::ESRCH, |sys| {
+        sys.getpgid(LOWEST).map(drop)
+    }),
+    refused("getpgid(process)", "it was waited for", Errno::ESRCH, |sys| {
+        sys.getpgid(reaped(sys)).map(drop)
+    }),
+    allowed("getpgid(process)", "a thread's number", |sys| {
+        assert_eq!(sys.getpgid(thread_as_process(sys))?, sys.getpgrp());
+        Ok(())
+    })
+    .on_linux(THREADS_NUMBER),
+    refused("getpgid(process)", "a thread's number", Errno::ESRCH, |sys| {
+        sys.getpgid(thread_as_process(sys)).map(drop)
+    })
+    .on_virtual(THREADS_NUMBER),
+    refused("getsid(process)", "nobody has the number", Errno::ESRCH, |sys| {
+        sys.getsid(NOBODY).map(drop)
+    }),
+    refused("getsid(process)", "−1", Errno::ESRCH, |sys| sys.getsid(MINUS_ONE).map(drop)),
+    refused("getsid(process)", "the lowest number", Errno::ESRCH, |sys| {
+        sys.getsid(LOWEST).map(drop)
+    }),
+    refused("getsid(process)", "it was waited for", Errno::ESRCH, |sys| {
+        sys.getsid(reaped(sys)).map(drop)
+    }),
+    // setpgid
+    refused("setpgid(process)", "nobody has the number", Errno::ESRCH, |sys| {
+        sys.setpgid(NOBODY, SELF)
+    }),
+    refused("setpgid(process)", "−1, into a group", Errno::ESRCH, |sys| {
+        sys.setpgid(MINUS_ONE, sys.getpgrp())
+    }),
+    refused("setpgid(process)", "−1, into its own group", Errno::EINVAL, |sys| {
+        sys.setpgid(MINUS_ONE, SELF)
+    }),
+    refused("setpgid(process)", "the lowest number", Errno::ESRCH, |sys| {
+        sys.setpgid(LOWEST, sys.getpgrp())
+    }),
+    refused("setpgid(process)", "the parent", Errno::ESRCH, |sys| {
+        let parent = sys.getpid();
+        in_child(sys, move |sys| sys.setpgid(parent, parent))
+    }),
+    refused("setpgid(process)", "a grandchild", Errno::ESRCH, |sys| {
+        let grandchild = grandchild(sys);
+        sys.setpgid(grandchild, grandchild)
+    }),
+    refused("setpgid(process)", "it was waited for", Errno::ESRCH, |sys| {
+        sys.setpgid(reaped(sys), SELF)
+    }),
+    refused("setpgid(process)", "a child that has executed", Errno::EACCES, |sys| {
+        sys.setpgid(executed(sys), SELF)
+    }),
+    refused("setpgid(process)", "a child of another session", Errno::EPERM, |sys| {
+        sys.setpgid(foreigner(sys), sys.getpgrp())
+    }),
+    refused("setpgid(process)", "who leads a session", Errno::EPERM, |sys| {
+        in_child(sys, |sys| {
+            sys.setsid().expect("it leads no group");
+            sys.setpgid(SELF, SELF)
+        })
+    }),
+    refused("setpgid(process)", "a thread's number", Errno::EINVAL, |sys| {
+        sys.setpgid(thread_as_process(sys), SELF)
+    })
+    .on_linux(THREADS_NUMBER),
+    refused("setpgid(process)", "a thread's number", Errno::ESRCH, |sys| {
+        sys.setpgid(thread_as_process(sys), SELF)
+    })
+    .on_virtual(THREADS_NUMBER),
+    refused("setpgid(group)", "−1", Errno::EINVAL, |sys| sys.setpgid(SELF, MINUS_ONE)),
+    refused("setpgid(group)", "the lowest number", Errno::EINVAL, |sys| sys.setpgid(SELF, LOWEST)),
+    refused("setpgid(group)", "−1, whoever is meant", Errno::EINVAL, |sys| {
+        sys.setpgid(NOBODY, MINUS_ONE)
+    }),
+    refused("setpgid(group)", "nobody has the number", Errno::EPERM, |sys| {
+        sys.setpgid(SELF, NOBODY)
+    }),
+    refused("setpgid(group)", "a process that leads none", Errno::EPERM, |sys| {
+        let child = sleeper(sys);
+        sys.setpgid(SELF, child)
+    }),
+    refused("setpgid(group)", "one of another session", Errno::EPERM, |sys| {
+        let stranger = foreigner(sys);
+        sys.setpgid(SELF, stranger)
+    }),
+    refused("setpgid(group)", "who was waited for", Errno::EPERM, |sys| {
+        let child = reaped(sys);
+        sys.setpgid(SELF, child)
+    }),
+    allowed("setpgid(group)", "where it is already", |sys| sys.setpgid(SELF, sys.getpgrp())),
+    // setsid
+    refused("setsid()", "it leads a group", Errno::EPERM, |sys| {
+        sys.setpgid(SELF, SELF).expect("it leads no session");
+        sys.setsid().map(drop)
+    }),
+    refused("setsid()", "it leads a session", Errno::EPERM, |sys| {
+        sys.setsid().expect("it leads no group");
+        sys.setsid().map(drop)
+    }),
+    refused("setsid()", "a group has its number", Errno::EPERM, |sys| {
+        let before = sys.getpgrp();
+        sys.setpgid(SELF, SELF).expect("it leads no session");
+        sleeper(sys);
+        sys.setpgid(SELF, before).expect("the group is there");
+        sys.setsid().map(drop)
+    }),
+    allowed("setsid()", "it led a group that is gone", |sys| {
+        let before = sys.getpgrp();
+        sys.setpgid(SELF, leader(sys)).expect("the group is there");
+        sys.setpgid(SELF, SELF).expect("it leads no session");
+        sys.setpgid(SELF, before).expect("the group is there");
+        sys.setsid().map(drop)
+    }),
+];
+
+#[test]
+fn a_wrong_group_or_member_is_refused_as_linux_refuses_it() {
+    hold(ROWS);
+}

@@ -1,0 +1,90 @@
+//! Where rows are played: [`hold`].
+//!
+//! The program of a row runs in a process of its own, the *player*. Its parent leads the session
+//! that both are in and inherits whoever the player leaves behind; on Linux that is the keeper
+//! ([`keep`]).
+
+use tontine_unix::{Errno, Linux, Result, Status, Sys, WaitOptions};
+use tontine_unix_sim::{Ending, Executor, Mode, Virtual};
+
+use crate::errnos::row::{On, Program, Row};
+use crate::errnos::scene::{CAT, cat};
+use crate::keeper::keep;
+
+/// A simulated row that takes more steps than this will not end.
+const STEPS: u64 = 3_000_000;
+
+/// What was answered, or why nothing was.
+type Answer = std::result::Result<Result<()>, String>;
+
+/// Plays each row wherever it can be played, and fails with all that were answered otherwise.
+pub(crate) fn hold(rows: &[Row]) {
+    let wrong: Vec<String> = rows.iter().flat_map(play).collect();
+    assert!(wrong.is_empty(), "{} answers:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// How the answers to one row differ from what it says.
+fn play(row: &Row) -> Vec<String> {
+    let mut answers = Vec::new();
+    match row.on {
+        On::Virtual(_) => {}
+        On::BothAsRoot if !is_root() => eprintln!("skipped on Linux: {} needs root", row.of),
+        On::Both | On::BothAsRoot | On::Linux(_) => {
+            answers.push(("Linux".to_owned(), on_linux(row.program)));
+        }
+    }
+    if !matches!(row.on, On::Linux(_)) {
+        for mode in Mode::ALL {
+            for executor in [Executor::Simulated { seed: 1 }, Executor::Parallel] {
+                let place = format!("Virtual, {mode}, {executor:?}");
+                answers.push((place, on_virtual(row.program, mode, executor)));
+            }
+        }
+    }
+    let wrong = answers.into_iter().filter(|(_, answer)| *answer != Ok(row.answer));
+    let told = wrong.map(|(place, answer)| {
+        let Row { of, rule, answer: right, .. } = row;
+        format!("{of}, {rule}: not {right:?} but {answer:?} on {place}")
+    });
+    told.collect()
+}
+
+fn on_virtual(program: Program, mode: Mode, executor: Executor) -> Answer {
+    let processors = if mode == Mode::Uniprocessor { 1 } else { 2 };
+    let unix = Virtual::builder().mode(mode).executor(executor).processors(processors);
+    let unix = unix.pids(1000).stop_at(STEPS).program(CAT, |sys, _| cat(sys));
+    let report = unix.build().expect("a system").run(move |sys| {
+        sys.set_subreaper(true).expect("nothing is refused");
+        let player = sys.fork(move |sys| exit_status(program(sys))).expect("a process more");
+        let waited = sys.waitpid(player.into(), WaitOptions::empty()).expect("it is a child");
+        waited.expect("it slept").status.exited().expect("nobody killed it")
+    });
+    match report.status {
+        Some(Status::Exited(status))
+            if report.ending == Ending::Finished && report.panicked.is_empty() =>
+        {
+            answer(status)
+        }
+        _ => Err(format!("{report:?}")),
+    }
+}
+
+fn on_linux(program: Program) -> Answer {
+    keep(move |sys| exit_status(program(sys))).map_or_else(failed, answer)
+}
+
+fn is_root() -> bool {
+    Linux::new().is_ok_and(|linux| linux.geteuid() == 0)
+}
+
+fn exit_status(answer: Result<()>) -> i32 {
+    answer.map_or_else(Errno::raw, |()| 0)
+}
+
+fn answer(status: i32) -> Answer {
+    Ok(if status == 0 { Ok(()) } else { Err(Errno::from_raw(status)) })
+}
+
+fn failed() -> Answer {
+    Err("it failed before it made the call".to_owned())
+}

@@ -1,0 +1,301 @@
+//! Signals that are sent, and what is done about them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use tontine_unix::{
+    ActionFlags, Errno, How, Pid, Result, SigAction, SigSet, SigStack, SigVec, Signal, Sys, Target,
+    Tid,
+};
+
+use crate::errnos::place::hold;
+use crate::errnos::row::{Row, allowed, refused};
+use crate::errnos::scene::{
+    LOWEST, MINUS_ONE, NOBODY, SELF, TERM, demote, leader, no_signal_more, reaped, sleeper,
+    sleeping_thread, zombie,
+};
+
+/// Why a row about a thread's number in the place of its process's has two answers.
+pub(crate) const THREADS_NUMBER: &str =
+    "Linux finds the process by it, which no manual page promises; Virtual finds nobody";
+
+pub(crate) const ROWS: &[Row] = &[
+    // kill
+    refused("kill(target)", "nobody has the number", Errno::ESRCH, |sys| {
+        sys.kill(Target::Process(NOBODY), TERM)
+    }),
+    refused("kill(target)", "no process has the number 0", Errno::ESRCH, |sys| {
+        sys.kill(Target::Process(SELF), None)
+    }),
+    refused("kill(target)", "no process has the number −1", Errno::ESRCH, |sys| {
+        sys.kill(Target::Process(MINUS_ONE), None)
+    }),
+    refused("kill(target)", "no process has the lowest number", Errno::ESRCH, |sys| {
+        sys.kill(Target::Process(LOWEST), None)
+    }),
+    refused("kill(target)", "the lowest number stands for no group", Errno::ESRCH, |sys| {
+        sys.kill(Target::of(i32::MIN), None)
+    }),
+    refused("kill(target)", "it was waited for", Errno::ESRCH, |sys| {
+        sys.kill(reaped(sys).into(), TERM)
+    }),
+    refused("kill(target)", "it was waited for, by its number", Errno::ESRCH, |sys| {
+        sys.kill(Target::of(reaped(sys).number()), None)
+    }),
+    refused("kill(target)", "another user's", Errno::EPERM, |sys| {
+        let child = sleeper(sys);
+        demote(sys);
+        sys.kill(child.into(), TERM)
+    })
+    .as_root(),
+    refused("kill(target)", "another user's, and only asked for", Errno::EPERM, |sys| {
+        let child = sleeper(sys);
+        demote(sys);
+        sys.kill(child.into(), None)
+    })
+    .as_root(),
+    allowed("kill(target)", "SIGCONT to another user's in the same session", |sys| {
+        let child = sleeper(sys);
+        demote(sys);
+        sys.kill(child.into(), Some(Signal::CONT))
+    })
+    .as_root(),
+    refused("kill(target)", "a group that is not there", Errno::ESRCH, |sys| {
+        sys.kill(Target::Group(NOBODY), TERM)
+    }),
+    refused("kill(target)", "a group of a process that leads none", Errno::ESRCH, |sys| {
+        sys.kill(Target::Group(sleeper(sys)), TERM)
+    }),
+    refused("kill(target)", "a group whose last member was waited for", Errno::ESRCH, |sys| {
+        let child = leader(sys);
+        sys.kill(child.into(), Some(Signal::KILL)).expect("it is there");
+        sys.wait().expect("it is a child");
+        sys.kill(Target::Group(child), TERM)
+    }),
+    refused("kill(target)", "a group with no number", Errno::EINVAL, |sys| {
+        sys.kill(Target::Group(MINUS_ONE), None)
+    }),
+    refused("kill(target)", "a group of other users' alone", Errno::EPERM, |sys| {
+        let group = leader(sys);
+        demote(sys);
+        sys.kill(Target::Group(group), TERM)
+    })
+    .as_root(),
+    allowed("kill(target)", "a group with one's own and other users'", |sys| {
+        let group = leader(sys);
+        sys.setpgid(SELF, group).expect("a group of the session");
+        demote(sys);
+        sys.kill(Target::Group(group), Some(Signal::URG))
+    })
+    .as_root(),
+    allowed("kill(target)", "who has ended and was not waited for", |sys| {
+        sys.kill(zombie(sys).into(), TERM)
+    }),
+    allowed("kill(target)", "a thread's number", |sys| {
+        sys.kill(thread_as_process(sys).into(), None)
+    }),
+    allowed("kill(target)", "everyone, none of whom one may signal", |sys| {
+        demote(sys);
+        sys.kill(Target::Everyone, TERM)
+    })
+    .on_virtual("on Linux it would be for processes that the test has nothing to do with"),
+    allowed("kill(signal)", "beyond the limit, without a value", |sys| {
+        no_signal_more(sys);
+        sys.kill(sys.getpid().into(), Some(Signal::RTMIN))
+    }),
+    // killpg
+    refused("killpg(group)", "nobody is in it", Errno::ESRCH, |sys| sys.killpg(NOBODY, TERM)),
+    refused("killpg(group)", "no number", Errno::EINVAL, |sys| sys.killpg(MINUS_ONE, None)),
+    refused("killpg(group)", "the lowest number", Errno::EINVAL, |sys| sys.killpg(LOWEST, None)),
+    refused("killpg(group)", "a process that leads none", Errno::ESRCH, |sys| {
+        sys.killpg(sleeper(sys), TERM)
+    }),
+    refused("killpg(group)", "other users' alone", Errno::EPERM, |sys| {
+        let group = leader(sys);
+        demote(sys);
+        sys.killpg(group, TERM)
+    })
+    .as_root(),
+    // tgkill
+    refused("tgkill(process)", "0", Errno::EINVAL, |sys| sys.tgkill(SELF, sys.gettid(), None)),
+    refused("tgkill(process)", "−1", Errno::EINVAL, |sys| {
+        sys.tgkill(MINUS_ONE, sys.gettid(), None)
+    }),
+    refused("tgkill(process)", "the lowest number", Errno::EINVAL, |sys| {
+        sys.tgkill(LOWEST, sys.gettid(), None)
+    }),
+    refused("tgkill(process)", "nobody has the number", Errno::ESRCH, |sys| {
+        sys.tgkill(NOBODY, sys.gettid(), TERM)
+    }),
+    refused("tgkill(process)", "another process than the thread's", Errno::ESRCH, |sys| {
+        sys.tgkill(sleeper(sys), sys.gettid(), TERM)
+    }),
+    refused("tgkill(process)", "it was waited for", Errno::ESRCH, |sys| {
+        let child = reaped(sys);
+        sys.tgkill(child, Tid(child.number()), TERM)
+    }),
+    refused("tgkill(process)", "another user's", Errno::EPERM, |sys| {
+        let child = sleeper(sys);
+        demote(sys);
+        sys.tgkill(child, Tid(child.number()), TERM)
+    })
+    .as_root(),
+    refused("tgkill(thread)", "0", Errno::EINVAL, |sys| sys.tgkill(sys.getpid(), Tid(0), None)),
+    refused("tgkill(thread)", "−1", Errno::EINVAL, |sys| sys.tgkill(sys.getpid(), Tid(-1), None)),
+    refused("tgkill(thread)", "the lowest number", Errno::EINVAL, |sys| {
+        sys.tgkill(sys.getpid(), Tid(i32::MIN), None)
+    }),
+    refused("tgkill(thread)", "nobody has the number", Errno::ESRCH, |sys| {
+        sys.tgkill(sys.getpid(), Tid(i32::MAX), TERM)
+    }),
+    refused("tgkill(thread)", "a thread of another process", Errno::ESRCH, |sys| {
+        let other = Tid(sleeper(sys).number());
+        sys.tgkill(sys.getpid(), other, TERM)
+    }),
+    refused("tgkill(thread)", "a thread that has ended", Errno::ESRCH, |sys| {
+        let thread = sys.thread(|_| {}).expect("a thread more");
+        sys.join(thread).expect("it is there");
+        sys.tgkill(sys.getpid(), thread, TERM)
+    }),
+    refused("tgkill(signal)", "beyond the limit of those that queue", Errno::EAGAIN, |sys| {
+        no_signal_more(sys);
+        sys.tgkill(sys.getpid(), sys.gettid(), Some(Signal::RTMIN))
+    }),
+    refused("raise(signal)", "beyond the limit of those that queue", Errno::EAGAIN, |sys| {
+        no_signal_more(sys);
+        sys.raise(Signal::RTMIN)
+    }),
+    // sigqueue
+    refused("sigqueue(process)", "nobody has the number", Errno::ESRCH, |sys| {
+        sys.sigqueue(NOBODY, TERM, 1)
+    }),
+    refused("sigqueue(process)", "0", Errno::ESRCH, |sys| sys.sigqueue(SELF, None, 1)),
+    refused("sigqueue(process)", "−1", Errno::ESRCH, |sys| sys.sigqueue(MINUS_ONE, None, 1)),
+    refused("sigqueue(process)", "the lowest number", Errno::ESRCH, |sys| {
+        sys.sigqueue(LOWEST, None, 1)
+    }),
+    refused("sigqueue(process)", "it was waited for", Errno::ESRCH, |sys| {
+        sys.sigqueue(reaped(sys), TERM, 1)
+    }),
+    refused("sigqueue(process)", "another user's", Errno::EPERM, |sys| {
+        let child = sleeper(sys);
+        demote(sys);
+        sys.sigqueue(child, TERM, 1)
+    })
+    .as_root(),
+    refused("sigqueue(process)", "another user's, and only asked for", Errno::EPERM, |sys| {
+        let child = sleeper(sys);
+        demote(sys);
+        sys.sigqueue(child, None, 1)
+    })
+    .as_root(),
+    refused("sigqueue(signal)", "beyond the limit", Errno::EAGAIN, |sys| {
+        no_signal_more(sys);
+        sys.sigqueue(sys.getpid(), Some(Signal::RTMIN), 1)
+    }),
+    allowed("sigqueue(signal)", "beyond the limit, one that does not queue", |sys| {
+        no_signal_more(sys);
+        sys.sigqueue(sys.getpid(), Some(Signal::URG), 1)
+    }),
+    allowed("sigqueue(signal)", "beyond the limit, and only asked for", |sys| {
+        no_signal_more(sys);
+        sys.sigqueue(sys.getpid(), None, 1)
+    }),
+    // fault
+    refused("fault(signal)", "SIGUSR1 is no fault", Errno::EINVAL, |sys| sys.fault(Signal::USR1)),
+    refused("fault(signal)", "SIGKILL is no fault", Errno::EINVAL, |sys| sys.fault(Signal::KILL)),
+    refused("fault(signal)", "SIGSTOP is no fault", Errno::EINVAL, |sys| sys.fault(Signal::STOP)),
+    refused("fault(signal)", "one that queues is no fault", Errno::EINVAL, |sys| {
+        sys.fault(Signal::RTMIN)
+    }),
+    // sigaction, sigvec
+    refused("sigaction(signal)", "SIGKILL caught", Errno::EINVAL, |sys| {
+        sys.sigaction(Signal::KILL, Some(SigAction::handler(|_, _| {}))).map(drop)
+    }),
+    refused("sigaction(signal)", "SIGKILL ignored", Errno::EINVAL, |sys| {
+        sys.sigaction(Signal::KILL, Some(SigAction::IGNORE)).map(drop)
+    }),
+    refused("sigaction(signal)", "SIGKILL set to its default", Errno::EINVAL, |sys| {
+        sys.sigaction(Signal::KILL, Some(SigAction::DEFAULT)).map(drop)
+    }),
+    refused("sigaction(signal)", "SIGSTOP caught", Errno::EINVAL, |sys| {
+        sys.sigaction(Signal::STOP, Some(SigAction::handler(|_, _| {}))).map(drop)
+    }),
+    refused("sigaction(signal)", "SIGSTOP ignored", Errno::EINVAL, |sys| {
+        sys.sigaction(Signal::STOP, Some(SigAction::IGNORE)).map(drop)
+    }),
+    refused("sigaction(signal)", "SIGSTOP set to its default", Errno::EINVAL, |sys| {
+        sys.sigaction(Signal::STOP, Some(SigAction::DEFAULT)).map(drop)
+    }),
+    allowed("sigaction(signal)", "SIGKILL and SIGSTOP, only asked for", |sys| {
+        sys.sigaction(Signal::KILL, None)?;
+        sys.sigaction(Signal::STOP, None).map(drop)
+    }),
+    allowed("sigaction(action)", "flags that nobody knows, and a mask of all", |sys| {
+        let action = SigAction::IGNORE.with_flags(ActionFlags::from_bits_retain(1 << 30));
+        sys.sigaction(Signal::USR1, Some(action.with_mask(SigSet::ALL))).map(drop)
+    }),
+    refused("sigvec(signal)", "SIGKILL caught", Errno::EINVAL, |sys| {
+        let action = SigAction::handler(|_, _| {});
+        sys.sigvec(Signal::KILL, Some(SigVec { action })).map(drop)
+    }),
+    refused("sigvec(signal)", "SIGSTOP ignored", Errno::EINVAL, |sys| {
+        let action = SigAction::IGNORE;
+        sys.sigvec(Signal::STOP, Some(SigVec { action })).map(drop)
+    }),
+    allowed("sigvec(signal)", "SIGKILL and SIGSTOP, only asked for", |sys| {
+        sys.sigvec(Signal::KILL, None)?;
+        sys.sigvec(Signal::STOP, None).map(drop)
+    }),
+    // Masks
+    allowed("sigprocmask(change)", "SIGKILL and SIGSTOP are not blocked, without a word", |sys| {
+        sys.sigprocmask(Some((How::Block, SigSet::ALL)))?;
+        let blocked = sys.sigprocmask(None)?;
+        assert!(blocked.intersection(SigSet::UNBLOCKABLE).is_empty());
+        Ok(())
+    }),
+    // sigstack
+    refused("sigstack(stack)", "one byte", Errno::ENOMEM, |sys| stack_of(sys, 1)),
+    refused("sigstack(stack)", "less than MINSIGSTKSZ", Errno::ENOMEM, |sys| stack_of(sys, 2047)),
+    refused("sigstack(stack)", "more than there is memory", Errno::ENOMEM, |sys| {
+        stack_of(sys, usize::MAX)
+    }),
+    allowed("sigstack(stack)", "MINSIGSTKSZ", |sys| stack_of(sys, 2048)),
+    refused("sigstack(stack)", "a handler runs on it", Errno::EPERM, |sys| {
+        stack_of(sys, 1 << 16)?;
+        let answer = Arc::new(AtomicI32::new(0));
+        let told = Arc::clone(&answer);
+        let action = SigAction::handler(move |sys, _| {
+            let refused = sys.sigstack(Some(SigStack::default())).err();
+            told.store(refused.map_or(0, Errno::raw), Ordering::Relaxed);
+        });
+        sys.sigaction(Signal::USR1, Some(action.with_flags(ActionFlags::ONSTACK)))?;
+        sys.raise(Signal::USR1)?;
+        match answer.load(Ordering::Relaxed) {
+            0 => Ok(()),
+            errno => Err(Errno::from_raw(errno)),
+        }
+    }),
+];
+
+fn stack_of(sys: &dyn Sys, size: usize) -> Result<()> {
+    sys.sigstack(Some(SigStack { size, on_stack: false })).map(drop)
+}
+
+/// A thread of the caller's that is not its first, as if it were a process.
+pub(crate) fn thread_as_process(sys: &dyn Sys) -> Pid {
+    Pid::number_only(sleeping_thread(sys).0)
+}
+
+#[test]
+fn a_wrong_signal_or_target_is_refused_as_linux_refuses_it() {
+    hold(ROWS);
+}
+
+/// What would be EINVAL for kill(2) and its kin cannot be said here.
+#[test]
+fn no_signal_has_a_wrong_number() {
+    for wrong in [i32::MIN, -1, 0, 32, 33, 65, i32::MAX] {
+        assert_eq!(Signal::new(wrong), None, "{wrong}");
+    }
+}

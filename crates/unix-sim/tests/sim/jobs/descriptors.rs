@@ -1,0 +1,183 @@
+//! Descriptors: their numbers, their limit, and who inherits them.
+
+use tontine_unix::{Errno, Fd, Limit, Resource, Spawn, Status};
+
+use crate::jobs::scene::{CAT, end, everywhere, everywhere_and_on_linux, fork};
+
+#[test]
+fn what_is_not_open_ebadf() {
+    everywhere_and_on_linux(|sys| {
+        for closed in [Fd(-1), Fd(77), Fd(i32::MAX)] {
+            assert_eq!(sys.read(closed, &mut [0; 1]), Err(Errno::EBADF));
+            assert_eq!(sys.write(closed, b"x"), Err(Errno::EBADF));
+            assert_eq!(sys.close(closed), Err(Errno::EBADF));
+            assert_eq!(sys.dup2(closed, Fd(50)), Err(Errno::EBADF));
+            assert_eq!(sys.dup2(closed, closed), Err(Errno::EBADF));
+        }
+        let (from, to) = sys.pipe().unwrap();
+        assert_eq!(sys.dup2(from, Fd(-1)), Err(Errno::EBADF));
+        assert_eq!(sys.dup2(from, Fd(i32::MAX)), Err(Errno::EBADF));
+        assert_eq!(sys.close(from), Ok(()));
+        assert_eq!(sys.close(from), Err(Errno::EBADF));
+        assert_eq!(sys.close(to), Ok(()));
+    });
+}
+
+#[test]
+fn a_new_descriptor_has_the_lowest_free_number() {
+    everywhere(|sys| {
+        assert_eq!(sys.pipe(), Ok((Fd(3), Fd(4))));
+        assert_eq!(sys.pipe(), Ok((Fd(5), Fd(6))));
+        sys.close(Fd(4)).unwrap();
+        assert_eq!(sys.openpty(), Ok((Fd(4), Fd(7))));
+    });
+}
+
+/// Without a console 0 to 2 were closed. The first pipe got them, so that `dup2(w, 1); close(w)`
+/// closed the descriptor that it had just created, and written bytes were lost without an error.
+#[test]
+fn standard_descriptors_are_a_null_device_without_a_console() {
+    everywhere(|sys| {
+        for standard in [Fd::STDIN, Fd::STDOUT, Fd::STDERR] {
+            assert_eq!(sys.read(standard, &mut [0; 8]), Ok(0));
+            assert_eq!(sys.write(standard, b"dropped"), Ok(7));
+            assert_eq!(sys.tcgetattr(standard), Err(Errno::ENOTTY));
+        }
+        let (from, to) = sys.pipe().unwrap();
+        assert_eq!((from, to), (Fd(3), Fd(4)));
+        sys.dup2(to, Fd::STDOUT).unwrap();
+        sys.close(to).unwrap();
+        let child = fork(sys, |sys| assert_eq!(sys.write(Fd::STDOUT, b"heard"), Ok(5)));
+        assert_eq!(end(sys, child), Status::Exited(0));
+        let mut heard = [0; 8];
+        assert_eq!(sys.read(from, &mut heard), Ok(5));
+        // A copy is the device too, and closing one leaves the others.
+        sys.dup2(Fd::STDERR, Fd(9)).unwrap();
+        sys.close(Fd::STDERR).unwrap();
+        assert_eq!(sys.write(Fd::STDERR, b"x"), Err(Errno::EBADF));
+        assert_eq!(sys.write(Fd(9), b"x"), Ok(1));
+        assert_eq!(sys.close(Fd::STDERR), Err(Errno::EBADF));
+        sys.dup2(Fd(9), Fd::STDERR).unwrap();
+        assert_eq!(sys.write(Fd::STDERR, b"x"), Ok(1));
+    });
+}
+
+/// A standard descriptor that a process closes is closed in its children too, and is the next to be
+/// allocated, as on Linux.
+#[test]
+fn closed_standard_descriptor_is_allocated_next() {
+    everywhere_and_on_linux(|sys| {
+        sys.close(Fd::STDIN).unwrap();
+        let child = fork(sys, |sys| {
+            assert_eq!(sys.read(Fd::STDIN, &mut [0; 8]), Err(Errno::EBADF));
+            assert_eq!(sys.pipe().map(|(from, _)| from), Ok(Fd::STDIN));
+        });
+        assert_eq!(end(sys, child), Status::Exited(0));
+        assert_eq!(sys.pipe().map(|(from, _)| from), Ok(Fd::STDIN));
+    });
+}
+
+#[test]
+fn no_number_at_or_above_the_limit() {
+    everywhere(|sys| {
+        sys.setrlimit(Resource::Descriptors, Limit::of(6)).unwrap();
+        let (from, to) = sys.pipe().unwrap();
+        assert_eq!(sys.pipe(), Err(Errno::EMFILE), "room for one of two");
+        assert_eq!(sys.openpty(), Err(Errno::EMFILE));
+        assert_eq!(sys.dup2(from, Fd(6)), Err(Errno::EBADF));
+        sys.dup2(from, Fd(5)).unwrap();
+        sys.close(from).unwrap();
+        assert_eq!(sys.read(Fd(5), &mut []), Ok(0));
+        sys.close(Fd(5)).unwrap();
+        assert_eq!(sys.pipe(), Ok((Fd(3), Fd(5))), "what failed left nothing behind");
+        sys.close(to).unwrap();
+        // Descriptors that are open already stay open, whatever the limit.
+        sys.setrlimit(Resource::Descriptors, Limit::of(0)).unwrap();
+        assert_eq!(sys.write(Fd::STDOUT, b"x"), Ok(1));
+        sys.close(Fd::STDOUT).unwrap();
+        assert_eq!(sys.dup2(Fd::STDIN, Fd::STDOUT), Err(Errno::EBADF));
+    });
+}
+
+#[test]
+fn dup2_of_a_number_to_itself_changes_nothing() {
+    everywhere_and_on_linux(|sys| {
+        let (from, to) = sys.pipe().unwrap();
+        sys.dup2(to, to).unwrap();
+        sys.write(to, b"x").unwrap();
+        assert_eq!(sys.read(from, &mut [0; 8]), Ok(1));
+    });
+}
+
+#[test]
+fn a_child_inherits_descriptors_and_closes_only_its_own() {
+    everywhere_and_on_linux(|sys| {
+        let (from, to) = sys.pipe().unwrap();
+        let child = fork(sys, move |sys| {
+            sys.write(to, b"x").unwrap();
+            sys.close(to).unwrap();
+            sys.close(from).unwrap();
+        });
+        assert_eq!(end(sys, child), Status::Exited(0));
+        assert_eq!(sys.read(from, &mut [0; 8]), Ok(1));
+        assert_eq!(sys.write(to, b"y"), Ok(1));
+    });
+}
+
+#[test]
+fn exec_closes_new_descriptors_and_keeps_copies() {
+    everywhere_and_on_linux(|sys| {
+        // Whatever comes after these has a number that is none of the standard ones.
+        let _low = (sys.pipe(), sys.pipe());
+        let (input, type_in) = sys.pipe().unwrap();
+        let (see, output) = sys.pipe().unwrap();
+        let child = fork(sys, move |sys| {
+            sys.dup2(input, Fd::STDIN).unwrap();
+            sys.dup2(output, Fd::STDOUT).unwrap();
+            sys.exec(CAT, &["cat"]).map(|_| ()).unwrap();
+        });
+        sys.close(input).unwrap();
+        sys.close(output).unwrap();
+        sys.write(type_in, b"through").unwrap();
+        // The end would never come if the child still had what `type_in` is.
+        sys.close(type_in).unwrap();
+        let mut seen = [0; 16];
+        assert_eq!(sys.read(see, &mut seen), Ok(7));
+        assert_eq!(sys.read(see, &mut seen), Ok(0));
+        assert_eq!(end(sys, child), Status::Exited(0));
+    });
+}
+
+#[test]
+fn spawn_moves_descriptors_all_at_once() {
+    everywhere_and_on_linux(|sys| {
+        let _low = (sys.pipe(), sys.pipe());
+        let (input, type_in) = sys.pipe().unwrap();
+        let (see, output) = sys.pipe().unwrap();
+        // Crossed on purpose: each is moved to where the other one was.
+        sys.dup2(input, Fd(40)).unwrap();
+        sys.dup2(output, Fd(41)).unwrap();
+        let mut spawn = Spawn::new(CAT, &["cat"]);
+        spawn.descriptors =
+            vec![(Fd(40), Fd(41)), (Fd(41), Fd(40)), (Fd(40), Fd::STDIN), (Fd(41), Fd::STDOUT)];
+        let child = sys.spawn(&spawn).unwrap();
+        for mine in [input, output, Fd(40), Fd(41)] {
+            sys.close(mine).unwrap();
+        }
+        sys.write(type_in, b"ab").unwrap();
+        let mut seen = [0; 8];
+        assert_eq!(sys.read(see, &mut seen), Ok(2));
+        sys.close(type_in).unwrap();
+        assert_eq!(end(sys, child), Status::Exited(0));
+    });
+}
+
+#[test]
+fn spawn_with_a_descriptor_that_is_not_open_ebadf() {
+    everywhere_and_on_linux(|sys| {
+        let mut spawn = Spawn::new(CAT, &["cat"]);
+        spawn.descriptors = vec![(Fd(77), Fd::STDIN)];
+        assert_eq!(sys.spawn(&spawn), Err(Errno::EBADF));
+        assert_eq!(sys.wait(), Err(Errno::ECHILD), "nothing is left");
+    });
+}

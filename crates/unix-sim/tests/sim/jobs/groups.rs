@@ -1,0 +1,269 @@
+//! Process groups: setpgid and getpgid, killpg, how long a group lives.
+
+use tontine_unix::{Errno, Pid, Signal, Status, Sys, Target, WaitOptions};
+
+use crate::jobs::scene::{
+    Gate, NOBODY, SELF, end, everywhere, everywhere_and_on_linux, fork, kill, leader,
+    sleep_for_ever, sleeper, spawn_cat, with,
+};
+
+#[test]
+fn a_child_is_in_its_parents_group_and_session() {
+    everywhere_and_on_linux(|sys| {
+        let child = sleeper(sys);
+        assert_eq!(sys.getpgid(child), Ok(sys.getpgrp()));
+        assert_eq!(sys.getsid(child), sys.getsid(SELF));
+        kill(sys, child);
+    });
+}
+
+#[test]
+fn parent_and_child_may_both_put_the_child_into_its_group() {
+    everywhere_and_on_linux(|sys| {
+        for _ in 0..5 {
+            let child = fork(sys, |sys| {
+                sys.setpgid(SELF, SELF).unwrap();
+                assert_eq!(sys.getpgrp(), sys.getpid());
+            });
+            sys.setpgid(child, child).unwrap();
+            assert_eq!(sys.getpgid(child), Ok(child));
+            assert_eq!(end(sys, child), Status::Exited(0));
+        }
+    });
+}
+
+#[test]
+fn a_child_joins_a_group_that_there_is() {
+    everywhere_and_on_linux(|sys| {
+        let (one, two) = (leader(sys), sleeper(sys));
+        sys.setpgid(two, one).unwrap();
+        assert_eq!(sys.getpgid(two), Ok(one));
+        sys.setpgid(two, sys.getpgrp()).unwrap();
+        assert_eq!(sys.getpgid(two), Ok(sys.getpgrp()));
+        // To where it is already is no mistake.
+        sys.setpgid(two, sys.getpgrp()).unwrap();
+        kill(sys, one);
+        kill(sys, two);
+    });
+}
+
+#[test]
+fn setpgid_eacces_a_child_that_has_executed() {
+    everywhere_and_on_linux(|sys| {
+        let (child, input) = spawn_cat(sys, |_| {});
+        assert_eq!(sys.setpgid(child, child), Err(Errno::EACCES));
+        assert_eq!(sys.getpgid(child), Ok(sys.getpgrp()));
+        sys.close(input).unwrap();
+        assert_eq!(end(sys, child), Status::Exited(0));
+    });
+}
+
+#[test]
+fn setpgid_einval_a_negative_group() {
+    everywhere_and_on_linux(|sys| {
+        assert_eq!(sys.setpgid(SELF, Pid::number_only(-1)), Err(Errno::EINVAL));
+        assert_eq!(sys.setpgid(NOBODY, Pid::number_only(-1)), Err(Errno::EINVAL));
+        assert_eq!(sys.setpgid(Pid::number_only(-1), SELF), Err(Errno::EINVAL), "of its own");
+    });
+}
+
+#[test]
+fn setpgid_esrch_neither_the_caller_nor_a_child() {
+    everywhere_and_on_linux(|sys| {
+        let (tell, grandchild) = (Gate::new(sys), Gate::new(sys));
+        let parent = sys.getpid();
+        let child = fork(sys, move |sys| {
+            assert_eq!(sys.setpgid(parent, parent), Err(Errno::ESRCH), "the parent");
+            let grand = fork(sys, move |sys| grandchild.pass(sys));
+            tell.tell(sys, grand.number());
+            assert_eq!(end(sys, grand), Status::Exited(0));
+        });
+        let grand = tell.ask_pid(sys);
+        assert_eq!(sys.setpgid(grand, grand), Err(Errno::ESRCH), "a grandchild");
+        grandchild.open(sys);
+        assert_eq!(end(sys, child), Status::Exited(0));
+        assert_eq!(sys.setpgid(child, SELF), Err(Errno::ESRCH), "who was waited for");
+        assert_eq!(sys.setpgid(NOBODY, SELF), Err(Errno::ESRCH), "nobody");
+        assert_eq!(
+            sys.setpgid(Pid::number_only(-1), sys.getpgrp()),
+            Err(Errno::ESRCH),
+            "no number"
+        );
+    });
+}
+
+#[test]
+fn setpgid_eperm_a_session_leader() {
+    everywhere_and_on_linux(|sys| {
+        let child = fork(sys, |sys| {
+            sys.setsid().unwrap();
+            assert_eq!(sys.setpgid(SELF, SELF), Err(Errno::EPERM));
+        });
+        assert_eq!(end(sys, child), Status::Exited(0));
+    });
+}
+
+#[test]
+fn setpgid_eperm_a_child_or_a_group_of_another_session() {
+    everywhere_and_on_linux(|sys| {
+        let ready = Gate::new(sys);
+        let stranger = fork(sys, move |sys| {
+            sys.setsid().unwrap();
+            ready.open(sys);
+            sleep_for_ever(sys);
+        });
+        ready.pass(sys);
+        assert_eq!(sys.setpgid(stranger, sys.getpgrp()), Err(Errno::EPERM), "the child");
+        let child = sleeper(sys);
+        assert_eq!(sys.setpgid(child, stranger), Err(Errno::EPERM), "the group");
+        kill(sys, stranger);
+        kill(sys, child);
+    });
+}
+
+#[test]
+fn setpgid_eperm_a_group_that_does_not_exist() {
+    everywhere_and_on_linux(|sys| {
+        let (one, two) = (sleeper(sys), sleeper(sys));
+        assert_eq!(sys.setpgid(one, two), Err(Errno::EPERM), "a process that leads none");
+        assert_eq!(sys.setpgid(one, NOBODY), Err(Errno::EPERM));
+        kill(sys, one);
+        kill(sys, two);
+    });
+}
+
+#[test]
+fn a_zombie_is_still_in_its_group_and_may_be_moved() {
+    everywhere_and_on_linux(|sys| {
+        let child = fork(sys, |_| {});
+        let options = WaitOptions::EXITED | WaitOptions::NOWAIT;
+        sys.waitid(child.into(), options).unwrap();
+        assert_eq!(sys.getpgid(child), Ok(sys.getpgrp()));
+        assert_eq!(sys.getsid(child), sys.getsid(SELF));
+        sys.setpgid(child, child).unwrap();
+        assert_eq!(sys.getpgid(child), Ok(child));
+        assert_eq!(sys.killpg(child, Some(Signal::TERM)), Ok(()), "its group is there");
+        assert_eq!(end(sys, child), Status::Exited(0));
+        assert_eq!(sys.getpgid(child), Err(Errno::ESRCH));
+        assert_eq!(sys.getsid(child), Err(Errno::ESRCH));
+        assert_eq!(sys.killpg(child, None), Err(Errno::ESRCH));
+    });
+}
+
+#[test]
+fn getpgid_and_getsid_esrch_nobody() {
+    everywhere_and_on_linux(|sys| {
+        for nobody in [NOBODY, Pid::number_only(-1)] {
+            assert_eq!(sys.getpgid(nobody), Err(Errno::ESRCH));
+            assert_eq!(sys.getsid(nobody), Err(Errno::ESRCH));
+        }
+        assert_eq!(sys.getpgid(SELF), sys.getpgid(sys.getpid()));
+        assert_eq!(sys.getsid(SELF), sys.getsid(sys.getpid()));
+    });
+}
+
+#[test]
+fn killpg_reaches_every_member_and_nobody_else() {
+    everywhere_and_on_linux(|sys| {
+        let (outside, first) = (sleeper(sys), leader(sys));
+        let others = [sleeper(sys), sleeper(sys), sleeper(sys)];
+        for other in others {
+            sys.setpgid(other, first).unwrap();
+        }
+        sys.killpg(first, Some(Signal::USR1)).unwrap();
+        for member in others.into_iter().chain([first]) {
+            assert_eq!(end(sys, member), Status::Signaled(Signal::USR1, false));
+        }
+        assert_eq!(sys.kill(outside.into(), None), Ok(()));
+        kill(sys, outside);
+        assert_eq!(sys.killpg(first, Some(Signal::USR1)), Err(Errno::ESRCH));
+        assert_eq!(sys.killpg(Pid::number_only(-3), None), Err(Errno::EINVAL));
+    });
+}
+
+#[test]
+fn killpg_of_no_number_is_for_the_callers_group() {
+    everywhere_and_on_linux(|sys| {
+        let first = fork(sys, |sys| {
+            sys.setpgid(SELF, SELF).unwrap();
+            let other = sleeper(sys);
+            let ended = sys.kill(Target::OwnGroup, Some(Signal::USR1));
+            unreachable!("{ended:?} {other}");
+        });
+        assert_eq!(end(sys, first), Status::Signaled(Signal::USR1, false));
+    });
+}
+
+#[test]
+fn a_group_outlives_its_leader_and_keeps_the_number() {
+    with(
+        |builder| builder.pids(330),
+        |_| {},
+        |sys| {
+            // Beyond those that are given out once.
+            while fork_and_reap(sys).number() < 305 {}
+            let (first, member) = (leader(sys), sleeper(sys));
+            sys.setpgid(member, first).unwrap();
+            kill(sys, first);
+            assert_eq!(sys.getpgid(member), Ok(first));
+            assert_eq!(sys.kill(first.into(), None), Err(Errno::ESRCH), "it has no process");
+            for _ in 0..60 {
+                assert_ne!(fork_and_reap(sys).number(), first.number());
+            }
+            kill(sys, member);
+            assert!((0..60).any(|_| fork_and_reap(sys).number() == first.number()));
+        },
+    );
+}
+
+fn fork_and_reap(sys: &dyn Sys) -> Pid {
+    let child = fork(sys, |_| {});
+    assert_eq!(end(sys, child), Status::Exited(0));
+    child
+}
+
+/// The child is a member before the walk, or is forked after the signal was delivered: never
+/// neither.
+#[test]
+fn a_group_signal_finds_the_children_of_a_concurrent_fork() {
+    everywhere(|sys| {
+        sys.set_subreaper(true).unwrap();
+        for round in 0..4 {
+            let gate = Gate::new(sys);
+            let first = fork(sys, move |sys| {
+                sys.setpgid(SELF, SELF).unwrap();
+                gate.open(sys);
+                for _ in 0..20 {
+                    sleeper(sys);
+                }
+                sleep_for_ever(sys);
+            });
+            gate.pass(sys);
+            for _ in 0..round {
+                sys.sched_yield();
+            }
+            sys.killpg(first, Some(Signal::TERM)).unwrap();
+            // Who missed it would sleep for ever.
+            while sys.wait().is_ok() {}
+        }
+    });
+}
+
+#[test]
+fn a_process_leaves_the_group_that_is_signalled_or_gets_the_signal() {
+    everywhere(|sys| {
+        for _ in 0..4 {
+            let first = leader(sys);
+            let mover = fork(sys, |sys| {
+                sys.setpgid(SELF, SELF).unwrap();
+                sys.exit(3);
+            });
+            let _ = sys.setpgid(mover, first);
+            sys.killpg(first, Some(Signal::TERM)).unwrap();
+            assert_eq!(end(sys, first), Status::Signaled(Signal::TERM, false));
+            let ended = end(sys, mover);
+            let known = [Status::Exited(3), Status::Signaled(Signal::TERM, false)];
+            assert!(known.contains(&ended), "{ended}");
+        }
+    });
+}

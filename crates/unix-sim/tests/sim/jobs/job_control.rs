@@ -1,0 +1,340 @@
+//! Job control at a terminal: who may read, write and change it, and what it sends to whom.
+
+use tontine_unix::{Errno, Fd, How, Modes, Pid, SigAction, SigSet, Signal, Status, Sys};
+
+use crate::jobs::scene::{
+    Gate, SELF, change, end, everywhere, everywhere_and_on_linux, foreground_sleeper, fork, ignore,
+    kill, leader, news, report, reported, rest, sleep_for_ever, sleeper, with_terminal,
+};
+
+const TTIN: SigSet = SigSet::of(&[Signal::TTIN]);
+const TTOU: SigSet = SigSet::of(&[Signal::TTOU]);
+
+/// A child in a background group that does `body`.
+fn background(sys: &dyn Sys, body: impl FnOnce(&dyn Sys) + Send + 'static) -> Pid {
+    let child = fork(sys, move |sys| {
+        sys.setpgid(SELF, SELF).unwrap();
+        body(sys);
+    });
+    let _ = sys.setpgid(child, child);
+    child
+}
+
+/// Puts a group into the foreground and lets it go on.
+fn foreground(sys: &dyn Sys, terminal: Fd, group: Pid) {
+    ignore(sys, Signal::TTOU);
+    sys.tcsetpgrp(terminal, group).unwrap();
+    sys.killpg(group, Some(Signal::CONT)).unwrap();
+}
+
+fn block(sys: &dyn Sys, set: SigSet) {
+    sys.sigprocmask(Some((How::Block, set))).unwrap();
+}
+
+fn with_modes(sys: &dyn Sys, terminal: Fd, modes: Modes) {
+    let mut termios = sys.tcgetattr(terminal).unwrap();
+    termios.modes |= modes;
+    sys.tcsetattr(terminal, &termios).unwrap();
+}
+
+#[test]
+fn reading_in_the_background_stops_the_group() {
+    everywhere_and_on_linux(|sys| {
+        with_terminal(sys, |sys, controlling, terminal| {
+            let reader = background(sys, move |sys| {
+                let mut line = [0; 8];
+                assert_eq!(sys.read(terminal, &mut line), Ok(2));
+                assert_eq!(&line[..2], b"x\n");
+            });
+            assert_eq!(change(sys, reader), Status::Stopped(Signal::TTIN));
+            foreground(sys, terminal, reader);
+            sys.write(controlling, b"x\r").unwrap();
+            assert_eq!(end(sys, reader), Status::Exited(0));
+        });
+    });
+}
+
+#[test]
+fn the_whole_background_group_gets_sigttin() {
+    everywhere_and_on_linux(|sys| {
+        with_terminal(sys, |sys, _, terminal| {
+            let (other, go) = (leader(sys), Gate::new(sys));
+            let reader = fork(sys, move |sys| {
+                go.pass(sys);
+                let _ = sys.read(terminal, &mut [0; 8]);
+            });
+            sys.setpgid(reader, other).unwrap();
+            go.open(sys);
+            for member in [reader, other] {
+                assert_eq!(change(sys, member), Status::Stopped(Signal::TTIN));
+                kill(sys, member);
+            }
+        });
+    });
+}
+
+#[test]
+fn reading_in_the_background_eio_if_sigttin_is_blocked_or_ignored() {
+    everywhere_and_on_linux(|sys| {
+        with_terminal(sys, |sys, _, terminal| {
+            let reader = background(sys, move |sys| {
+                block(sys, TTIN);
+                assert_eq!(sys.read(terminal, &mut [0; 8]), Err(Errno::EIO));
+                ignore(sys, Signal::TTIN);
+                sys.sigprocmask(Some((How::Unblock, TTIN))).unwrap();
+                assert_eq!(sys.read(terminal, &mut [0; 8]), Err(Errno::EIO));
+            });
+            assert_eq!(change(sys, reader), Status::Exited(0));
+        });
+    });
+}
+
+#[test]
+fn reading_from_an_orphaned_background_group_eio() {
+    everywhere_and_on_linux(|sys| {
+        with_terminal(sys, |sys, _, terminal| {
+            let (go, told) = (Gate::new(sys), Gate::new(sys));
+            let parent = background(sys, move |sys| {
+                fork(sys, move |sys| {
+                    go.pass(sys);
+                    assert_eq!(sys.read(terminal, &mut [0; 8]), Err(Errno::EIO));
+                    assert_eq!(sys.tcsetpgrp(terminal, sys.getpgrp()), Err(Errno::ENOTTY));
+                    let termios = sys.tcgetattr(terminal).unwrap();
+                    assert_eq!(sys.tcsetattr(terminal, &termios), Err(Errno::EIO));
+                    told.tell(sys, 7);
+                });
+            });
+            assert_eq!(end(sys, parent), Status::Exited(0));
+            go.open(sys);
+            assert_eq!(told.ask(sys), 7);
+        });
+    });
+}
+
+#[test]
+fn writing_in_the_background_is_allowed_without_tostop() {
+    everywhere_and_on_linux(|sys| {
+        with_terminal(sys, |sys, controlling, terminal| {
+            let writer = background(sys, move |sys| {
+                assert_eq!(sys.write(terminal, b"ab"), Ok(2));
+            });
+            assert_eq!(change(sys, writer), Status::Exited(0));
+            let mut seen = [0; 8];
+            assert_eq!(sys.read(controlling, &mut seen), Ok(2));
+        });
+    });
+}
+
+#[test]
+fn writing_in_the_background_with_tostop_stops() {
+    everywhere_and_on_linux(|sys| {
+        with_terminal(sys, |sys, _, terminal| {
+            with_modes(sys, terminal, Modes::TOSTOP);
+            let writer = background(sys, move |sys| {
+                assert_eq!(sys.write(terminal, b"ab"), Ok(2));
+            });
+            assert_eq!(change(sys, writer), Status::Stopped(Signal::TTOU));
+            foreground(sys, terminal, writer);
+            assert_eq!(end(sys, writer), Status::Exited(0));
+        });
+    });
+}
+
+#[test]
+fn writing_with_tostop_is_allowed_if_sigttou_is_blocked_or_ignored() {
+    everywhere_and_on_linux(|sys| {
+        with_terminal(sys, |sys, _, terminal| {
+            with_modes(sys, terminal, Modes::TOSTOP);
+            let writer = background(sys, move |sys| {
+                block(sys, TTOU);
+                assert_eq!(sys.write(terminal, b"ab"), Ok(2));
+                ignore(sys, Signal::TTOU);
+                sys.sigprocmask(Some((How::Unblock, TTOU))).unwrap();
+                assert_eq!(sys.write(terminal, b"ab"), Ok(2));
+            });
+            assert_eq!(change(sys, writer), Status::Exited(0));
+        });
+    });
+}
+
+#[test]
+fn tcsetpgrp_and_tcsetattr_in_the_background_stop() {
+    everywhere_and_on_linux(|sys| {
+        with_terminal(sys, |sys, _, terminal| {
+            let taker = background(sys, move |sys| {
+                sys.tcsetpgrp(terminal, sys.getpgrp()).unwrap();
+            });
+            assert_eq!(change(sys, taker), Status::Stopped(Signal::TTOU));
+            assert_eq!(sys.tcgetpgrp(terminal), Ok(sys.getpgrp()));
+            let setter = background(sys, move |sys| {
+                let termios = sys.tcgetattr(terminal).unwrap();
+                sys.tcsetattr(terminal, &termios).unwrap();
+            });
+            assert_eq!(change(sys, setter), Status::Stopped(Signal::TTOU));
+            for job in [taker, setter] {
+                foreground(sys, terminal, job);
+                assert_eq!(end(sys, job), Status::Exited(0));
+            }
+        });
+    });
+}
+
+#[test]
+fn tcsetpgrp_in_the_background_is_allowed_if_sigttou_is_blocked_or_ignored() {
+    everywhere_and_on_linux(|sys| {
+        with_terminal(sys, |sys, _, terminal| {
+            let first = background(sys, move |sys| {
+                block(sys, TTOU);
+                sys.tcsetpgrp(terminal, sys.getpgrp()).unwrap();
+            });
+            assert_eq!(change(sys, first), Status::Exited(0));
+            let second = background(sys, move |sys| {
+                ignore(sys, Signal::TTOU);
+                sys.tcsetpgrp(terminal, sys.getpgrp()).unwrap();
+                assert_eq!(sys.tcgetpgrp(terminal), Ok(sys.getpid()));
+            });
+            assert_eq!(change(sys, second), Status::Exited(0));
+        });
+    });
+}
+
+#[test]
+fn a_handler_of_sigttin_runs_and_the_read_is_interrupted() {
+    everywhere_and_on_linux(|sys| {
+        with_terminal(sys, |sys, _, terminal| {
+            let told = Gate::new(sys);
+            let reader = background(sys, move |sys| {
+                report(sys, told, TTIN);
+                assert_eq!(sys.read(terminal, &mut [0; 8]), Err(Errno::EINTR));
+            });
+            assert_eq!(reported(sys, told), Signal::TTIN);
+            assert_eq!(change(sys, reader), Status::Exited(0));
+        });
+    });
+}
+
+#[test]
+fn what_is_typed_signals_every_member_of_the_foreground_group() {
+    everywhere_and_on_linux(|sys| {
+        with_terminal(sys, |sys, controlling, terminal| {
+            for (typed, signal) in [(b"\x03", Signal::INT), (b"\x1c", Signal::QUIT)] {
+                let bystander = leader(sys);
+                let first = foreground_sleeper(sys, terminal);
+                let second = sleeper(sys);
+                sys.setpgid(second, first).unwrap();
+                sys.write(controlling, typed).unwrap();
+                assert_eq!(end(sys, first).signaled(), Some(signal));
+                assert_eq!(end(sys, second).signaled(), Some(signal));
+                assert_eq!(news(sys, bystander), None);
+                kill(sys, bystander);
+            }
+        });
+    });
+}
+
+#[test]
+fn what_is_typed_stops_the_foreground_group() {
+    everywhere_and_on_linux(|sys| {
+        with_terminal(sys, |sys, controlling, terminal| {
+            let first = foreground_sleeper(sys, terminal);
+            let second = sleeper(sys);
+            sys.setpgid(second, first).unwrap();
+            sys.write(controlling, b"\x1a").unwrap();
+            for member in [first, second] {
+                assert_eq!(change(sys, member), Status::Stopped(Signal::TSTP));
+            }
+            sys.killpg(first, Some(Signal::CONT)).unwrap();
+            for member in [first, second] {
+                assert_eq!(change(sys, member), Status::Continued);
+                kill(sys, member);
+            }
+        });
+    });
+}
+
+#[test]
+fn a_signal_from_the_terminal_flushes_what_was_typed_unless_noflsh() {
+    everywhere_and_on_linux(|sys| {
+        with_terminal(sys, |sys, controlling, terminal| {
+            ignore(sys, Signal::INT);
+            let mut line = [0; 16];
+            sys.write(controlling, b"lost\x03kept\n").unwrap();
+            assert_eq!(sys.read(terminal, &mut line), Ok(5));
+            assert_eq!(&line[..5], b"kept\n");
+            with_modes(sys, terminal, Modes::NOFLSH);
+            sys.write(controlling, b"all\x03kept\n").unwrap();
+            assert_eq!(sys.read(terminal, &mut line), Ok(8));
+            assert_eq!(&line[..8], b"allkept\n");
+        });
+    });
+}
+
+/// §7.2.3: a thread changes the group of its process while another reads from the background.
+/// Whoever reads gets SIGTTIN whatever its group is by then, and never sleeps on as if it were in
+/// the foreground.
+#[test]
+fn who_reads_gets_sigttin_though_another_thread_changes_its_group() {
+    everywhere(|sys| {
+        with_terminal(sys, |sys, _, terminal| {
+            for _ in 0..3 {
+                let reader = fork(sys, move |sys| {
+                    let home = sys.getpgrp();
+                    sys.setpgid(SELF, SELF).unwrap();
+                    // Not the foreground group: that one is its parent's.
+                    let friend = leader(sys);
+                    let mover = sys.thread(move |sys| {
+                        for _ in 0..20 {
+                            sys.setpgid(SELF, friend).unwrap();
+                            sys.setpgid(SELF, sys.getpid()).unwrap();
+                        }
+                    });
+                    sys.sigaction(Signal::TTIN, Some(SigAction::handler(|_, _| {}))).unwrap();
+                    for _ in 0..10 {
+                        assert_eq!(sys.read(terminal, &mut [0; 8]), Err(Errno::EINTR));
+                    }
+                    sys.join(mover.unwrap()).unwrap();
+                    sys.kill(friend.into(), Some(Signal::KILL)).unwrap();
+                    assert!(end(sys, friend).is_end());
+                    assert_ne!(home, sys.getpgrp());
+                });
+                assert_eq!(end(sys, reader), Status::Exited(0));
+            }
+        });
+    });
+}
+
+#[test]
+fn a_foreground_reader_sleeps_until_a_line_is_typed() {
+    everywhere_and_on_linux(|sys| {
+        with_terminal(sys, |sys, controlling, terminal| {
+            let reader = fork(sys, move |sys| {
+                let mut line = [0; 16];
+                assert_eq!(sys.read(terminal, &mut line), Ok(3));
+                assert_eq!(&line[..3], b"ab\n");
+            });
+            sys.write(controlling, b"a").unwrap();
+            rest(sys);
+            assert_eq!(news(sys, reader), None);
+            sys.write(controlling, b"b\r").unwrap();
+            assert_eq!(end(sys, reader), Status::Exited(0));
+        });
+    });
+}
+
+#[test]
+fn no_job_control_at_a_terminal_that_is_not_ones_own() {
+    everywhere_and_on_linux(|sys| {
+        with_terminal(sys, |sys, controlling, terminal| {
+            let stranger = fork(sys, move |sys| {
+                sys.setsid().unwrap();
+                let mut line = [0; 8];
+                assert_eq!(sys.read(terminal, &mut line), Ok(2));
+            });
+            rest(sys);
+            sys.write(controlling, b"x\n").unwrap();
+            assert_eq!(change(sys, stranger), Status::Exited(0));
+            let sleeper = fork(sys, sleep_for_ever);
+            kill(sys, sleeper);
+        });
+    });
+}

@@ -1,0 +1,206 @@
+//! Orphaned groups: nobody outside, in their session, would continue them.
+
+use tontine_unix::{Errno, Pid, SigSet, Signal, Status};
+
+use crate::jobs::scene::{
+    Gate, SELF, change, end, everywhere_and_on_linux, fork, inherited_end, kill, leader, news,
+    report, reported, rest, sleep_for_ever, sleeper, stop,
+};
+
+const HUP_AND_CONT: SigSet = SigSet::of(&[Signal::HUP, Signal::CONT]);
+
+#[test]
+fn a_stopped_group_is_hung_up_and_continued_when_its_members_parent_exits() {
+    everywhere_and_on_linux(|sys| {
+        sys.set_subreaper(true).unwrap();
+        let (tell, told, go) = (Gate::new(sys), Gate::new(sys), Gate::new(sys));
+        let session = fork(sys, move |sys| {
+            sys.setsid().unwrap();
+            let parent = fork(sys, move |sys| {
+                let child = fork(sys, move |sys| {
+                    report(sys, told, HUP_AND_CONT);
+                    go.open(sys);
+                    sleep_for_ever(sys);
+                });
+                sys.setpgid(child, child).unwrap();
+                go.pass(sys);
+                stop(sys, child);
+                tell.tell(sys, child.number());
+            });
+            assert_eq!(end(sys, parent), Status::Exited(0));
+            sleep_for_ever(sys);
+        });
+        let child = tell.ask_pid(sys);
+        let both = SigSet::from_iter([reported(sys, told), reported(sys, told)]);
+        assert_eq!(both, HUP_AND_CONT);
+        assert_eq!(sys.getpgid(child).map(|group| group.number()), Ok(child.number()));
+        sys.kill(child.into(), Some(Signal::KILL)).unwrap();
+        kill(sys, session);
+    });
+}
+
+#[test]
+fn the_session_leaders_exit_orphans_too() {
+    everywhere_and_on_linux(|sys| {
+        sys.set_subreaper(true).unwrap();
+        let tell = Gate::new(sys);
+        let session = fork(sys, move |sys| {
+            sys.setsid().unwrap();
+            let child = leader(sys);
+            stop(sys, child);
+            tell.tell(sys, child.number());
+        });
+        assert_eq!(end(sys, session), Status::Exited(0));
+        assert_eq!(inherited_end(sys, tell.ask_pid(sys)), Status::Signaled(Signal::HUP, false));
+    });
+}
+
+#[test]
+fn the_exit_of_the_member_whose_parent_cared_orphans_the_others() {
+    everywhere_and_on_linux(|sys| {
+        sys.set_subreaper(true).unwrap();
+        let (tell, go) = (Gate::new(sys), Gate::new(sys));
+        let session = fork(sys, move |sys| {
+            sys.setsid().unwrap();
+            let member = fork(sys, move |sys| {
+                sys.setpgid(SELF, SELF).unwrap();
+                let other = sleeper(sys);
+                stop(sys, other);
+                tell.tell(sys, other.number());
+                go.pass(sys);
+            });
+            assert_eq!(end(sys, member), Status::Exited(0));
+            sleep_for_ever(sys);
+        });
+        let other = tell.ask_pid(sys);
+        go.open(sys);
+        assert_eq!(inherited_end(sys, other), Status::Signaled(Signal::HUP, false));
+        kill(sys, session);
+    });
+}
+
+#[test]
+fn every_member_is_told_stopped_or_not() {
+    everywhere_and_on_linux(|sys| {
+        sys.set_subreaper(true).unwrap();
+        let tell = Gate::new(sys);
+        let session = fork(sys, move |sys| {
+            sys.setsid().unwrap();
+            let (one, other) = (leader(sys), sleeper(sys));
+            sys.setpgid(other, one).unwrap();
+            stop(sys, one);
+            tell.tell(sys, one.number());
+            tell.tell(sys, other.number());
+        });
+        for _ in 0..2 {
+            assert_eq!(inherited_end(sys, tell.ask_pid(sys)), Status::Signaled(Signal::HUP, false));
+        }
+        assert_eq!(end(sys, session), Status::Exited(0));
+    });
+}
+
+#[test]
+fn nothing_happens_to_an_orphaned_group_without_a_stopped_member() {
+    everywhere_and_on_linux(|sys| {
+        sys.set_subreaper(true).unwrap();
+        let tell = Gate::new(sys);
+        let session = fork(sys, move |sys| {
+            sys.setsid().unwrap();
+            tell.tell(sys, leader(sys).number());
+        });
+        assert_eq!(end(sys, session), Status::Exited(0));
+        let child = tell.ask_pid(sys);
+        rest(sys);
+        assert_eq!(news(sys, child), None);
+        kill(sys, child);
+    });
+}
+
+#[test]
+fn a_group_is_not_orphaned_while_another_member_has_a_parent_outside() {
+    everywhere_and_on_linux(|sys| {
+        sys.set_subreaper(true).unwrap();
+        let tell = Gate::new(sys);
+        let session = fork(sys, move |sys| {
+            sys.setsid().unwrap();
+            let mine = Pid::number_only(leader(sys).number());
+            let between = fork(sys, move |sys| {
+                let child = sleeper(sys);
+                sys.setpgid(child, mine).unwrap();
+                stop(sys, child);
+                tell.tell(sys, child.number());
+            });
+            assert_eq!(end(sys, between), Status::Exited(0));
+            rest(sys);
+            assert_eq!(news(sys, mine), None);
+            // Now it has nobody.
+            stop(sys, mine);
+        });
+        let child = tell.ask_pid(sys);
+        assert_eq!(end(sys, session), Status::Exited(0));
+        assert_eq!(end(sys, child), Status::Signaled(Signal::HUP, false));
+    });
+}
+
+#[test]
+fn a_group_that_setpgid_orphans_is_not_told() {
+    everywhere_and_on_linux(|sys| {
+        let session = fork(sys, move |sys| {
+            sys.setsid().unwrap();
+            let parent = fork(sys, |sys| {
+                let child = leader(sys);
+                stop(sys, child);
+                sys.setpgid(SELF, child).unwrap();
+                rest(sys);
+                assert_eq!(news(sys, child), None, "it stays as it is");
+                sys.setpgid(SELF, SELF).unwrap();
+                kill(sys, child);
+            });
+            assert_eq!(end(sys, parent), Status::Exited(0));
+        });
+        assert_eq!(end(sys, session), Status::Exited(0));
+    });
+}
+
+#[test]
+fn the_terminals_stops_do_not_stop_an_orphaned_group() {
+    everywhere_and_on_linux(|sys| {
+        let session = fork(sys, |sys| {
+            sys.setsid().unwrap();
+            for signal in [Signal::TSTP, Signal::TTIN, Signal::TTOU] {
+                sys.raise(signal).unwrap();
+            }
+        });
+        assert_eq!(change(sys, session), Status::Exited(0));
+    });
+}
+
+#[test]
+fn they_stop_a_group_that_is_not() {
+    everywhere_and_on_linux(|sys| {
+        for signal in [Signal::TSTP, Signal::TTIN, Signal::TTOU] {
+            let session = fork(sys, move |sys| {
+                sys.setsid().unwrap();
+                let child = leader(sys);
+                sys.kill(child.into(), Some(signal)).unwrap();
+                assert_eq!(change(sys, child), Status::Stopped(signal));
+                kill(sys, child);
+            });
+            assert_eq!(change(sys, session), Status::Exited(0));
+        }
+    });
+}
+
+#[test]
+fn sigstop_stops_an_orphaned_group() {
+    everywhere_and_on_linux(|sys| {
+        let session = fork(sys, |sys| {
+            sys.setsid().unwrap();
+            sys.raise(Signal::STOP).unwrap();
+        });
+        assert_eq!(change(sys, session), Status::Stopped(Signal::STOP));
+        sys.kill(session.into(), Some(Signal::CONT)).unwrap();
+        assert_eq!(end(sys, session), Status::Exited(0));
+        assert_eq!(sys.kill(session.into(), None), Err(Errno::ESRCH));
+    });
+}

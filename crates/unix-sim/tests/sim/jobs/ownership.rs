@@ -1,0 +1,84 @@
+//! Whose a terminal is, and which group has its foreground, from the session's beginning to its
+//! end.
+
+use tontine_unix::{Errno, SigSet, Signal, Status};
+
+use crate::jobs::scene::{
+    Gate, SELF, end, everywhere_and_on_linux, fork, ignore, leader, report, with_terminal,
+};
+
+#[test]
+fn either_end_makes_the_terminal_the_sessions() {
+    everywhere_and_on_linux(|sys| {
+        let leader = fork(sys, |sys| {
+            sys.setsid().unwrap();
+            let (controlling, terminal) = sys.openpty().unwrap();
+            sys.set_controlling(controlling).unwrap();
+            let me = sys.getpid();
+            assert_eq!((sys.tcgetsid(terminal), sys.tcgetpgrp(terminal)), (Ok(me), Ok(me)));
+            ignore(sys, Signal::HUP);
+        });
+        assert_eq!(end(sys, leader), Status::Exited(0));
+    });
+}
+
+#[test]
+fn the_terminal_stays_the_sessions_when_a_child_ends() {
+    everywhere_and_on_linux(|sys| {
+        with_terminal(sys, |sys, controlling, terminal| {
+            let child = fork(sys, |_| {});
+            assert_eq!(end(sys, child), Status::Exited(0));
+            assert_eq!(sys.tcgetsid(terminal), Ok(sys.getpid()));
+            let told = Gate::new(sys);
+            report(sys, told, SigSet::of(&[Signal::INT]));
+            sys.write(controlling, b"\x03").unwrap();
+            told.pass(sys);
+        });
+    });
+}
+
+#[test]
+fn the_foreground_is_given_and_taken_back() {
+    everywhere_and_on_linux(|sys| {
+        with_terminal(sys, |sys, _, terminal| {
+            ignore(sys, Signal::TTOU);
+            let me = sys.getpgrp();
+            assert_eq!(sys.tcsetpgrp(terminal, me), Ok(()), "it has it already");
+            let child = leader(sys);
+            assert_eq!(sys.tcsetpgrp(terminal, child), Ok(()));
+            assert_eq!(sys.tcgetpgrp(terminal), Ok(child));
+            assert_eq!(sys.getsid(child), sys.getsid(SELF));
+            sys.kill(child.into(), Some(Signal::TERM)).unwrap();
+            assert_eq!(end(sys, child), Status::Signaled(Signal::TERM, false));
+            assert_eq!(sys.tcsetpgrp(terminal, me), Ok(()));
+            assert_eq!(sys.tcgetpgrp(terminal), Ok(me));
+        });
+    });
+}
+
+#[test]
+fn a_group_that_is_empty_does_not_come_to_the_foreground() {
+    everywhere_and_on_linux(|sys| {
+        with_terminal(sys, |sys, _, terminal| {
+            let child = fork(sys, |sys| sys.setpgid(SELF, SELF).unwrap());
+            assert_eq!(end(sys, child), Status::Exited(0));
+            assert_eq!(sys.tcsetpgrp(terminal, child), Err(Errno::ESRCH));
+            assert_eq!(sys.tcgetpgrp(terminal), Ok(sys.getpgrp()));
+        });
+    });
+}
+
+#[test]
+fn sessions_within_sessions_end_one_by_one() {
+    everywhere_and_on_linux(|sys| {
+        let second = fork(sys, |sys| {
+            sys.setsid().unwrap();
+            let third = fork(sys, |sys| {
+                let parents = sys.getsid(SELF).unwrap();
+                assert_ne!(sys.setsid().map(|own| own.number()), Ok(parents.number()));
+            });
+            assert_eq!(end(sys, third), Status::Exited(0));
+        });
+        assert_eq!(end(sys, second), Status::Exited(0));
+    });
+}

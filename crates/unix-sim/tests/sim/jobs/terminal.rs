@@ -1,0 +1,322 @@
+//! A terminal: whose it is, its errors, its two ends, and how it ends.
+
+use tontine_unix::{Errno, Fd, Modes, Pid, SigSet, Signal, Status, Sys, Termios};
+
+use crate::jobs::scene::{
+    Gate, NOBODY, SELF, change, end, everywhere_and_on_linux, foreground_sleeper, fork, ignore,
+    inherited_end, kill, leader, news, report, reported, rest, sleep_for_ever, sleeper, stop,
+    with_terminal,
+};
+
+/// Reads all that is to be seen, up to `ending`.
+fn see(sys: &dyn Sys, controlling: Fd, ending: &[u8]) -> Vec<u8> {
+    let mut seen = Vec::new();
+    while !seen.ends_with(ending) {
+        let mut buffer = [0; 64];
+        let read = sys.read(controlling, &mut buffer).unwrap();
+        seen.extend_from_slice(&buffer[..read]);
+    }
+    seen
+}
+
+#[test]
+fn a_session_leader_makes_a_terminal_its_sessions() {
+    everywhere_and_on_linux(|sys| {
+        let leader = fork(sys, |sys| {
+            sys.setsid().unwrap();
+            let (controlling, terminal) = sys.openpty().unwrap();
+            assert_eq!(sys.open_tty(), Err(Errno::ENXIO));
+            assert_eq!(sys.tcgetpgrp(terminal), Err(Errno::ENOTTY));
+            assert_eq!(sys.tcgetsid(terminal), Err(Errno::ENOTTY));
+            sys.set_controlling(terminal).unwrap();
+            sys.set_controlling(terminal).unwrap();
+            let me = sys.getpid();
+            assert_eq!((sys.tcgetpgrp(terminal), sys.tcgetsid(terminal)), (Ok(me), Ok(me)));
+            assert_eq!(sys.tcgetpgrp(controlling), Ok(me), "from the other end");
+            let tty = sys.open_tty().unwrap();
+            assert_eq!(sys.tcgetsid(tty), Ok(me));
+            let (_, second) = sys.openpty().unwrap();
+            assert_eq!(sys.set_controlling(second), Err(Errno::EPERM), "it has one");
+            ignore(sys, Signal::HUP);
+        });
+        assert_eq!(end(sys, leader), Status::Exited(0));
+    });
+}
+
+#[test]
+fn set_controlling_eperm_who_leads_no_session_or_anothers_terminal() {
+    everywhere_and_on_linux(|sys| {
+        with_terminal(sys, |sys, _, terminal| {
+            let follower = fork(sys, |sys| {
+                let (_, other) = sys.openpty().unwrap();
+                assert_eq!(sys.set_controlling(other), Err(Errno::EPERM));
+            });
+            assert_eq!(end(sys, follower), Status::Exited(0));
+            let stranger = fork(sys, move |sys| {
+                sys.setsid().unwrap();
+                assert_eq!(sys.set_controlling(terminal), Err(Errno::EPERM));
+            });
+            assert_eq!(end(sys, stranger), Status::Exited(0));
+        });
+    });
+}
+
+#[test]
+fn what_is_no_terminal_enotty_and_what_is_not_open_ebadf() {
+    everywhere_and_on_linux(|sys| {
+        let (from, _to) = sys.pipe().unwrap();
+        for (descriptor, errno) in [(from, Errno::ENOTTY), (Fd(77), Errno::EBADF)] {
+            assert_eq!(sys.tcgetattr(descriptor), Err(errno));
+            assert_eq!(sys.tcsetattr(descriptor, &Termios::default()), Err(errno));
+            assert_eq!(sys.tcgetpgrp(descriptor), Err(errno));
+            assert_eq!(sys.tcsetpgrp(descriptor, sys.getpgrp()), Err(errno));
+            assert_eq!(sys.tcgetsid(descriptor), Err(errno));
+            assert_eq!(sys.set_controlling(descriptor), Err(errno));
+        }
+    });
+}
+
+#[test]
+fn tcsetpgrp_says_which_groups_cannot_come_to_the_foreground() {
+    everywhere_and_on_linux(|sys| {
+        with_terminal(sys, |sys, _, terminal| {
+            let ready = Gate::new(sys);
+            let stranger = fork(sys, move |sys| {
+                sys.setsid().unwrap();
+                assert_eq!(sys.tcsetpgrp(terminal, sys.getpgrp()), Err(Errno::ENOTTY));
+                ready.open(sys);
+                sleep_for_ever(sys);
+            });
+            ready.pass(sys);
+            assert_eq!(sys.tcsetpgrp(terminal, stranger), Err(Errno::EPERM));
+            assert_eq!(sys.tcsetpgrp(terminal, NOBODY), Err(Errno::ESRCH));
+            assert_eq!(sys.tcsetpgrp(terminal, Pid::number_only(-1)), Err(Errno::EINVAL));
+            kill(sys, stranger);
+        });
+    });
+}
+
+#[test]
+fn attributes_are_the_terminals_and_both_ends_see_them() {
+    everywhere_and_on_linux(|sys| {
+        with_terminal(sys, |sys, controlling, terminal| {
+            let mut termios = sys.tcgetattr(terminal).unwrap();
+            assert_eq!(termios, Termios::default());
+            termios.modes = Modes::ISIG | Modes::TOSTOP;
+            termios.interrupt = b'q';
+            sys.tcsetattr(terminal, &termios).unwrap();
+            assert_eq!(sys.tcgetattr(controlling), Ok(termios));
+            let child = fork(sys, move |sys| assert_eq!(sys.tcgetattr(terminal), Ok(termios)));
+            assert_eq!(end(sys, child), Status::Exited(0));
+            let member = foreground_sleeper(sys, terminal);
+            sys.write(controlling, b"q").unwrap();
+            assert_eq!(end(sys, member), Status::Signaled(Signal::INT, false));
+        });
+    });
+}
+
+#[test]
+fn lines_are_edited_and_echoed() {
+    everywhere_and_on_linux(|sys| {
+        with_terminal(sys, |sys, controlling, terminal| {
+            sys.write(controlling, b"ab\x7fc\r").unwrap();
+            assert_eq!(see(sys, controlling, b"\n"), b"ab\x08 \x08c\r\n");
+            let mut line = [0; 16];
+            assert_eq!(sys.read(terminal, &mut line), Ok(3));
+            assert_eq!(&line[..3], b"ac\n");
+            sys.write(controlling, b"ab\x15c\n").unwrap();
+            assert_eq!(sys.read(terminal, &mut line), Ok(2));
+            assert_eq!(&line[..2], b"c\n");
+            assert_eq!(sys.write(terminal, b"x\n"), Ok(2));
+            assert!(see(sys, controlling, b"x\r\n").ends_with(b"x\r\n"));
+        });
+    });
+}
+
+#[test]
+fn one_read_gives_one_line_and_the_end_of_input_gives_nothing() {
+    everywhere_and_on_linux(|sys| {
+        with_terminal(sys, |sys, controlling, terminal| {
+            sys.write(controlling, b"one\ntwo\n\x04ab\x04").unwrap();
+            let mut line = [0; 16];
+            assert_eq!(sys.read(terminal, &mut line), Ok(4));
+            assert_eq!(sys.read(terminal, &mut line[..2]), Ok(2));
+            assert_eq!(sys.read(terminal, &mut line), Ok(2));
+            assert_eq!(sys.read(terminal, &mut line), Ok(0), "the end of input");
+            assert_eq!(sys.read(terminal, &mut line), Ok(2), "and no newline");
+            assert_eq!(&line[..2], b"ab");
+        });
+    });
+}
+
+#[test]
+fn the_leaders_exit_frees_the_terminal_and_hangs_the_foreground_group_up() {
+    everywhere_and_on_linux(|sys| {
+        sys.set_subreaper(true).unwrap();
+        let (controlling, terminal) = sys.openpty().unwrap();
+        let tell = Gate::new(sys);
+        let first = fork(sys, move |sys| {
+            sys.setsid().unwrap();
+            sys.set_controlling(terminal).unwrap();
+            let bystander = leader(sys);
+            let member = foreground_sleeper(sys, terminal);
+            tell.tell(sys, member.number());
+            tell.tell(sys, bystander.number());
+        });
+        assert_eq!(end(sys, first), Status::Exited(0));
+        assert_eq!(end(sys, tell.ask_pid(sys)), Status::Signaled(Signal::HUP, false));
+        let bystander = tell.ask_pid(sys);
+        rest(sys);
+        assert_eq!(news(sys, bystander), None);
+        kill(sys, bystander);
+        assert_eq!(sys.tcgetpgrp(controlling), Ok(SELF), "nobody is in the foreground");
+        let second = fork(sys, move |sys| {
+            sys.setsid().unwrap();
+            sys.set_controlling(terminal).unwrap();
+            assert_eq!(sys.tcgetsid(terminal), Ok(sys.getpid()));
+            ignore(sys, Signal::HUP);
+        });
+        assert_eq!(end(sys, second), Status::Exited(0));
+    });
+}
+
+#[test]
+fn a_stopped_foreground_group_that_is_cared_for_is_hung_up_and_not_continued() {
+    everywhere_and_on_linux(|sys| {
+        sys.set_subreaper(true).unwrap();
+        let (tell, go, told) = (Gate::new(sys), Gate::new(sys), Gate::new(sys));
+        let (ready, number) = (Gate::new(sys), Gate::new(sys));
+        let first = fork(sys, move |sys| {
+            sys.setsid().unwrap();
+            let (_controlling, terminal) = sys.openpty().unwrap();
+            sys.set_controlling(terminal).unwrap();
+            ignore(sys, Signal::TTOU);
+            let carer = fork(sys, move |sys| {
+                sys.setpgid(SELF, SELF).unwrap();
+                let member = fork(sys, move |sys| {
+                    report(sys, told, SigSet::of(&[Signal::HUP]));
+                    ready.open(sys);
+                    sleep_for_ever(sys);
+                });
+                sys.setpgid(member, member).unwrap();
+                ready.pass(sys);
+                sys.tcsetpgrp(terminal, member).unwrap();
+                stop(sys, member);
+                tell.tell(sys, 1);
+                go.pass(sys);
+                rest(sys);
+                assert_eq!(news(sys, member), None, "it is stopped still");
+                sys.kill(member.into(), Some(Signal::CONT)).unwrap();
+                assert_eq!(change(sys, member), Status::Continued);
+                assert_eq!(reported(sys, told), Signal::HUP);
+                kill(sys, member);
+            });
+            assert_eq!(tell.ask(sys), 1);
+            number.tell(sys, carer.number());
+        });
+        assert_eq!(end(sys, first), Status::Exited(0));
+        let carer = number.ask_pid(sys);
+        go.open(sys);
+        assert_eq!(inherited_end(sys, carer), Status::Exited(0));
+    });
+}
+
+#[test]
+fn a_hang_up_signals_the_leader_and_the_foreground_group_when_the_leader_exits() {
+    everywhere_and_on_linux(|sys| {
+        sys.set_subreaper(true).unwrap();
+        let (tell, told) = (Gate::new(sys), Gate::new(sys));
+        let first = fork(sys, move |sys| {
+            sys.setsid().unwrap();
+            report(sys, told, SigSet::of(&[Signal::HUP, Signal::CONT]));
+            let (controlling, terminal) = sys.openpty().unwrap();
+            sys.set_controlling(terminal).unwrap();
+            ignore(sys, Signal::TTOU);
+            let member = fork(sys, move |sys| {
+                sys.close(controlling).unwrap();
+                sys.sigaction(Signal::HUP, Some(tontine_unix::SigAction::DEFAULT)).unwrap();
+                tell.open(sys);
+                sleep_for_ever(sys);
+            });
+            sys.setpgid(member, member).unwrap();
+            sys.tcsetpgrp(terminal, member).unwrap();
+            tell.pass(sys);
+            sys.close(controlling).unwrap();
+            let both = SigSet::from_iter([reported(sys, told), reported(sys, told)]);
+            assert_eq!(both, SigSet::of(&[Signal::HUP, Signal::CONT]));
+            rest(sys);
+            assert_eq!(news(sys, member), None, "not yet");
+            tell.tell(sys, member.number());
+        });
+        let member = tell_member(sys, first, tell);
+        assert_eq!(end(sys, member), Status::Signaled(Signal::HUP, false));
+    });
+}
+
+fn tell_member(sys: &dyn Sys, first: Pid, tell: Gate) -> Pid {
+    assert_eq!(end(sys, first), Status::Exited(0));
+    tell.ask_pid(sys)
+}
+
+#[test]
+fn a_terminal_that_is_hung_up_reads_as_its_end_and_refuses_the_rest() {
+    everywhere_and_on_linux(|sys| {
+        with_terminal(sys, |sys, controlling, terminal| {
+            ignore(sys, Signal::HUP);
+            let reader = fork(sys, move |sys| {
+                sys.close(controlling).unwrap();
+                // On Linux one that sleeps just then is told otherwise.
+                let read = sys.read(terminal, &mut [0; 8]);
+                assert!(matches!(read, Ok(0) | Err(Errno::EIO)), "{read:?}");
+            });
+            rest(sys);
+            sys.close(controlling).unwrap();
+            assert_eq!(end(sys, reader), Status::Exited(0));
+            assert_eq!(sys.read(terminal, &mut [0; 8]), Ok(0));
+            assert_eq!(sys.write(terminal, b"x"), Err(Errno::EIO));
+            assert_eq!(sys.tcgetattr(terminal), Err(Errno::EIO));
+            assert_eq!(sys.tcgetpgrp(terminal), Err(Errno::EIO));
+            assert_eq!(sys.tcsetpgrp(terminal, sys.getpgrp()), Err(Errno::ENOTTY));
+            assert_eq!(sys.open_tty(), Err(Errno::ENXIO));
+        });
+    });
+}
+
+#[test]
+fn the_controlling_end_eio_when_nobody_has_the_terminal_open() {
+    everywhere_and_on_linux(|sys| {
+        let (controlling, terminal) = sys.openpty().unwrap();
+        sys.dup2(terminal, Fd(40)).unwrap();
+        sys.write(terminal, b"last").unwrap();
+        sys.close(terminal).unwrap();
+        let reader = fork(sys, move |sys| {
+            sys.close(Fd(40)).unwrap();
+            let mut seen = [0; 8];
+            assert_eq!(sys.read(controlling, &mut seen), Ok(4));
+            assert_eq!(sys.read(controlling, &mut seen), Err(Errno::EIO));
+        });
+        rest(sys);
+        assert_eq!(news(sys, reader), None);
+        sys.close(Fd(40)).unwrap();
+        assert_eq!(end(sys, reader), Status::Exited(0));
+    });
+}
+
+#[test]
+fn a_full_terminal_makes_both_ends_wait() {
+    everywhere_and_on_linux(|sys| {
+        with_terminal(sys, |sys, controlling, terminal| {
+            let writer = fork(sys, move |sys| {
+                assert_eq!(sys.write(terminal, &[b'x'; 60_000]), Ok(60_000));
+            });
+            let mut seen = 0;
+            let mut buffer = [0; 512];
+            while seen < 60_000 {
+                seen += sys.read(controlling, &mut buffer).unwrap();
+            }
+            assert_eq!(end(sys, writer), Status::Exited(0));
+            let idle = sleeper(sys);
+            kill(sys, idle);
+        });
+    });
+}

@@ -1,0 +1,298 @@
+//! Tracees among families and groups: who waits for one that has ended when its parent or its
+//! tracer dies, what becomes of one whose group stops, and tracees of process 1.
+
+#![allow(unsafe_code, reason = "a namespace of numbers is unshared")]
+
+use std::time::Duration;
+
+use rustix::thread::{UnshareFlags, unshare_unsafe};
+use tontine_unix::{
+    Children, Errno, How, Pid, Ptrace, SigAction, SigSet, Signal, Status, Sys, Target, WaitOptions,
+};
+
+use crate::jobs::scene::{
+    Gate, change, end, everywhere, everywhere_and_on_linux, fork, ignore, kill, leader, news,
+    on_linux, rest, sleep_for_ever, sleeper,
+};
+use crate::jobs::tracing::{TRAPPED, traced_by_another};
+
+/// Blocks SIGCHLD, to look at it when it comes.
+fn hold_sigchld(sys: &dyn Sys) {
+    sys.sigprocmask(Some((How::Block, SIGCHLD))).unwrap();
+    sys.sigaction(Signal::CHLD, Some(SigAction::handler(|_, _| {}))).unwrap();
+}
+
+/// Of whom the SIGCHLD tells that is pending, if one is.
+fn told_of(sys: &dyn Sys) -> Option<i32> {
+    let taken = sys.sigtimedwait(SIGCHLD, Some(Duration::ZERO));
+    taken.map(|info| info.pid).ok()
+}
+
+const SIGCHLD: SigSet = SigSet::of(&[Signal::CHLD]);
+
+/// A process whose parent is about to die, when the gate is opened; the caller will inherit it.
+fn grandchild(sys: &dyn Sys) -> (Pid, Pid, Gate) {
+    sys.set_subreaper(true).unwrap();
+    let (tell, go) = (Gate::new(sys), Gate::new(sys));
+    let parent = fork(sys, move |sys| {
+        tell.tell(sys, sleeper(sys).number());
+        go.pass(sys);
+    });
+    (tell.ask_pid(sys), parent, go)
+}
+
+/// Kills a tracee, and sees that it has ended without waiting for it.
+fn kill_unwaited(sys: &dyn Sys, tracee: Pid) {
+    sys.kill(tracee.into(), Some(Signal::KILL)).unwrap();
+    let look = || sys.waitid(tracee.into(), WaitOptions::EXITED | WaitOptions::NOWAIT);
+    // That it has stopped may be seen first.
+    while look().unwrap().unwrap().status != KILLED {
+        rest(sys);
+    }
+}
+
+const KILLED: Status = Status::Signaled(Signal::KILL, false);
+
+#[test]
+fn a_tracee_that_ended_stays_its_tracers_when_its_parent_dies_and_is_inherited_then() {
+    everywhere_and_on_linux(|sys| {
+        let (child, parent, go) = grandchild(sys);
+        hold_sigchld(sys);
+        let (ended, look, looked) = (Gate::new(sys), Gate::new(sys), Gate::new(sys));
+        let tracer = traced_by_another(sys, child, move |sys, child| {
+            kill_unwaited(sys, child);
+            ended.open(sys);
+            look.pass(sys);
+            assert_eq!(end(sys, child), KILLED, "it has waited for nobody");
+            looked.open(sys);
+            sleep_for_ever(sys);
+        });
+        ended.pass(sys);
+        assert_eq!(told_of(sys), None, "its parent is another");
+        go.open(sys);
+        assert_eq!(end(sys, parent), Status::Exited(0));
+        assert_eq!(told_of(sys), Some(parent.number()), "and not of the tracee");
+        assert_eq!(news(sys, child), None, "its tracer comes first");
+        assert_eq!(told_of(sys), None);
+        look.open(sys);
+        looked.pass(sys);
+        assert_eq!(told_of(sys), Some(child.number()), "now it is told");
+        assert_eq!(end(sys, child), KILLED);
+        kill(sys, tracer);
+    });
+}
+
+#[test]
+fn a_tracee_that_ended_is_inherited_when_its_parent_and_then_its_tracer_die() {
+    everywhere_and_on_linux(|sys| {
+        let (child, parent, go) = grandchild(sys);
+        hold_sigchld(sys);
+        let ended = Gate::new(sys);
+        let tracer = traced_by_another(sys, child, move |sys, child| {
+            kill_unwaited(sys, child);
+            ended.open(sys);
+            sleep_for_ever(sys);
+        });
+        ended.pass(sys);
+        go.open(sys);
+        assert_eq!(end(sys, parent), Status::Exited(0));
+        assert_eq!(news(sys, child), None);
+        kill(sys, tracer);
+        assert_eq!(end(sys, child), KILLED);
+    });
+}
+
+#[test]
+fn a_tracee_that_ended_and_that_nobody_else_wants_is_its_tracers_all_the_same() {
+    everywhere(|sys| {
+        let (tell, go) = (Gate::new(sys), Gate::new(sys));
+        let parent = fork(sys, move |sys| {
+            tell.tell(sys, sleeper(sys).number());
+            go.pass(sys);
+        });
+        let child = tell.ask_pid(sys);
+        sys.ptrace(Ptrace::Attach(child)).unwrap();
+        kill_unwaited(sys, child);
+        go.open(sys);
+        assert_eq!(end(sys, parent), Status::Exited(0));
+        assert_eq!(sys.kill(child.into(), None), Ok(()), "it is still there");
+        assert_eq!(end(sys, child), KILLED);
+        assert_eq!(sys.kill(child.into(), None), Err(Errno::ESRCH), "nobody inherits it");
+    });
+}
+
+#[test]
+fn a_tracer_that_inherits_its_tracees_end_is_told_once_and_waits_once() {
+    everywhere_and_on_linux(|sys| {
+        let (child, parent, go) = grandchild(sys);
+        hold_sigchld(sys);
+        sys.ptrace(Ptrace::Attach(child)).unwrap();
+        kill_unwaited(sys, child);
+        assert_eq!(told_of(sys), Some(child.number()), "as its tracer");
+        go.open(sys);
+        assert_eq!(end(sys, parent), Status::Exited(0));
+        assert_eq!(told_of(sys), Some(parent.number()));
+        assert_eq!(told_of(sys), None, "it knows");
+        let waited = sys.waitpid(Children::Any, WaitOptions::empty()).unwrap().unwrap();
+        assert_eq!((waited.pid.number(), waited.status), (child.number(), KILLED));
+        assert_eq!(sys.waitpid(Children::Any, WaitOptions::NOHANG), Err(Errno::ECHILD));
+    });
+}
+
+#[test]
+fn a_tracee_whose_parent_traces_it_is_waited_for_though_sigchld_is_ignored() {
+    everywhere_and_on_linux(|sys| {
+        ignore(sys, Signal::CHLD);
+        let child = fork(sys, |sys| {
+            sys.ptrace(Ptrace::TraceMe).unwrap();
+            sys.raise(Signal::USR1).unwrap();
+        });
+        assert_eq!(change(sys, child), Status::Trapped(Signal::USR1));
+        sys.ptrace(Ptrace::Continue(child, None)).unwrap();
+        assert_eq!(end(sys, child), Status::Exited(0));
+        let child = fork(sys, |_| {});
+        let waited = sys.waitpid(child.into(), WaitOptions::empty());
+        assert_eq!(waited, Err(Errno::ECHILD), "others vanish");
+    });
+}
+
+/// A stop of a group reaches the tracee among its members as any signal does: it stops with the
+/// others when its tracer has let it have the signal. It goes on when its tracer lets it, whoever
+/// continues the group.
+#[test]
+fn a_group_that_stops_has_its_tracee_stopped_when_the_tracer_lets_it() {
+    everywhere_and_on_linux(|sys| {
+        let (child, other) = (leader(sys), sleeper(sys));
+        sys.setpgid(other, child).unwrap();
+        let (stopped, go) = (Gate::new(sys), Gate::new(sys));
+        let tracer = traced_by_another(sys, child, move |sys, child| {
+            sys.ptrace(Ptrace::Continue(child, None)).unwrap();
+            assert_eq!(change(sys, child), TRAPPED, "the signal");
+            stopped.open(sys);
+            go.pass(sys);
+            sys.ptrace(Ptrace::Continue(child, Some(Signal::STOP))).unwrap();
+            assert_eq!(change(sys, child), TRAPPED, "the stop");
+            stopped.open(sys);
+            go.pass(sys);
+            sys.ptrace(Ptrace::Continue(child, None)).unwrap();
+            assert_eq!(change(sys, child), Status::Trapped(Signal::CONT));
+            sys.ptrace(Ptrace::Continue(child, Some(Signal::CONT))).unwrap();
+            stopped.open(sys);
+            sleep_for_ever(sys);
+        });
+        sys.kill(Target::Group(child), Some(Signal::STOP)).unwrap();
+        assert_eq!(change(sys, other), Status::Stopped(Signal::STOP));
+        stopped.pass(sys);
+        assert_eq!(news(sys, child), None, "it has not stopped yet");
+        go.open(sys);
+        stopped.pass(sys);
+        assert_eq!(change(sys, child), Status::Stopped(Signal::STOP), "now it has");
+        sys.kill(Target::Group(child), Some(Signal::CONT)).unwrap();
+        assert_eq!(change(sys, other), Status::Continued);
+        assert_eq!(change(sys, child), Status::Continued);
+        go.open(sys);
+        stopped.pass(sys);
+        for one in [tracer, child, other] {
+            kill(sys, one);
+        }
+    });
+}
+
+#[test]
+fn who_waits_for_a_group_finds_the_tracee_in_it() {
+    everywhere(|sys| {
+        let child = leader(sys);
+        let other = leader(sys);
+        let done = Gate::new(sys);
+        let tracer = traced_by_another(sys, child, move |sys, child| {
+            sys.ptrace(Ptrace::Continue(child, None)).unwrap();
+            let group = |of: Pid| Children::Group(Pid::number_only(of.number()));
+            let none = sys.waitpid(group(other), WaitOptions::NOHANG);
+            assert_eq!(none, Err(Errno::ECHILD), "it has nobody there");
+            assert_eq!(sys.waitpid(group(child), WaitOptions::NOHANG), Ok(None));
+            sys.kill(child.into(), Some(Signal::USR1)).unwrap();
+            let waited = sys.waitpid(group(child), WaitOptions::empty()).unwrap().unwrap();
+            let seen = (waited.pid.number(), waited.status);
+            assert_eq!(seen, (child.number(), Status::Trapped(Signal::USR1)));
+            sys.ptrace(Ptrace::Continue(child, Some(Signal::USR1))).unwrap();
+            let waited = sys.waitpid(group(child), WaitOptions::empty()).unwrap().unwrap();
+            assert_eq!(waited.status, Status::Signaled(Signal::USR1, false));
+            done.open(sys);
+        });
+        // The parent too waits for the group, and sees its end when the tracer has.
+        let waited = sys.waitpid(Children::Group(child), WaitOptions::empty()).unwrap().unwrap();
+        assert_eq!(waited.status, Status::Signaled(Signal::USR1, false));
+        assert_eq!(waited.pid, child);
+        done.pass(sys);
+        assert_eq!(end(sys, tracer), Status::Exited(0));
+        kill(sys, other);
+    });
+}
+
+/// Runs `program` in a child of process 1: everywhere, and on Linux in a namespace of its own,
+/// whose process 1 reaps its children.
+fn in_child_of_process_1(program: impl Fn(&dyn Sys) + Clone + Send + Sync + 'static) {
+    let on_linux_too = program.clone();
+    on_linux(move |sys| {
+        // SAFETY: the call changes the namespace of later children, and no descriptor.
+        if unsafe { unshare_unsafe(UnshareFlags::NEWPID) }.is_err() {
+            // Without privilege there is no process 1 but the machine's.
+            return;
+        }
+        let program = on_linux_too.clone();
+        let first = fork(sys, |sys| {
+            let child = fork(sys, program);
+            loop {
+                let waited = sys.waitpid(Children::Any, WaitOptions::empty()).unwrap().unwrap();
+                if waited.pid == child && waited.status.is_end() {
+                    return assert_eq!(waited.status, Status::Exited(0));
+                }
+            }
+        });
+        assert_eq!(end(sys, first), Status::Exited(0));
+    });
+    everywhere(program);
+}
+
+/// A child of process 1 asked to be traced and was refused. Linux permits it, and the child ends as
+/// any other.
+#[test]
+fn child_of_process_1_asks_to_be_traced_and_ends() {
+    in_child_of_process_1(|sys| {
+        assert_eq!(sys.getppid().number(), 1);
+        sys.ptrace(Ptrace::TraceMe).unwrap();
+        assert_eq!(sys.ptrace(Ptrace::TraceMe), Err(Errno::EPERM));
+    });
+}
+
+/// An orphan that process 1 has adopted asks to be traced and stops for a signal. Neither process 1
+/// nor SIGCONT continues it, and SIGKILL ends it.
+#[test]
+fn tracee_of_process_1_stays_stopped_until_it_is_killed() {
+    in_child_of_process_1(|sys| {
+        let (tell, went_on) = (Gate::new(sys), Gate::new(sys));
+        let parent = fork(sys, move |sys| {
+            fork(sys, move |sys| {
+                while sys.getppid().number() != 1 {
+                    rest(sys);
+                }
+                sys.ptrace(Ptrace::TraceMe).unwrap();
+                tell.tell(sys, sys.getpid().number());
+                sys.raise(Signal::WINCH).unwrap();
+                went_on.open(sys);
+            });
+        });
+        assert_eq!(end(sys, parent), Status::Exited(0));
+        let child = tell.ask_pid(sys);
+        rest(sys);
+        assert_eq!(sys.ptrace(Ptrace::Attach(child)), Err(Errno::EPERM), "process 1 traces it");
+        assert_eq!(sys.ptrace(Ptrace::Continue(child, None)), Err(Errno::ESRCH));
+        sys.kill(child.into(), Some(Signal::CONT)).unwrap();
+        rest(sys);
+        sys.kill(child.into(), Some(Signal::KILL)).unwrap();
+        while sys.kill(child.into(), None).is_ok() {
+            rest(sys);
+        }
+        assert!(went_on.is_shut(sys), "it did not go on");
+    });
+}

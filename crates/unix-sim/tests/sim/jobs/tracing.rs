@@ -1,0 +1,216 @@
+//! ptrace: what a tracer learns of its tracee and does to it, and what the parent sees.
+
+use tontine_unix::{Errno, Pid, Ptrace, Signal, Status, Sys, WaitOptions};
+
+use crate::jobs::scene::{
+    CAT, Gate, NOBODY, change, end, everywhere, everywhere_and_on_linux, fork, kill, news, rest,
+    sleep_for_ever, sleeper,
+};
+
+fn attach(sys: &dyn Sys, tracee: Pid) {
+    sys.ptrace(Ptrace::Attach(tracee)).unwrap();
+    assert_eq!(change(sys, tracee), Status::Trapped(Signal::STOP));
+}
+
+#[test]
+fn a_tracee_stops_for_each_signal_and_gets_what_its_tracer_says() {
+    everywhere_and_on_linux(|sys| {
+        let child = fork(sys, |sys| {
+            sys.ptrace(Ptrace::TraceMe).unwrap();
+            assert_eq!(sys.ptrace(Ptrace::TraceMe), Err(Errno::EPERM));
+            sys.raise(Signal::USR1).unwrap();
+            sys.raise(Signal::CHLD).unwrap();
+            sys.raise(Signal::USR2).unwrap();
+        });
+        assert_eq!(change(sys, child), Status::Trapped(Signal::USR1));
+        sys.ptrace(Ptrace::Continue(child, None)).unwrap();
+        assert_eq!(change(sys, child), Status::Trapped(Signal::CHLD), "ignored ones too");
+        assert_eq!(news(sys, child), None, "it is told once");
+        sys.ptrace(Ptrace::Continue(child, Some(Signal::CHLD))).unwrap();
+        assert_eq!(change(sys, child), Status::Trapped(Signal::USR2));
+        sys.ptrace(Ptrace::Continue(child, Some(Signal::TERM))).unwrap();
+        assert_eq!(end(sys, child), Status::Signaled(Signal::TERM, false));
+        assert_eq!(sys.ptrace(Ptrace::Continue(child, None)), Err(Errno::ESRCH));
+    });
+}
+
+#[test]
+fn a_stop_is_told_even_to_who_waits_for_ends_alone() {
+    everywhere_and_on_linux(|sys| {
+        let child = fork(sys, |sys| {
+            sys.ptrace(Ptrace::TraceMe).unwrap();
+            sys.raise(Signal::USR1).unwrap();
+        });
+        let waited = sys.waitpid(child.into(), WaitOptions::empty()).unwrap().unwrap();
+        assert_eq!(waited.status, Status::Trapped(Signal::USR1));
+        sys.ptrace(Ptrace::Detach(child, None)).unwrap();
+        assert_eq!(end(sys, child), Status::Exited(0));
+    });
+}
+
+#[test]
+fn a_process_is_attached_and_detached() {
+    everywhere_and_on_linux(|sys| {
+        let child = sleeper(sys);
+        assert_eq!(sys.ptrace(Ptrace::Continue(child, None)), Err(Errno::ESRCH), "no tracee");
+        attach(sys, child);
+        assert_eq!(sys.ptrace(Ptrace::Attach(child)), Err(Errno::EPERM), "traced already");
+        sys.ptrace(Ptrace::Continue(child, None)).unwrap();
+        assert_eq!(sys.ptrace(Ptrace::Continue(child, None)), Err(Errno::ESRCH), "it runs");
+        sys.kill(child.into(), Some(Signal::USR1)).unwrap();
+        assert_eq!(change(sys, child), Status::Trapped(Signal::USR1));
+        sys.ptrace(Ptrace::Detach(child, Some(Signal::USR2))).unwrap();
+        assert_eq!(end(sys, child), Status::Signaled(Signal::USR2, false));
+    });
+}
+
+#[test]
+fn nobody_attaches_to_himself_to_nobody_or_to_another_users() {
+    everywhere_and_on_linux(|sys| {
+        assert_eq!(sys.ptrace(Ptrace::Attach(sys.getpid())), Err(Errno::EPERM));
+        assert_eq!(sys.ptrace(Ptrace::Attach(NOBODY)), Err(Errno::ESRCH));
+        let zombie = fork(sys, |_| {});
+        sys.waitid(zombie.into(), WaitOptions::EXITED | WaitOptions::NOWAIT).unwrap();
+        assert_eq!(sys.ptrace(Ptrace::Attach(zombie)), Err(Errno::EPERM));
+        assert_eq!(end(sys, zombie), Status::Exited(0));
+        if sys.geteuid() != 0 {
+            return;
+        }
+        let target = sleeper(sys);
+        let other = fork(sys, move |sys| {
+            sys.setuid(12_345).unwrap();
+            let target = Pid::number_only(target.number());
+            assert_eq!(sys.ptrace(Ptrace::Attach(target)), Err(Errno::EPERM));
+        });
+        assert_eq!(end(sys, other), Status::Exited(0));
+        kill(sys, target);
+    });
+}
+
+#[test]
+fn a_tracee_is_killed_by_its_tracer_and_by_anybody() {
+    everywhere_and_on_linux(|sys| {
+        let child = sleeper(sys);
+        attach(sys, child);
+        sys.ptrace(Ptrace::Kill(child)).unwrap();
+        assert_eq!(end(sys, child), Status::Signaled(Signal::KILL, false));
+        let child = sleeper(sys);
+        attach(sys, child);
+        kill(sys, child);
+    });
+}
+
+#[test]
+fn a_traced_exec_stops_with_sigtrap() {
+    everywhere_and_on_linux(|sys| {
+        let (from, to) = sys.pipe().unwrap();
+        let child = fork(sys, move |sys| {
+            sys.dup2(from, tontine_unix::Fd::STDIN).unwrap();
+            sys.ptrace(Ptrace::TraceMe).unwrap();
+            sys.exec(CAT, &["cat"]).map(|_| ()).unwrap();
+        });
+        assert_eq!(change(sys, child), Status::Trapped(Signal::TRAP));
+        sys.ptrace(Ptrace::Continue(child, Some(Signal::KILL))).unwrap();
+        assert_eq!(end(sys, child), Status::Signaled(Signal::KILL, false));
+        sys.close(to).unwrap();
+    });
+}
+
+/// A child, and another process that has attached to it; the gates make that one do what comes
+/// next.
+pub(crate) fn traced_by_another(
+    sys: &dyn Sys,
+    child: Pid,
+    then: impl FnOnce(&dyn Sys, Pid) + Send + 'static,
+) -> Pid {
+    let ready = Gate::new(sys);
+    let tracer = fork(sys, move |sys| {
+        let child = Pid::number_only(child.number());
+        sys.ptrace(Ptrace::Attach(child)).unwrap();
+        let waited = sys.waitpid(child.into(), WaitOptions::empty()).unwrap().unwrap();
+        assert_eq!((waited.pid.number(), waited.status), (child.number(), TRAPPED));
+        ready.open(sys);
+        then(sys, child);
+    });
+    ready.pass(sys);
+    tracer
+}
+
+/// As one is that was just attached to.
+pub(crate) const TRAPPED: Status = Status::Trapped(Signal::STOP);
+
+#[test]
+fn the_parent_stays_the_parent_while_another_traces() {
+    everywhere_and_on_linux(|sys| {
+        let (asked, go) = (Gate::new(sys), Gate::new(sys));
+        let me = sys.getpid();
+        let child = fork(sys, move |sys| {
+            asked.pass(sys);
+            assert_eq!(sys.getppid().number(), me.number());
+            sys.exit(5);
+        });
+        let tracer = traced_by_another(sys, child, move |sys, child| {
+            sys.ptrace(Ptrace::Continue(child, None)).unwrap();
+            let waited = sys.waitpid(child.into(), WaitOptions::empty()).unwrap().unwrap();
+            assert_eq!(waited.status, Status::Exited(5), "first the tracer");
+            go.open(sys);
+        });
+        assert_eq!(news(sys, child), None, "its traps are not the parent's");
+        asked.open(sys);
+        assert_eq!(end(sys, child), Status::Exited(5), "then the parent");
+        go.pass(sys);
+        assert_eq!(end(sys, tracer), Status::Exited(0));
+    });
+}
+
+#[test]
+fn the_tracers_death_lets_tracees_go() {
+    everywhere_and_on_linux(|sys| {
+        let child = sleeper(sys);
+        let tracer = traced_by_another(sys, child, |sys, _| sleep_for_ever(sys));
+        kill(sys, tracer);
+        rest(sys);
+        assert_eq!(
+            news(sys, child),
+            None,
+            "it goes on, without the signal of which the tracer knew"
+        );
+        sys.kill(child.into(), Some(Signal::USR1)).unwrap();
+        assert_eq!(end(sys, child), Status::Signaled(Signal::USR1, false));
+    });
+}
+
+#[test]
+fn a_tracee_that_ended_is_its_parents_when_the_tracer_dies() {
+    everywhere_and_on_linux(|sys| {
+        let child = sleeper(sys);
+        let tracer = traced_by_another(sys, child, |sys, _| sleep_for_ever(sys));
+        sys.kill(child.into(), Some(Signal::KILL)).unwrap();
+        rest(sys);
+        assert_eq!(news(sys, child), None, "the tracer has not waited for it");
+        kill(sys, tracer);
+        assert_eq!(end(sys, child), Status::Signaled(Signal::KILL, false));
+    });
+}
+
+#[test]
+fn a_tracee_whose_parent_dies_is_inherited() {
+    everywhere(|sys| {
+        sys.set_subreaper(true).unwrap();
+        let (tell, go) = (Gate::new(sys), Gate::new(sys));
+        let parent = fork(sys, move |sys| {
+            tell.tell(sys, sleeper(sys).number());
+            go.pass(sys);
+        });
+        let child = tell.ask_pid(sys);
+        let tracer = traced_by_another(sys, child, |sys, child| {
+            sys.ptrace(Ptrace::Continue(child, None)).unwrap();
+            sleep_for_ever(sys);
+        });
+        go.open(sys);
+        assert_eq!(end(sys, parent), Status::Exited(0));
+        assert_eq!(news(sys, child), None, "inherited, and alive");
+        kill(sys, tracer);
+        kill(sys, child);
+    });
+}

@@ -1,0 +1,118 @@
+//! What passes through a terminal in both directions: any byte, overlong lines, nothing at all.
+
+use tontine_unix::{Fd, Modes, Status, Sys};
+
+use crate::jobs::scene::{end, everywhere_and_on_linux, fork, with_terminal};
+
+/// Bytes of an overlong line that a reader gets, its newline included.
+const LONGEST: usize = 4096;
+
+/// Switches modes off.
+fn without(sys: &dyn Sys, terminal: Fd, modes: Modes) {
+    let mut termios = sys.tcgetattr(terminal).unwrap();
+    termios.modes -= modes;
+    sys.tcsetattr(terminal, &termios).unwrap();
+}
+
+/// Reads exactly so many bytes.
+fn read(sys: &dyn Sys, descriptor: Fd, bytes: usize) -> Vec<u8> {
+    let mut found = vec![0; bytes];
+    let mut read = 0;
+    while read < bytes {
+        read += sys.read(descriptor, &mut found[read..]).unwrap();
+    }
+    found
+}
+
+#[test]
+fn any_byte_may_be_typed() {
+    everywhere_and_on_linux(|sys| {
+        with_terminal(sys, |sys, controlling, terminal| {
+            without(sys, terminal, Modes::ICANON | Modes::ISIG | Modes::ICRNL);
+            let bytes: Vec<u8> = (0..=u8::MAX).collect();
+            // ^Q and ^S are flow control on Linux.
+            let bytes: Vec<u8> =
+                bytes.into_iter().filter(|byte| !matches!(byte, 17 | 19)).collect();
+            assert_eq!(sys.write(controlling, &bytes), Ok(bytes.len()));
+            assert_eq!(read(sys, terminal, bytes.len()), bytes);
+        });
+    });
+}
+
+#[test]
+fn either_end_sets_the_terminals_attributes() {
+    everywhere_and_on_linux(|sys| {
+        with_terminal(sys, |sys, controlling, terminal| {
+            without(sys, controlling, Modes::ICANON);
+            assert!(!sys.tcgetattr(terminal).unwrap().modes.contains(Modes::ICANON));
+            sys.write(controlling, b"x").unwrap();
+            assert_eq!(read(sys, terminal, 1), b"x");
+        });
+    });
+}
+
+#[test]
+fn modes_of_input_do_nothing_to_what_is_written() {
+    everywhere_and_on_linux(|sys| {
+        with_terminal(sys, |sys, controlling, terminal| {
+            assert!(sys.tcgetattr(terminal).unwrap().modes.contains(Modes::ICRNL));
+            assert_eq!(sys.write(terminal, b"\rx"), Ok(2));
+            assert_eq!(read(sys, controlling, 2), b"\rx");
+        });
+    });
+}
+
+#[test]
+fn nothing_may_be_written() {
+    everywhere_and_on_linux(|sys| {
+        with_terminal(sys, |sys, controlling, terminal| {
+            assert_eq!(sys.write(terminal, b""), Ok(0));
+            without(sys, terminal, Modes::ICANON);
+            assert_eq!(sys.write(terminal, b""), Ok(0));
+            assert_eq!(sys.write(terminal, b"x"), Ok(1));
+            assert_eq!(read(sys, controlling, 1), b"x");
+        });
+    });
+}
+
+#[test]
+fn overlong_lines_are_cut_and_keep_their_newlines() {
+    everywhere_and_on_linux(|sys| {
+        with_terminal(sys, |sys, controlling, terminal| {
+            without(sys, terminal, Modes::ECHO);
+            let typist = fork(sys, move |sys| {
+                let line = [&[b'M'; LONGEST + 4][..], b"\n"].concat();
+                for _ in 0..3 {
+                    let mut rest = line.as_slice();
+                    while !rest.is_empty() {
+                        rest = &rest[sys.write(controlling, rest).unwrap()..];
+                    }
+                }
+            });
+            for _ in 0..3 {
+                let mut line = vec![0; 2 * LONGEST];
+                assert_eq!(sys.read(terminal, &mut line), Ok(LONGEST));
+                assert_eq!(line[LONGEST - 2..LONGEST], *b"M\n");
+            }
+            assert_eq!(end(sys, typist), Status::Exited(0));
+        });
+    });
+}
+
+#[test]
+fn what_is_typed_beyond_the_queue_waits_for_a_reader() {
+    everywhere_and_on_linux(|sys| {
+        with_terminal(sys, |sys, controlling, terminal| {
+            without(sys, terminal, Modes::ECHO | Modes::ICANON);
+            let typist = fork(sys, move |sys| {
+                let bytes = vec![b'M'; 2 * LONGEST];
+                let mut rest = bytes.as_slice();
+                while !rest.is_empty() {
+                    rest = &rest[sys.write(controlling, rest).unwrap()..];
+                }
+            });
+            assert_eq!(read(sys, terminal, 2 * LONGEST), vec![b'M'; 2 * LONGEST]);
+            assert_eq!(end(sys, typist), Status::Exited(0));
+        });
+    });
+}

@@ -1,0 +1,43 @@
+//! Which nestings of locks compile: programs in pairs that differ in one line. Of each pair the one
+//! that keeps the order compiles, and the other is refused with the names of both locks.
+//!
+//! The programs are built with the crate's own `lock` module (`lock_order/world.inc`), which no
+//! program outside can name. `TRYBUILD=overwrite cargo test -p tontine-unix-sim --test sim
+//! lock_order` writes the messages.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The programs that keep the order.
+fn passing() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/lock_order");
+    let files = fs::read_dir(folder).expect("the folder is there");
+    let paths = files.map(|file| file.expect("it can be read").path());
+    paths.filter(|path| path.to_string_lossy().ends_with("-pass.rs")).collect()
+}
+
+fn twin(path: &Path) -> PathBuf {
+    PathBuf::from(path.to_string_lossy().replace("-pass.rs", "-fail.rs"))
+}
+
+#[test]
+fn the_programs_of_a_pair_differ_in_one_line() {
+    let passing = passing();
+    assert!(passing.len() >= 4, "{passing:?}");
+    for path in passing {
+        let read = |path: &Path| fs::read_to_string(path).expect("it can be read");
+        let (kept, broken) = (read(&path), read(&twin(&path)));
+        assert_eq!(kept.lines().count(), broken.lines().count(), "{}", path.display());
+        let different = kept.lines().zip(broken.lines()).filter(|(one, other)| one != other);
+        assert_eq!(different.count(), 1, "{}", path.display());
+    }
+}
+
+#[test]
+fn what_breaks_the_order_does_not_compile_and_its_twin_does() {
+    let programs = trybuild::TestCases::new();
+    for path in passing() {
+        programs.compile_fail(twin(&path));
+        programs.pass(path);
+    }
+}

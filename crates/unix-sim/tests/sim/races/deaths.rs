@@ -1,0 +1,422 @@
+//! How programs die: by a panic, in a handler, unwilling to unwind, asleep in each kind of call,
+//! and with many threads.
+
+use std::os::unix::process::ExitStatusExt as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::time::Duration;
+
+use tontine_unix::{
+    Children, Errno, Fd, How, Pid, Ptrace, SigAction, SigSet, Signal, Status, Sys, WaitOptions,
+    Waited,
+};
+use tontine_unix_sim::{Executor, Mode, Virtual};
+
+use crate::races::systems::{assert_success, everywhere, of, run};
+
+/// How a child ended.
+fn end(sys: &dyn Sys, child: Pid) -> Status {
+    sys.waitpid(child.into(), WaitOptions::empty())
+        .expect("it is my child")
+        .expect("it ended")
+        .status
+}
+
+/// Lets others run until somebody has set `flag`.
+fn await_set(sys: &dyn Sys, flag: &AtomicBool) {
+    while !flag.load(Ordering::Relaxed) {
+        sys.sched_yield();
+    }
+}
+
+const ABORTED: Status = Status::Signaled(Signal::ABRT, true);
+const KILLED: Status = Status::Signaled(Signal::KILL, false);
+
+#[test]
+fn a_panic_ends_its_process_as_by_sigabrt_and_harms_nobody() {
+    for (on, system) in everywhere() {
+        let report = run(system, |sys| {
+            let healthy = sys.fork(|sys| {
+                (0..20).for_each(|_| sys.sched_yield());
+                3
+            });
+            let ill = sys.fork(|_| panic!("on purpose"));
+            assert_eq!(end(sys, ill.expect("there is room")), ABORTED);
+            assert_eq!(end(sys, healthy.expect("there is room")), Status::Exited(3));
+            0
+        });
+        assert_success(&on, &report);
+        assert_eq!(report.panicked.len(), 1, "{on}");
+    }
+}
+
+/// Takes a stack's room, and as much again, without end.
+#[inline(never)]
+fn descend(depth: u64) -> u64 {
+    let room = std::hint::black_box([depth; 64]);
+    if depth == u64::MAX { 0 } else { descend(depth + 1) + room[(depth % 64) as usize] }
+}
+
+#[test]
+fn a_stack_overflow_ends_its_process_as_by_sigsegv_and_harms_nobody() {
+    for (on, system) in everywhere() {
+        let report = run(system, |sys| {
+            let healthy = sys.fork(|sys| {
+                (0..50).for_each(|_| sys.sched_yield());
+                3
+            });
+            let ill = sys.fork(|sys| {
+                let sleeper = sys.thread(|sys| {
+                    let _ = sys.pause();
+                });
+                sleeper.expect("there is room");
+                descend(0) as i32
+            });
+            assert_eq!(end(sys, ill.expect("there is room")), Status::Signaled(Signal::SEGV, true));
+            assert_eq!(end(sys, healthy.expect("there is room")), Status::Exited(3));
+            0
+        });
+        assert_success(&on, &report);
+        assert_eq!((report.panicked.len(), report.abandoned), (0, 1), "{on}");
+    }
+}
+
+#[test]
+fn a_panic_in_a_handler_is_its_programs() {
+    for (on, system) in everywhere() {
+        let report = run(system, |sys| {
+            let child = sys.fork(|sys| {
+                let panics = SigAction::handler(|_, _| panic!("on purpose"));
+                sys.sigaction(Signal::USR1, Some(panics)).expect("it is allowed");
+                sys.raise(Signal::USR1).expect("I am there");
+                0
+            });
+            i32::from(end(sys, child.expect("there is room")) != ABORTED)
+        });
+        assert_success(&on, &report);
+        assert_eq!(report.panicked.len(), 1, "{on}");
+    }
+}
+
+#[test]
+fn a_program_that_catches_its_unwinding_is_abandoned_and_ends_all_the_same() {
+    for (on, system) in everywhere() {
+        let report = run(system, |sys| {
+            let ready = Arc::new(AtomicBool::new(false));
+            let says = ready.clone();
+            let child = sys.fork(move |sys| {
+                loop {
+                    says.store(true, Ordering::Relaxed);
+                    let _ = catch_unwind(AssertUnwindSafe(|| sys.pause()));
+                }
+            });
+            let child = child.expect("there is room");
+            await_set(sys, &ready);
+            sys.kill(child.into(), Some(Signal::KILL)).expect("it is there");
+            i32::from(end(sys, child) != KILLED)
+        });
+        assert_success(&on, &report);
+        assert_eq!((report.panicked.len(), report.abandoned), (0, 1), "{on}");
+    }
+}
+
+/// Makes system calls when it is dropped.
+struct Calls<'a>(&'a dyn Sys, Arc<AtomicI32>);
+
+impl Drop for Calls<'_> {
+    fn drop(&mut self) {
+        let Self(sys, refused) = self;
+        let mut byte = [0];
+        let results = [
+            sys.kill(sys.getpid().into(), Some(Signal::TERM)),
+            sys.wait().map(drop),
+            sys.fork(|_| 0).map(drop),
+            sys.read(Fd(0), &mut byte).map(drop),
+            sys.nanosleep(Duration::from_secs(1)).map_err(|(errno, _)| errno),
+        ];
+        let errors = results.iter().filter(|result| **result == Err(Errno::EINTR)).count();
+        refused.store(errors as i32, Ordering::Relaxed);
+        sys.sched_yield();
+        sys.poll();
+        let nothing = (Pid::number_only(0), 0, SigSet::EMPTY);
+        assert_eq!((sys.getppid(), sys.alarm(7), sys.sigpending()), nothing);
+    }
+}
+
+#[test]
+fn destructors_of_a_killed_program_are_refused_their_calls() {
+    for (on, system) in everywhere() {
+        let refused = Arc::new(AtomicI32::new(0));
+        let seen = refused.clone();
+        let report = run(system, move |sys| {
+            for panics in [false, true] {
+                let refused = seen.clone();
+                let child = sys.fork(move |sys| {
+                    let _calls = Calls(sys, refused);
+                    if panics {
+                        panic!("on purpose");
+                    }
+                    sys.pause();
+                    0
+                });
+                let child = child.expect("there is room");
+                sys.sched_yield();
+                if !panics {
+                    while seen.load(Ordering::Relaxed) == 0 {
+                        sys.kill(child.into(), Some(Signal::KILL)).expect("it is there");
+                        match sys.waitpid(child.into(), WaitOptions::NOHANG) {
+                            Ok(None) => {}
+                            // It was killed before it began.
+                            _ => break,
+                        }
+                    }
+                    continue;
+                }
+                assert_eq!(end(sys, child), ABORTED);
+                assert_eq!(seen.load(Ordering::Relaxed), 5);
+            }
+            0
+        });
+        assert_success(&on, &report);
+    }
+}
+
+/// In the environment of a test that ends by aborting.
+const ABORTS: &str = "TONTINE_DEATH_ABORTS";
+
+/// Exits when it is dropped.
+struct Exits<'a>(&'a dyn Sys);
+
+impl Drop for Exits<'_> {
+    fn drop(&mut self) {
+        self.0.exit(0);
+    }
+}
+
+/// Nothing else can become of it: it may not return, and nothing unwinds out of a destructor.
+#[test]
+fn exit_in_a_destructor_while_the_stack_is_unwound_aborts_and_says_so() {
+    if std::env::var_os(ABORTS).is_some() {
+        let system = Virtual::builder().executor(Executor::Simulated { seed: 1 });
+        let _ = system.build().expect("a system").run(|sys| {
+            let _exits = Exits(sys);
+            let _ = sys.kill(sys.getpid().into(), Some(Signal::KILL));
+            0
+        });
+        return;
+    }
+    let test = "deaths::exit_in_a_destructor_while_the_stack_is_unwound_aborts_and_says_so";
+    let output = Command::new(std::env::current_exe().expect("a test has a file"))
+        .args([test, "--exact", "--nocapture"])
+        .env(ABORTS, "1")
+        .output()
+        .expect("a test can be started");
+    assert_eq!(output.status.signal(), Some(Signal::ABRT.number()));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("process 2: exit in a destructor"), "{said}");
+}
+
+type Sleep = fn(&dyn Sys);
+
+/// Kinds of sleep, each for ever.
+const SLEEPS: [(&str, Sleep); 9] = [
+    ("sigsuspend", |sys| {
+        let _ = sys.sigsuspend(SigSet::ALL);
+    }),
+    ("pause", |sys| {
+        let _ = sys.pause();
+    }),
+    ("wait", |sys| {
+        let sleeps = |sys: &dyn Sys| {
+            sys.pause();
+            0
+        };
+        sys.fork(sleeps).expect("there is room");
+        let _ = sys.wait();
+    }),
+    ("read", |sys| {
+        let (reader, _writer) = sys.pipe().expect("there is room");
+        let _ = sys.read(reader, &mut [0]);
+    }),
+    ("write", |sys| {
+        let (_reader, writer) = sys.pipe().expect("there is room");
+        let _ = sys.write(writer, &[0; 100_000]);
+    }),
+    ("nanosleep", |sys| {
+        let _ = sys.nanosleep(Duration::from_secs(3600));
+    }),
+    ("join", |sys| {
+        let thread = sys
+            .thread(|sys| {
+                let _ = sys.pause();
+            })
+            .expect("there is room");
+        let _ = sys.join(thread);
+    }),
+    ("sigtimedwait", |sys| {
+        let _ = sys.sigtimedwait(SigSet::of(&[Signal::USR2]), None);
+    }),
+    ("stopped", |sys| sys.raise(Signal::STOP).expect("I am there")),
+];
+
+#[test]
+fn a_thread_that_sleeps_in_any_call_dies_when_it_is_killed() {
+    for (name, sleep) in SLEEPS {
+        for (on, system) in everywhere() {
+            let report = run(system, move |sys| {
+                sys.set_subreaper(true).expect("it may");
+                let ready = Arc::new(AtomicBool::new(false));
+                let says = ready.clone();
+                let child = sys.fork(move |sys| {
+                    says.store(true, Ordering::Relaxed);
+                    sleep(sys);
+                    sys.exit(9);
+                });
+                let child = child.expect("there is room");
+                await_set(sys, &ready);
+                (0..20).for_each(|_| sys.sched_yield());
+                let before = sys.now();
+                sys.kill(child.into(), Some(Signal::KILL)).expect("it is there");
+                assert_eq!(end(sys, child), KILLED);
+                assert!(sys.now() - before < Duration::from_secs(60));
+                // What it forked is still asleep.
+                0
+            });
+            assert_success(&format!("{name}: {on}"), &report);
+            assert_eq!(report.abandoned, 0, "{name}: {on}");
+        }
+    }
+}
+
+#[test]
+fn process_that_is_killed_while_it_stops_makes_no_further_call() {
+    for mode in Mode::ALL {
+        let report = run(of(mode, Executor::Parallel), |sys| {
+            for round in 0..1500 {
+                let ready = Arc::new(AtomicBool::new(false));
+                let says = ready.clone();
+                let child = sys.fork(move |sys| {
+                    says.store(true, Ordering::Relaxed);
+                    sys.raise(Signal::STOP).expect("I am there");
+                    9
+                });
+                let child = child.expect("there is room");
+                await_set(sys, &ready);
+                (0..round % 32).for_each(|_| sys.sched_yield());
+                sys.kill(child.into(), Some(Signal::KILL)).expect("it is there");
+                assert_eq!(end(sys, child), KILLED, "round {round}");
+            }
+            0
+        });
+        assert_success(&mode.to_string(), &report);
+    }
+}
+
+#[test]
+fn handler_of_sigcont_runs_before_the_stopped_call_returns() {
+    for mode in Mode::ALL {
+        let report = run(of(mode, Executor::Parallel), |sys| {
+            let child = sys.fork(|sys| {
+                let handled = Arc::new(AtomicI32::new(0));
+                let counter = handled.clone();
+                let count = SigAction::handler(move |_, _| {
+                    counter.fetch_add(1, Ordering::Relaxed);
+                });
+                sys.sigaction(Signal::CONT, Some(count)).expect("it is allowed");
+                for round in 0..5000 {
+                    let before = handled.load(Ordering::Relaxed);
+                    sys.raise(Signal::STOP).expect("I am there");
+                    assert_ne!(handled.load(Ordering::Relaxed), before, "round {round}");
+                }
+                0
+            });
+            let child = child.expect("there is room");
+            let news = WaitOptions::STOPPED | WaitOptions::NOHANG;
+            loop {
+                match sys.waitpid(child.into(), news).expect("it is my child") {
+                    Some(Waited { status: Status::Stopped(_), .. }) => {
+                        sys.kill(child.into(), Some(Signal::CONT)).expect("it is there");
+                    }
+                    Some(ended) => return i32::from(ended.status != Status::Exited(0)),
+                    None => sys.sched_yield(),
+                }
+            }
+        });
+        assert_success(&mode.to_string(), &report);
+    }
+}
+
+#[test]
+fn a_stopped_tracee_dies_when_it_is_killed() {
+    for (on, system) in everywhere() {
+        let report = run(system, |sys| {
+            let child = sys.fork(|sys| {
+                sys.ptrace(Ptrace::TraceMe).expect("it may");
+                sys.raise(Signal::USR1).expect("I am there");
+                9
+            });
+            let child = child.expect("there is room");
+            assert_eq!(end(sys, child), Status::Trapped(Signal::USR1));
+            sys.kill(child.into(), Some(Signal::KILL)).expect("it is there");
+            i32::from(end(sys, child) != KILLED)
+        });
+        assert_success(&on, &report);
+    }
+}
+
+#[test]
+fn exit_ends_many_threads_wherever_they_are() {
+    for (on, system) in everywhere() {
+        let report = run(system, |sys| {
+            let child = sys.fork(|sys| {
+                for (nth, (_, sleep)) in SLEEPS.iter().enumerate() {
+                    // A thread that stopped would stop them all.
+                    if nth != SLEEPS.len() - 1 {
+                        sys.thread(sleep).expect("there is room");
+                    }
+                    sys.thread(|sys| {
+                        loop {
+                            sys.sched_yield();
+                        }
+                    })
+                    .expect("there is room");
+                }
+                (0..5).for_each(|_| sys.sched_yield());
+                sys.exit(5)
+            });
+            i32::from(end(sys, child.expect("there is room")) != Status::Exited(5))
+        });
+        assert_success(&on, &report);
+        assert_eq!(report.abandoned, 0, "{on}");
+    }
+}
+
+#[test]
+fn exec_from_a_second_thread_ends_the_first() {
+    for (on, system) in everywhere() {
+        let system = system.program("alone", |sys, arguments| {
+            let before: i32 = arguments[0].parse().expect("a number");
+            let same = sys.getpid().number() == before;
+            let quiet = sys.waitpid(Children::Any, WaitOptions::NOHANG) == Err(Errno::ECHILD);
+            if same && quiet { 6 } else { 7 }
+        });
+        let report = run(system, |sys| {
+            let child = sys.fork(|sys| {
+                let me = sys.getpid().number().to_string();
+                sys.thread(move |sys| {
+                    let _ = sys.exec("alone", &[&me]);
+                })
+                .expect("there is room");
+                sys.sigprocmask(Some((How::Set, SigSet::ALL))).expect("it is allowed");
+                loop {
+                    sys.pause();
+                }
+            });
+            i32::from(end(sys, child.expect("there is room")) != Status::Exited(6))
+        });
+        assert_success(&on, &report);
+        assert_eq!(report.abandoned, 0, "{on}");
+    }
+}

@@ -1,0 +1,214 @@
+//! The same seed gives the same run: in two runs, in two processes, on every machine.
+//!
+//! `golden/*.txt` keep what runs of a small corpus are: a change of them is a change of what the
+//! kernel does or of where it can be interrupted. `WRITE_GOLDEN=1 cargo test -p tontine-unix-sim
+//! --test sim golden` writes them.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Duration;
+
+use tontine_unix::{
+    Errno, How, Limit, Pid, Resource, SigAction, SigSet, Signal, Sys, Target, WaitOptions,
+};
+use tontine_unix_sim::{Executor, Mode, Report};
+
+use crate::races::systems::{of, run};
+
+const OWN: Pid = Pid::number_only(0);
+
+type Corpus = [(&'static str, fn(&dyn Sys) -> i32); 5];
+
+const CORPUS: Corpus = [
+    ("children", children),
+    ("signals", signals),
+    ("threads", threads),
+    ("jobs", jobs),
+    ("deadlock", deadlock),
+];
+
+/// Generations of children, some of which nobody waits for.
+fn children(sys: &dyn Sys) -> i32 {
+    for nth in 0..4 {
+        let child = sys.fork(move |sys| {
+            for _ in 0..nth {
+                sys.fork(|sys| {
+                    sys.sched_yield();
+                    1
+                })
+                .expect("there is room");
+            }
+            let _ = sys.wait();
+            nth
+        });
+        child.expect("there is room");
+    }
+    let mut sum = 0;
+    while let Ok(waited) = sys.wait() {
+        sum += waited.status.exited().unwrap_or(100);
+    }
+    sum
+}
+
+/// Handlers, masks, alarms and a clock.
+fn signals(sys: &dyn Sys) -> i32 {
+    let count = Arc::new(AtomicI32::new(0));
+    let counts = count.clone();
+    let handler = SigAction::handler(move |_, _| {
+        counts.fetch_add(1, Ordering::Relaxed);
+    });
+    for signal in [Signal::USR1, Signal::ALRM, Signal::RTMIN] {
+        sys.sigaction(signal, Some(handler.clone())).expect("it is allowed");
+    }
+    sys.sigprocmask(Some((How::Block, SigSet::ALL))).expect("it is allowed");
+    let me = sys.getpid();
+    for nth in 0..3 {
+        sys.fork(move |sys| {
+            sys.kill(me.into(), Some(Signal::USR1)).expect("it is there");
+            sys.sigqueue(me, Some(Signal::RTMIN), nth).expect("it is there");
+            0
+        })
+        .expect("there is room");
+    }
+    sys.alarm(1);
+    while sys.wait() != Err(Errno::ECHILD) {}
+    while count.load(Ordering::Relaxed) < 5 {
+        sys.sigsuspend(SigSet::EMPTY);
+    }
+    let _ = sys.nanosleep(Duration::from_millis(3));
+    count.load(Ordering::Relaxed)
+}
+
+/// Threads that join each other, fork, and are ended by an exit.
+fn threads(sys: &dyn Sys) -> i32 {
+    let child = sys.fork(|sys| {
+        let mut before = None;
+        for _ in 0..4 {
+            let thread = sys.thread(move |sys| {
+                let _ = before.map(|before| sys.join(before));
+                let _ = sys.fork(|_| 0);
+                let _ = sys.wait();
+            });
+            before = thread.ok();
+        }
+        sys.thread(|sys| {
+            loop {
+                sys.sched_yield();
+            }
+        })
+        .expect("there is room");
+        sys.join(before.expect("there is room")).expect("it is mine");
+        7
+    });
+    let waited = sys.waitpid(child.expect("there is room").into(), WaitOptions::empty());
+    waited.expect("it is my child").expect("it ended").status.exited().unwrap_or(100)
+}
+
+/// A pipeline that is stopped, continued and killed as a group.
+fn jobs(sys: &dyn Sys) -> i32 {
+    let (reader, writer) = sys.pipe().expect("there is room");
+    let first = sys
+        .fork(move |sys| {
+            sys.setpgid(OWN, OWN).expect("it may");
+            while sys.write(writer, b"line").is_ok() {}
+            1
+        })
+        .expect("there is room");
+    let _ = sys.setpgid(first, first);
+    let second = sys.fork(move |sys| {
+        loop {
+            sys.read(reader, &mut [0; 3]).expect("somebody writes");
+        }
+    });
+    let second = second.expect("there is room");
+    sys.setpgid(second, first).expect("it is my child");
+    let all = WaitOptions::STOPPED | WaitOptions::CONTINUED;
+    let mut changes = 0;
+    for signal in [Signal::STOP, Signal::CONT, Signal::TERM] {
+        sys.kill(Target::Group(first), Some(signal)).expect("they are there");
+        for child in [first, second] {
+            sys.waitpid(child.into(), all).expect("it is my child");
+            changes += 1;
+        }
+    }
+    changes
+}
+
+/// Two readers of each other's pipes.
+fn deadlock(sys: &dyn Sys) -> i32 {
+    sys.setrlimit(Resource::Descriptors, Limit { soft: 8, hard: 8 }).expect("it is lowered");
+    let pipes = [sys.pipe().expect("there is room"), sys.pipe().expect("there is room")];
+    for nth in 0..2 {
+        sys.fork(move |sys| {
+            sys.read(pipes[nth].0, &mut [0]).expect("it is open");
+            sys.write(pipes[1 - nth].1, &[0]).expect("it is open");
+            0
+        })
+        .expect("there is room");
+    }
+    while sys.wait().is_ok() {}
+    0
+}
+
+fn simulate(program: fn(&dyn Sys) -> i32, mode: Mode, seed: u64) -> Report {
+    run(of(mode, Executor::Simulated { seed }), program)
+}
+
+/// What must be the same of two runs.
+fn essence(report: &Report) -> String {
+    let Report { status, ending, panicked, abandoned, state, steps, digest, elapsed, .. } = report;
+    // Where locks are held depends on the build; who is where does not.
+    let state = state.as_ref().map(ToString::to_string).unwrap_or_default();
+    let lines = state.lines().map(|line| line.split(", has ").next().unwrap_or(line));
+    format!(
+        "{ending:?} {status:?} panicked {panicked:?} abandoned {abandoned} steps {steps} \
+         digest {digest:016x} elapsed {elapsed:?}\n{}",
+        lines.fold(String::new(), |text, line| text + line + "\n")
+    )
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run_twice() {
+    for (name, program) in CORPUS {
+        for mode in Mode::ALL {
+            for seed in 0..30 {
+                let [one, other] = [(), ()].map(|()| essence(&simulate(program, mode, seed)));
+                assert_eq!(one, other, "{name}, {mode}, seed {seed}");
+            }
+        }
+    }
+}
+
+#[test]
+fn other_seeds_give_other_runs() {
+    for (name, program) in CORPUS {
+        let digests: std::collections::BTreeSet<u64> =
+            (0..30).map(|seed| simulate(program, Mode::Parallel, seed).digest).collect();
+        assert_eq!(digests.len(), 30, "{name}");
+    }
+}
+
+#[test]
+fn a_seed_gives_the_golden_run() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    for (name, program) in CORPUS {
+        let mut text = String::new();
+        for mode in Mode::ALL {
+            for seed in 1..4 {
+                let report = simulate(program, mode, seed);
+                write!(text, "{mode}, seed {seed}: {}", essence(&report)).expect("there is room");
+            }
+        }
+        let path = directory.join(name).with_extension("txt");
+        if std::env::var_os("WRITE_GOLDEN").is_some() {
+            std::fs::write(&path, &text).expect("it can be written");
+        }
+        let golden = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            text == golden,
+            "{name} is not as it was: WRITE_GOLDEN=1 writes it anew, if that is meant"
+        );
+    }
+}

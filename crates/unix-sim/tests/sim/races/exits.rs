@@ -1,0 +1,166 @@
+//! `exec` and `exit` against `fork` by another thread (§6.2).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use tontine_unix::{Children, Errno, How, SigSet, Signal, Spawn, Sys, Target, WaitOptions};
+#[cfg(any(debug_assertions, feature = "mutations"))]
+use tontine_unix_sim::Mutation;
+
+use crate::races::explore::{CONCURRENT, PARALLEL, PREEMPTED, Race};
+
+/// A program that was executed has those children that its process had, and gets no others unasked.
+const EXEC_AGAINST_FORK: Race = Race {
+    scene: || {
+        Arc::new(|sys| {
+            let forker = |sys: &dyn Sys| {
+                let _ = sys.fork(|_| 0);
+            };
+            let process = sys
+                .fork(move |sys| {
+                    sys.thread(forker).expect("there is room");
+                    match sys.exec("counts", &[]) {
+                        Err(_) => 2,
+                        Ok(never) => match never {},
+                    }
+                })
+                .expect("there is room");
+            let waited = sys.waitpid(process.into(), Default::default());
+            waited.expect("it is my child").expect("it ended").status.exited().unwrap_or(3)
+        })
+    },
+    with: |builder| {
+        builder.program("counts", |sys, _| {
+            let none = |sys: &dyn Sys| sys.waitpid(Children::Any, WaitOptions::NOHANG);
+            if none(sys) != Err(Errno::ECHILD) {
+                return 0;
+            }
+            (0..50).for_each(|_| sys.sched_yield());
+            i32::from(none(sys) != Err(Errno::ECHILD))
+        })
+    },
+    modes: CONCURRENT,
+    parallel: PARALLEL,
+};
+
+/// A child that is forked as its process ends has a parent all the same, and is waited for.
+const EXIT_AGAINST_FORK: Race = Race {
+    scene: || {
+        let born = Arc::new(AtomicI32::new(0));
+        Arc::new(move |sys| {
+            sys.set_subreaper(true).expect("it may");
+            let (born, counts) = (born.clone(), born.clone());
+            sys.fork(move |sys| {
+                let forks = move |sys: &dyn Sys| {
+                    let counts = counts.clone();
+                    let _ = sys.fork(move |_| {
+                        counts.fetch_add(1, Ordering::Relaxed);
+                        0
+                    });
+                };
+                sys.thread(forks).expect("there is room");
+                0
+            })
+            .expect("there is room");
+            let mut waited = 0;
+            while sys.wait().is_ok() {
+                waited += 1;
+            }
+            (0..50).for_each(|_| sys.sched_yield());
+            i32::from(waited != 1 + born.load(Ordering::Relaxed))
+        })
+    },
+    with: |builder| builder,
+    modes: CONCURRENT,
+    parallel: PARALLEL,
+};
+
+/// A child that is killed before it has executed: who spawned it sleeps until it knows, and not
+/// longer.
+const SPAWN_AGAINST_KILL: Race = Race {
+    scene: || {
+        Arc::new(|sys| {
+            let term = SigSet::of(&[Signal::TERM]);
+            sys.sigprocmask(Some((How::Block, term))).expect("it is allowed");
+            let killer = sys.fork(|sys| {
+                (0..3).for_each(|_| sys.kill(Target::OwnGroup, Some(Signal::TERM)).expect("I am"));
+                0
+            });
+            let mut spawn = Spawn::new("counts", &[]);
+            spawn.mask = Some(SigSet::EMPTY);
+            let spawned = sys.spawn(&spawn).expect("there is room");
+            for child in [killer.expect("there is room"), spawned] {
+                let waited = sys.waitpid(child.into(), Default::default());
+                let status = waited.expect("it is my child").expect("it ended").status;
+                if status.exited() != Some(0) && status.signaled() != Some(Signal::TERM) {
+                    return 1;
+                }
+            }
+            0
+        })
+    },
+    with: EXEC_AGAINST_FORK.with,
+    modes: PREEMPTED,
+    parallel: PARALLEL,
+};
+
+/// A thread that is made while its process exits ends with it, asleep as it is.
+const EXIT_AGAINST_THREAD: Race = Race {
+    scene: || {
+        Arc::new(|sys| {
+            let process = sys.fork(|sys| {
+                let (reader, _writer) = sys.pipe().expect("there is room");
+                let makes = move |sys: &dyn Sys| {
+                    let _ = sys.thread(move |sys| {
+                        let _ = sys.read(reader, &mut [0]);
+                    });
+                };
+                sys.thread(makes).expect("there is room");
+                0
+            });
+            let waited = sys.waitpid(process.expect("there is room").into(), Default::default());
+            waited.expect("it is my child").expect("it ended").status.exited().unwrap_or(1)
+        })
+    },
+    with: |builder| builder,
+    modes: PREEMPTED,
+    parallel: PARALLEL,
+};
+
+#[test]
+fn a_thread_that_is_made_while_its_process_exits_is_halted() {
+    EXIT_AGAINST_THREAD.holds();
+}
+
+#[cfg(any(debug_assertions, feature = "mutations"))]
+#[test]
+fn a_thread_that_nobody_halts_holds_its_process_up() {
+    EXIT_AGAINST_THREAD.fails_with(Mutation::MadeUnhalted);
+}
+
+#[test]
+fn who_spawns_a_child_that_is_killed_is_told() {
+    SPAWN_AGAINST_KILL.holds();
+}
+
+#[test]
+fn exec_waits_for_forks_under_way() {
+    EXEC_AGAINST_FORK.holds();
+}
+
+#[test]
+fn exit_waits_for_forks_under_way() {
+    EXIT_AGAINST_FORK.holds();
+}
+
+#[cfg(any(debug_assertions, feature = "mutations"))]
+#[test]
+fn a_program_gets_a_child_that_it_did_not_make() {
+    EXEC_AGAINST_FORK.fails_with(Mutation::ForksUnawaited);
+}
+
+#[cfg(any(debug_assertions, feature = "mutations"))]
+#[test]
+fn a_child_is_forked_that_nobody_waits_for() {
+    EXIT_AGAINST_FORK.fails_with(Mutation::ForksUnawaited);
+}

@@ -1,0 +1,89 @@
+//! Mode `Master`: every call but `exec` runs on processor 0, and sleeping calls do not use it up.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use tontine_unix::{SigAction, SigSet, Signal, Sys, WaitOptions};
+use tontine_unix_sim::{Executor, Mode, Report};
+
+use crate::races::systems::{assert_success, of, run};
+
+fn executors() -> impl Iterator<Item = Executor> {
+    (0..20).map(|seed| Executor::Simulated { seed }).chain([Executor::Parallel; 3])
+}
+
+fn on_master(executor: Executor, program: impl FnOnce(&dyn Sys) -> i32 + Send + 'static) -> Report {
+    run(of(Mode::Master, executor).processors(4).first_on(1), program)
+}
+
+/// Children on each processor but the master sleep in calls of all kinds at once; their parent, on
+/// another, goes on to make calls, and ends them.
+#[test]
+fn sleeping_calls_do_not_use_the_master_up() {
+    for executor in executors() {
+        let report = on_master(executor, |sys| {
+            let mut children = Vec::new();
+            let asleep = Arc::new(AtomicI32::new(0));
+            for nth in 0..60 {
+                sys.place(Some(1 + nth % 3)).expect("it is there");
+                let asleep = asleep.clone();
+                let child = sys.fork(move |sys| {
+                    assert_eq!(sys.processor(), 1 + nth % 3);
+                    asleep.fetch_add(1, Ordering::Relaxed);
+                    match nth % 4 {
+                        0 => {
+                            let _ = sys.pause();
+                        }
+                        1 => {
+                            let _ = sys.sigsuspend(SigSet::EMPTY);
+                        }
+                        2 => {
+                            let (reader, _writer) = sys.pipe().expect("there is room");
+                            let _ = sys.read(reader, &mut [0]);
+                        }
+                        _ => {
+                            sys.fork(|sys| {
+                                sys.pause();
+                                0
+                            })
+                            .expect("there is room");
+                            let _ = sys.wait();
+                        }
+                    }
+                    9
+                });
+                children.push(child.expect("there is room"));
+            }
+            while asleep.load(Ordering::Relaxed) < 60 {
+                sys.sched_yield();
+            }
+            assert_eq!(sys.processor(), 1);
+            for child in children {
+                sys.kill(child.into(), Some(Signal::KILL)).expect("it is there");
+                let waited = sys.waitpid(child.into(), WaitOptions::empty());
+                let status = waited.expect("it is my child").expect("it ended").status;
+                assert_eq!(status.signaled(), Some(Signal::KILL));
+            }
+            0
+        });
+        assert_success(&format!("{executor:?}"), &report);
+    }
+}
+
+/// A handler is the program's own code: it runs where that does, not on the master.
+#[test]
+fn handlers_run_where_their_program_does() {
+    for executor in executors() {
+        let report = on_master(executor, |sys| {
+            let place = Arc::new(AtomicI32::new(-1));
+            let says = place.clone();
+            let handler = SigAction::handler(move |sys, _| {
+                says.store(sys.processor() as i32, Ordering::Relaxed);
+            });
+            sys.sigaction(Signal::USR1, Some(handler)).expect("it is allowed");
+            sys.raise(Signal::USR1).expect("I am there");
+            i32::from(place.load(Ordering::Relaxed) != 1)
+        });
+        assert_success(&format!("{executor:?}"), &report);
+    }
+}

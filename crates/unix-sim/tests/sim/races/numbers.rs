@@ -1,0 +1,469 @@
+//! Process numbers and what else runs out: `EAGAIN`, and everything is given back; numbers wrap,
+//! and a stale handle reaches nobody.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use tontine_unix::{
+    Children, Errno, Limit, Pid, Ptrace, Resource, SigAction, Signal, Status, Sys, Target, Tid,
+    WaitOptions, Whose,
+};
+use tontine_unix_sim::{Executor, Mode};
+
+use crate::races::systems::{assert_success, everywhere, of, run};
+
+const OWN: Pid = Pid::number_only(0);
+
+/// Forks until it is refused; how many there are now.
+fn fork_all(sys: &dyn Sys) -> (i32, Errno) {
+    let mut made = 0;
+    loop {
+        match sys.fork(|_| 0) {
+            Ok(_) => made += 1,
+            Err(errno) => return (made, errno),
+        }
+    }
+}
+
+fn pauses(sys: &dyn Sys) -> i32 {
+    sys.pause();
+    0
+}
+
+/// Waits until no child is left; how many there were.
+fn reap_all(sys: &dyn Sys) -> i32 {
+    let mut reaped = 0;
+    while sys.wait().is_ok() {
+        reaped += 1;
+    }
+    reaped
+}
+
+#[test]
+fn forks_without_wait_meet_the_users_limit_again_and_again() {
+    for (on, system) in everywhere() {
+        let limit = Limit { soft: 50, hard: 50 };
+        let report = run(system.limit(Resource::Processes, limit), |sys| {
+            sys.setuid(7).expect("it may");
+            for _ in 0..5 {
+                assert_eq!(fork_all(sys), (49, Errno::EAGAIN));
+                assert_eq!(sys.thread(|_| {}), Err(Errno::EAGAIN));
+                assert_eq!(reap_all(sys), 49);
+            }
+            0
+        });
+        assert_success(&on, &report);
+    }
+}
+
+#[test]
+fn forks_without_wait_fill_the_table_again_and_again() {
+    for (on, system) in everywhere() {
+        let report = run(system, |sys| {
+            // 400 numbers, of which the first processes and the reserved ones below 300 are given
+            // out once only.
+            let (first, errno) = fork_all(sys);
+            assert_eq!((first, errno), (398, Errno::EAGAIN));
+            assert_eq!(reap_all(sys), first);
+            for _ in 0..3 {
+                assert_eq!(fork_all(sys), (101, Errno::EAGAIN));
+                assert_eq!(sys.thread(|_| {}), Err(Errno::EAGAIN));
+                assert_eq!(reap_all(sys), 101);
+            }
+            0
+        });
+        assert_success(&on, &report);
+    }
+}
+
+#[test]
+fn numbers_wrap_and_a_stale_handle_reaches_nobody() {
+    for (on, system) in everywhere() {
+        let report = run(system, |sys| {
+            let stale = sys.fork(|_| 0).expect("there is room");
+            assert_eq!(sys.wait().map(|waited| waited.pid), Ok(stale));
+            let first = loop {
+                let child = sys.fork(|_| 0).expect("there is room");
+                assert_eq!(sys.wait().map(|waited| waited.pid), Ok(child));
+                if child.number() == 350 {
+                    break child;
+                }
+            };
+            let mut numbers = BTreeSet::new();
+            let second = loop {
+                let child = sys.fork(|sys| {
+                    sys.pause();
+                    0
+                });
+                let child = child.expect("there is room");
+                if child.number() == first.number() {
+                    break child;
+                }
+                assert!(child.number() >= 300, "{child}");
+                assert!(numbers.insert(child.number()), "{child} is given out twice");
+                sys.kill(child.into(), Some(Signal::KILL)).expect("it is there");
+                assert_eq!(sys.wait().map(|waited| waited.pid), Ok(child));
+            };
+            assert_ne!(first, second);
+            for gone in [first, stale] {
+                assert_eq!(sys.kill(gone.into(), Some(Signal::KILL)), Err(Errno::ESRCH));
+                assert_eq!(sys.setpgid(gone, OWN), Err(Errno::ESRCH));
+                assert_eq!(sys.getpgid(gone), Err(Errno::ESRCH));
+                let waited = sys.waitpid(gone.into(), WaitOptions::NOHANG);
+                assert_eq!(waited, Err(Errno::ECHILD));
+            }
+            sys.kill(second.into(), Some(Signal::KILL)).expect("it is there");
+            i32::from(sys.wait().map(|waited| waited.pid) != Ok(second))
+        });
+        assert_success(&on, &report);
+    }
+}
+
+#[test]
+fn the_number_of_a_group_or_a_session_or_a_thread_is_not_given_out() {
+    for (on, system) in everywhere() {
+        let report = run(system, |sys| {
+            let sleeps = |sys: &dyn Sys| {
+                sys.pause();
+                0
+            };
+            // A session whose leader is gone and waited for, and whose group lives on in a child.
+            let leader = sys.fork(move |sys| {
+                sys.setsid().expect("it leads no group");
+                sys.fork(sleeps).expect("there is room");
+                0
+            });
+            let leader = leader.expect("there is room");
+            sys.waitpid(leader.into(), WaitOptions::empty()).expect("it is my child");
+            let thread = sys
+                .thread(|sys| {
+                    let _ = sys.pause();
+                })
+                .expect("there is room");
+            for _ in 0..500 {
+                let child = sys.fork(|_| 0).expect("there is room");
+                let waited = sys.waitpid(child.into(), WaitOptions::empty());
+                waited.expect("it is my child");
+                assert!(![leader.number(), thread.0].contains(&child.number()), "{child}");
+            }
+            sys.kill(Target::Group(leader), Some(Signal::KILL)).expect("one is there");
+            0
+        });
+        assert_success(&on, &report);
+    }
+}
+
+/// A session whose leader is waited for, and whose one other group, and that alone, lives on in a
+/// child of the caller: the leader's number, and the child.
+fn session_of_one(sys: &dyn Sys) -> (i32, Pid) {
+    sys.set_subreaper(true).expect("it may");
+    let orphan = Arc::new(AtomicI32::new(0));
+    let tells = orphan.clone();
+    let leader = sys.fork(move |sys| {
+        sys.setsid().expect("it leads no group");
+        let child = sys.fork(pauses).expect("there is room");
+        sys.setpgid(child, child).expect("it is my child");
+        tells.store(child.number(), Ordering::Relaxed);
+        0
+    });
+    let leader = leader.expect("there is room");
+    sys.waitpid(leader.into(), WaitOptions::empty()).expect("it is my child");
+    (leader.number(), Pid::number_only(orphan.load(Ordering::Relaxed)))
+}
+
+/// The number of a child that ends at once.
+fn next_number(sys: &dyn Sys) -> i32 {
+    let child = sys.fork(|_| 0).expect("there is room");
+    sys.waitpid(child.into(), WaitOptions::empty()).expect("it is my child");
+    child.number()
+}
+
+#[test]
+fn a_sessions_number_is_given_out_when_its_last_group_has_gone_and_not_before() {
+    for (on, system) in everywhere() {
+        let report = run(system, |sys| {
+            // Lower ones are given out once only.
+            while next_number(sys) < 320 {}
+            let (session, orphan) = session_of_one(sys);
+            assert_eq!(sys.getsid(orphan).map(Pid::number), Ok(session));
+            assert!((0..300).all(|_| next_number(sys) != session), "the session is there");
+            sys.kill(orphan.into(), Some(Signal::KILL)).expect("it is there");
+            sys.waitpid(orphan.into(), WaitOptions::empty()).expect("I have inherited it");
+            i32::from(!(0..300).any(|_| next_number(sys) == session))
+        });
+        assert_success(&on, &report);
+    }
+}
+
+/// Two children, one after the other, with one number.
+fn namesakes(sys: &dyn Sys) -> (Pid, Pid) {
+    let first = loop {
+        let child = sys.fork(|_| 0).expect("there is room");
+        sys.waitpid(child.into(), WaitOptions::empty()).expect("it is my child");
+        if child.number() == 350 {
+            break child;
+        }
+    };
+    while next_number(sys) != first.number() - 1 {}
+    let second = sys.fork(pauses).expect("there is room");
+    assert_eq!(second.number(), first.number());
+    (first, second)
+}
+
+#[test]
+fn no_call_takes_a_stale_handle_for_who_has_the_number_now() {
+    for (on, system) in everywhere() {
+        let report = run(system, |sys| {
+            let (stale, child) = namesakes(sys);
+            assert_ne!(stale, child);
+            let usr1 = Some(Signal::USR1);
+            let refused = Err(Errno::ESRCH);
+            assert_eq!(sys.kill(stale.into(), None), refused);
+            assert_eq!(sys.kill(stale.into(), usr1), refused);
+            assert_eq!(sys.sigqueue(stale, usr1, 1), refused);
+            assert_eq!(sys.tgkill(stale, Tid(stale.number()), usr1), refused);
+            assert_eq!(sys.getpgid(stale).map(drop), refused);
+            assert_eq!(sys.getsid(stale).map(drop), refused);
+            assert_eq!(sys.setpgid(stale, stale), refused);
+            assert_eq!(sys.getpriority(Whose::Process(stale)).map(drop), refused);
+            assert_eq!(sys.setpriority(Whose::Process(stale), 5), refused);
+            for request in [
+                Ptrace::Attach(stale),
+                Ptrace::Continue(stale, None),
+                Ptrace::Kill(stale),
+                Ptrace::Detach(stale, None),
+            ] {
+                assert_eq!(sys.ptrace(request), refused, "{request:?}");
+            }
+            let waited = sys.waitpid(stale.into(), WaitOptions::NOHANG);
+            assert_eq!(waited, Err(Errno::ECHILD));
+            assert_eq!(sys.getpriority(Whose::Process(child)), Ok(0));
+            let waited = sys.waitpid(child.into(), WaitOptions::NOHANG);
+            assert_eq!(waited, Ok(None), "nothing has happened to it");
+            sys.kill(child.into(), Some(Signal::KILL)).expect("it is there");
+            i32::from(sys.wait().map(|waited| waited.pid) != Ok(child))
+        });
+        assert_success(&on, &report);
+    }
+}
+
+#[test]
+fn no_call_takes_a_stale_handle_for_the_group_that_has_the_number_now() {
+    for (on, system) in everywhere() {
+        let report = run(system, |sys| {
+            let (stale, child) = namesakes(sys);
+            sys.setpgid(child, child).expect("it is my child");
+            let usr1 = Some(Signal::USR1);
+            let refused = Err(Errno::ESRCH);
+            assert_eq!(sys.kill(Target::Group(stale), usr1), refused);
+            assert_eq!(sys.killpg(stale, usr1), refused);
+            assert_eq!(sys.getpriority(Whose::Group(stale)).map(drop), refused);
+            assert_eq!(sys.setpriority(Whose::Group(stale), 5), refused);
+            let other = sys.fork(pauses).expect("there is room");
+            assert_eq!(sys.setpgid(other, stale), Err(Errno::EPERM));
+            assert_eq!(sys.setpgid(child, stale), Err(Errno::EPERM));
+            let waited = sys.waitpid(Children::Group(stale), WaitOptions::NOHANG);
+            assert_eq!(waited, Err(Errno::ECHILD));
+            sys.setpgid(other, child).expect("that one is there");
+            sys.killpg(child, Some(Signal::KILL)).expect("they are there");
+            for _ in 0..2 {
+                let waited = sys.waitpid(Children::Group(child), WaitOptions::empty());
+                waited.expect("a child").expect("it slept");
+            }
+            i32::from(sys.wait() != Err(Errno::ECHILD))
+        });
+        assert_success(&on, &report);
+    }
+}
+
+#[test]
+fn the_number_of_a_foreground_group_is_given_out_when_the_terminal_lets_go_of_it() {
+    for (on, system) in everywhere() {
+        let report = run(system, |sys| {
+            // From 300 on numbers come again.
+            for _ in 0..300 {
+                sys.fork(|_| 0).expect("there is room");
+                sys.wait().expect("it is my child");
+            }
+            let shell = sys.fork(|sys| {
+                sys.setsid().expect("it leads no group");
+                let (_user, terminal) = sys.openpty().expect("there is room");
+                sys.set_controlling(terminal).expect("it leads a session");
+                let job = sys.fork(pauses).expect("there is room");
+                sys.setpgid(job, job).expect("it is my child");
+                sys.tcsetpgrp(terminal, job).expect("it is in my session");
+                sys.kill(job.into(), Some(Signal::KILL)).expect("it is there");
+                sys.wait().expect("it is my child");
+                let reborn = |times| {
+                    (0..times).any(|_| {
+                        let child = sys.fork(|_| 0).expect("there is room");
+                        sys.waitpid(child.into(), WaitOptions::empty()).expect("it is my child");
+                        child.number() == job.number()
+                    })
+                };
+                // More than there are numbers.
+                assert!(!reborn(500), "{job} still has the terminal");
+                assert_eq!(sys.tcgetpgrp(terminal).map(Pid::number), Ok(job.number()));
+                sys.sigaction(Signal::TTOU, Some(SigAction::IGNORE)).expect("it is allowed");
+                sys.tcsetpgrp(terminal, sys.getpid()).expect("it ignores SIGTTOU");
+                i32::from(!reborn(500))
+            });
+            let waited = sys.waitpid(shell.expect("there is room").into(), WaitOptions::empty());
+            waited.expect("it is my child").expect("it ended").status.exited().unwrap_or(1)
+        });
+        assert_success(&on, &report);
+    }
+}
+
+#[test]
+fn a_stack_that_cannot_be_had_is_refused_and_everything_is_given_back() {
+    for (on, system) in everywhere() {
+        let limit = Limit { soft: 300, hard: 300 };
+        let system = system.stacks(256).pids(3000).limit(Resource::Processes, limit);
+        let report = run(system, |sys| {
+            sys.setuid(7).expect("it may");
+            // More refusals than there are numbers, and than the user may have processes.
+            let mut refused = 0;
+            while refused < 3500 {
+                let mut children = Vec::new();
+                while let Ok(child) = sys.fork(pauses) {
+                    children.push(child);
+                }
+                for _ in 0..500 {
+                    refused += i32::from(sys.fork(pauses) == Err(Errno::EAGAIN));
+                    refused += i32::from(sys.thread(|_| {}) == Err(Errno::EAGAIN));
+                }
+                assert!((20..256).contains(&children.len()), "{}", children.len());
+                for child in children {
+                    sys.kill(child.into(), Some(Signal::KILL)).expect("it is there");
+                }
+                reap_all(sys);
+            }
+            sys.fork(|_| 0).expect("there is room");
+            i32::from(reap_all(sys) != 1)
+        });
+        assert_success(&on, &report);
+    }
+}
+
+/// A child that could not begin kept its copies of the descriptors until another process had its
+/// slot: the reader of a pipe whose writers were gone waited for ever.
+#[test]
+fn a_child_that_cannot_begin_keeps_no_descriptor() {
+    for (on, system) in everywhere() {
+        let report = run(system.stacks(64).pids(3000), |sys| {
+            let (reader, writer) = sys.pipe().expect("there is room");
+            let mut children = Vec::new();
+            while let Ok(child) = sys.fork(pauses) {
+                children.push(child);
+            }
+            for child in children {
+                sys.kill(child.into(), Some(Signal::KILL)).expect("it is there");
+            }
+            reap_all(sys);
+            sys.close(writer).expect("it is open");
+            i32::from(sys.read(reader, &mut [0]) != Ok(0))
+        });
+        assert_success(&on, &report);
+    }
+}
+
+#[test]
+fn threads_give_their_numbers_back_however_they_end() {
+    for (on, system) in everywhere() {
+        let system = system.program("true", |_, _| 0);
+        let report = run(system, |sys| {
+            for nth in 0..250 {
+                let child = sys.fork(move |sys| {
+                    let other = sys.thread(move |sys| match nth % 3 {
+                        0 => sys.exit(0),
+                        1 => drop(sys.exec("true", &[])),
+                        _ => {}
+                    });
+                    other.expect("there is room");
+                    if nth % 3 == 2 {
+                        return 0;
+                    }
+                    loop {
+                        sys.pause();
+                    }
+                });
+                child.expect("there is room");
+                let waited = sys.wait().expect("it is my child");
+                assert_eq!(waited.status.exited(), Some(0));
+            }
+            // All numbers but the program's are free.
+            i32::from(fork_all(sys) != (101, Errno::EAGAIN))
+        });
+        assert_success(&on, &report);
+    }
+}
+
+/// Forks that are tried, and processes that a user may have, in one run.
+const TRIED: i32 = if cfg!(debug_assertions) { 20_000 } else { 1_000_000 };
+const ALLOWED: i32 = TRIED / 5;
+
+#[test]
+fn a_million_forks_without_wait_are_made_or_refused() {
+    let system = of(Mode::Parallel, Executor::Parallel).pids(4_194_304);
+    let allowed = Limit { soft: ALLOWED as u64, hard: ALLOWED as u64 };
+    let report = run(system.limit(Resource::Processes, allowed), |sys| {
+        sys.setuid(7).expect("it may");
+        let made = (0..TRIED).filter(|_| match sys.fork(|_| 0) {
+            Ok(_) => true,
+            Err(errno) => {
+                assert_eq!(errno, Errno::EAGAIN);
+                false
+            }
+        });
+        assert_eq!(made.count() as i32, ALLOWED - 1);
+        assert_eq!(reap_all(sys), ALLOWED - 1);
+        sys.fork(|_| 0).expect("there is room");
+        i32::from(reap_all(sys) != 1)
+    });
+    assert_success("parallel", &report);
+}
+
+#[inline(never)]
+fn deep(n: u64) -> u64 {
+    let frame = [n; 64];
+    std::hint::black_box(&frame);
+    if n == u64::MAX { 0 } else { deep(n + 1) + frame[(n % 64) as usize] }
+}
+
+#[test]
+fn a_program_that_overflows_the_last_stack_dies_of_it_alone() {
+    for (on, system) in everywhere() {
+        let report = run(system.stacks(256), |sys| {
+            for _ in 0..3 {
+                let (from, to) = sys.pipe().expect("two descriptors");
+                let recurses = loop {
+                    let child = sys.fork(move |sys| {
+                        assert_eq!(sys.read(from, &mut [0]), Ok(1));
+                        std::hint::black_box(deep(0));
+                        0
+                    });
+                    match child {
+                        Ok(child) => break child,
+                        // Those that ended are about to leave their stacks.
+                        Err(_) => sys.sched_yield(),
+                    }
+                };
+                let mut others = 0;
+                while sys.fork(pauses).is_ok() {
+                    others += 1;
+                }
+                assert_eq!(sys.write(to, b"."), Ok(1));
+                let ended = sys.waitpid(recurses.into(), WaitOptions::empty()).expect("a child");
+                assert_eq!(ended.expect("it slept").status, Status::Signaled(Signal::SEGV, true));
+                sys.close(from).expect("it is open");
+                sys.close(to).expect("it is open");
+                sys.kill(Target::Everyone, Some(Signal::KILL)).expect("there are some");
+                assert_eq!(reap_all(sys), others);
+            }
+            0
+        });
+        assert_success(&on, &report);
+    }
+}

@@ -1,0 +1,56 @@
+//! More is deferred at once than the event queue holds.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tontine_unix::{Limit, Resource, Signal, Sys, WaitOptions};
+use tontine_unix_sim::{Executor, Mode};
+
+use crate::races::systems::{assert_success, of, run};
+
+/// More than there is room for in the queue.
+const ALARMS: usize = 1200;
+/// Processes that keep the signal thread from its turn.
+const BUSY: usize = 32;
+
+/// An alarm that found the queue full was lost, and the reference to its process that nobody gave
+/// back kept that from ever ending.
+#[test]
+fn every_alarm_rings_though_the_event_queue_is_full() {
+    let system = of(Mode::Parallel, Executor::Simulated { seed: 3 }).pids(3000).stacks(2000);
+    let no_limit = Limit { soft: u64::MAX, hard: u64::MAX };
+    let system = system.limit(Resource::Processes, no_limit).stop_at(10_000_000);
+    let report = run(system, |sys| {
+        let due = sys.now() + Duration::from_secs(1);
+        let sleeps = |sys: &dyn Sys| {
+            sys.alarm(1);
+            sys.pause();
+            0
+        };
+        let sleepers: Vec<_> = (0..ALARMS).map(|_| sys.fork(sleeps)).collect();
+        let over = Arc::new(AtomicBool::new(false));
+        for _ in 0..BUSY {
+            let over = over.clone();
+            let busy = move |sys: &dyn Sys| {
+                let _ = sys.nanosleep(due.saturating_sub(sys.now()));
+                while !over.load(Ordering::Relaxed) {
+                    sys.sched_yield();
+                }
+                0
+            };
+            sys.fork(busy).expect("there is room");
+        }
+        let rung = sleepers.into_iter().filter(|sleeper| {
+            let sleeper = sleeper.expect("there is room");
+            let waited = sys.waitpid(sleeper.into(), WaitOptions::empty());
+            let status = waited.expect("it is my child").expect("it ended").status;
+            status.signaled() == Some(Signal::ALRM)
+        });
+        let all = rung.count() == ALARMS;
+        over.store(true, Ordering::Relaxed);
+        while sys.wait().is_ok() {}
+        i32::from(!all)
+    });
+    assert_success("parallel, simulated", &report);
+}

@@ -1,0 +1,261 @@
+//! A signal against whoever is about to sleep, and against whoever is about to end.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::time::Duration;
+
+use tontine_unix::{How, Pid, SigAction, SigSet, Signal, Sys, Target};
+use tontine_unix_sim::Mode;
+#[cfg(any(debug_assertions, feature = "mutations"))]
+use tontine_unix_sim::Mutation;
+
+use crate::races::explore::{CONCURRENT, PARALLEL, PREEMPTED, Race};
+
+/// `sigsuspend` lets a signal in that comes as it falls asleep.
+const SIGNAL_AGAINST_SIGSUSPEND: Race = Race {
+    scene: || {
+        Arc::new(|sys| {
+            let user = SigSet::of(&[Signal::USR1]);
+            sys.sigprocmask(Some((How::Block, user))).expect("it is allowed");
+            sys.sigaction(Signal::USR1, Some(SigAction::handler(|_, _| {}))).expect("allowed");
+            let me = sys.getpid();
+            let child =
+                sys.fork(move |sys| i32::from(sys.kill(me.into(), Some(Signal::USR1)).is_err()));
+            sys.sigsuspend(SigSet::EMPTY);
+            let unchanged = sys.sigprocmask(None) == Ok(user);
+            let waited = sys.waitpid(child.expect("there is room").into(), Default::default());
+            i32::from(!unchanged || waited.is_err())
+        })
+    },
+    with: |builder| builder,
+    modes: PREEMPTED,
+    parallel: PARALLEL,
+};
+
+/// Signals `target`, which stands for the child `victim`, without end, while that is waited for and
+/// a stranger gets its slot; 1 if the signal has ended the stranger.
+fn signal_as_it_is_replaced(sys: &dyn Sys, victim: Pid, target: Target) -> i32 {
+    let over = Arc::new(AtomicBool::new(false));
+    let seen = over.clone();
+    let killer = sys
+        .fork(move |sys| {
+            while !seen.load(Ordering::Relaxed) {
+                let _ = sys.kill(target, Some(Signal::TERM));
+            }
+            0
+        })
+        .expect("there is room");
+    sys.waitpid(victim.into(), Default::default()).expect("it is my child");
+    let stranger = sys
+        .fork(|sys| {
+            (0..30).for_each(|_| sys.sched_yield());
+            0
+        })
+        .expect("there is room");
+    let stranger = sys.waitpid(stranger.into(), Default::default());
+    over.store(true, Ordering::Relaxed);
+    sys.waitpid(killer.into(), Default::default()).expect("it is my child");
+    let status = stranger.expect("it is my child").expect("it ended").status;
+    i32::from(status.exited() != Some(0))
+}
+
+/// A process ends, is waited for, and another one gets its slot, while somebody signals the first.
+const REFERENCE_AGAINST_EXIT: Race = Race {
+    scene: || {
+        Arc::new(|sys| {
+            let victim = sys.fork(|_| 0).expect("there is room");
+            signal_as_it_is_replaced(sys, victim, victim.into())
+        })
+    },
+    with: |builder| builder,
+    modes: CONCURRENT,
+    parallel: PARALLEL,
+};
+
+/// As above, but the group of the first is signalled.
+const GROUP_AGAINST_EXIT: Race = Race {
+    scene: || {
+        Arc::new(|sys| {
+            let own = Pid::number_only(0);
+            let ready = Arc::new(AtomicI32::new(0));
+            let leads = ready.clone();
+            let victim = sys
+                .fork(move |sys| {
+                    sys.setpgid(own, own).expect("it may");
+                    leads.store(1, Ordering::Relaxed);
+                    (0..5).for_each(|_| sys.sched_yield());
+                    0
+                })
+                .expect("there is room");
+            while ready.load(Ordering::Relaxed) == 0 {
+                sys.sched_yield();
+            }
+            signal_as_it_is_replaced(sys, victim, Target::Group(victim))
+        })
+    },
+    with: |builder| builder,
+    modes: CONCURRENT,
+    parallel: PARALLEL,
+};
+
+/// An alarm rings as its process ends, and its slot is another's when the signal thread comes to
+/// it.
+const ALARM_AGAINST_EXIT: Race = Race {
+    scene: || {
+        Arc::new(|sys| {
+            let second = Duration::from_secs(1);
+            let victim = sys
+                .fork(move |sys| {
+                    let start = sys.now();
+                    let alarm = SigSet::of(&[Signal::ALRM]);
+                    sys.sigprocmask(Some((How::Block, alarm))).expect("it is allowed");
+                    sys.alarm(1);
+                    let shortly = start + second - Duration::from_micros(3) - sys.now();
+                    let _ = sys.nanosleep(shortly);
+                    0
+                })
+                .expect("there is room");
+            sys.waitpid(victim.into(), Default::default()).expect("it is my child");
+            let stranger = sys.fork(|sys| {
+                (0..30).for_each(|_| sys.sched_yield());
+                0
+            });
+            let stranger = sys.waitpid(stranger.expect("room").into(), Default::default());
+            let status = stranger.expect("it is my child").expect("it ended").status;
+            i32::from(status.exited() != Some(0))
+        })
+    },
+    with: |builder| builder,
+    modes: PREEMPTED,
+    parallel: 0,
+};
+
+/// A process is stopped and continued, and then asked to end: it is not left stopped.
+const CONTINUE_AGAINST_STOP: Race = Race {
+    scene: || {
+        Arc::new(|sys| {
+            let over = Arc::new(AtomicBool::new(false));
+            let seen = over.clone();
+            let child = sys.fork(move |sys| {
+                while !seen.load(Ordering::Relaxed) {
+                    sys.sched_yield();
+                }
+                0
+            });
+            let child = child.expect("there is room");
+            sys.kill(child.into(), Some(Signal::STOP)).expect("it is there");
+            (0..2).for_each(|_| sys.sched_yield());
+            sys.kill(child.into(), Some(Signal::CONT)).expect("it is there");
+            over.store(true, Ordering::Relaxed);
+            let waited = sys.waitpid(child.into(), Default::default());
+            waited.expect("it is my child").expect("it ended").status.exited().unwrap_or(1)
+        })
+    },
+    with: |builder| builder,
+    modes: PREEMPTED,
+    parallel: PARALLEL,
+};
+
+#[test]
+fn a_stop_that_was_taken_is_cancelled_by_sigcont() {
+    CONTINUE_AGAINST_STOP.holds();
+}
+
+#[cfg(any(debug_assertions, feature = "mutations"))]
+#[test]
+fn a_stop_that_is_not_cancelled_lasts_for_ever() {
+    CONTINUE_AGAINST_STOP.fails_with(Mutation::StopUncancelled);
+}
+
+#[test]
+fn an_alarm_never_rings_who_has_the_slot_afterwards() {
+    ALARM_AGAINST_EXIT.holds();
+}
+
+#[cfg(any(debug_assertions, feature = "mutations"))]
+#[test]
+fn without_its_reference_an_alarm_rings_a_stranger() {
+    ALARM_AGAINST_EXIT.fails_with(Mutation::EventUnreferenced);
+}
+
+#[test]
+fn a_signal_that_comes_as_sigsuspend_falls_asleep_wakes_it() {
+    SIGNAL_AGAINST_SIGSUSPEND.holds();
+}
+
+#[test]
+fn a_signal_never_reaches_who_has_the_slot_afterwards() {
+    REFERENCE_AGAINST_EXIT.holds();
+}
+
+#[test]
+fn a_signal_to_a_group_never_reaches_who_has_the_slot_afterwards() {
+    GROUP_AGAINST_EXIT.holds();
+}
+
+#[cfg(any(debug_assertions, feature = "mutations"))]
+#[test]
+fn a_thread_that_looks_before_it_says_that_it_sleeps_misses_a_signal() {
+    SIGNAL_AGAINST_SIGSUSPEND.fails_with(Mutation::LooksBeforeSleep);
+}
+
+#[cfg(any(debug_assertions, feature = "mutations"))]
+#[test]
+fn without_references_a_signal_reaches_a_stranger() {
+    REFERENCE_AGAINST_EXIT.fails_with(Mutation::ReferencesUnawaited);
+}
+
+#[cfg(any(debug_assertions, feature = "mutations"))]
+#[test]
+fn without_its_lock_a_walk_of_a_group_reaches_a_stranger() {
+    GROUP_AGAINST_EXIT.fails_with(Mutation::WalkUnlocked);
+}
+
+/// One thread waits for two signals, another one for the second of them, which comes first. The
+/// first thread is chosen for both, and takes the lower one.
+const TWO_SIGNALS_AGAINST_TWO_WAITERS: Race = Race {
+    scene: || {
+        Arc::new(|sys| {
+            let higher = Signal::realtime(1).expect("there are thirty");
+            let (both, one) = (SigSet::of(&[Signal::RTMIN, higher]), SigSet::of(&[higher]));
+            sys.sigprocmask(Some((How::Block, both))).expect("it is allowed");
+            let taken = Arc::new(AtomicI32::new(0));
+            let threads = [both, one].map(|awaited| {
+                let taken = Arc::clone(&taken);
+                let waits = move |sys: &dyn Sys| {
+                    let had = sys.sigtimedwait(awaited, None).expect("it comes").signal;
+                    if had == higher && awaited == both {
+                        // It came alone; the other thread still waits for one.
+                        sys.kill(sys.getpid().into(), Some(had)).expect("I am there");
+                    }
+                    taken.fetch_add(1, Ordering::Relaxed);
+                    // A thread that ends tells the others what it leaves.
+                    while taken.load(Ordering::Relaxed) < 2 {
+                        sys.sched_yield();
+                    }
+                };
+                sys.thread(waits).expect("there is room")
+            });
+            (0..3).for_each(|_| sys.sched_yield());
+            for signal in [higher, Signal::RTMIN] {
+                sys.kill(sys.getpid().into(), Some(signal)).expect("I am there");
+            }
+            threads.into_iter().for_each(|thread| sys.join(thread).expect("it is mine"));
+            0
+        })
+    },
+    with: |builder| builder,
+    modes: &Mode::ALL,
+    parallel: PARALLEL,
+};
+
+#[test]
+fn of_two_signals_that_come_together_each_waiter_takes_one() {
+    TWO_SIGNALS_AGAINST_TWO_WAITERS.holds();
+}
+
+#[cfg(any(debug_assertions, feature = "mutations"))]
+#[test]
+fn a_waiter_that_keeps_the_wake_up_leaves_another_asleep() {
+    TWO_SIGNALS_AGAINST_TWO_WAITERS.fails_with(Mutation::WakeUpKept);
+}

@@ -1,0 +1,172 @@
+//! Everybody waits for ever: that is found, and printed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use tontine_unix::{How, SigSet, Signal, Sys, Target};
+use tontine_unix_sim::{Builder, Ending, Executor, Mode, State};
+
+use crate::races::systems::{everywhere, of, run};
+
+/// Threads that sleep for ever, each in another call.
+fn all_asleep(sys: &dyn Sys) -> i32 {
+    let (reader, _writer) = sys.pipe().expect("there is room");
+    sys.thread(move |sys| {
+        let _ = sys.read(reader, &mut [0]);
+    })
+    .expect("there is room");
+    sys.thread(|sys| {
+        let _ = sys.sigtimedwait(SigSet::of(&[Signal::USR2]), None);
+    })
+    .expect("room");
+    let joined = sys.thread(|sys| {
+        let _ = sys.sigsuspend(SigSet::of(&[Signal::TERM]));
+    });
+    let joined = joined.expect("there is room");
+    sys.thread(move |sys| {
+        let _ = sys.join(joined);
+    })
+    .expect("there is room");
+    let child = sys.fork(|sys| {
+        sys.sigprocmask(Some((How::Block, SigSet::of(&[Signal::INT])))).expect("it is allowed");
+        sys.pause();
+        0
+    });
+    let child = child.expect("there is room");
+    let _ = sys.waitpid(child.into(), Default::default());
+    0
+}
+
+#[test]
+fn a_deadlock_is_found_and_says_who_waits_for_what() {
+    for (on, system) in everywhere() {
+        let report = run(system, all_asleep);
+        assert_eq!((report.ending, report.status), (Ending::Stalled, None), "{on}");
+        let state = report.state.expect("it has not ended").to_string();
+        for line in [
+            "sleeps in read for pipe 5\n",
+            " written by itself, 7 (program)\n",
+            "sleeps in sigtimedwait for {SIGUSR2}",
+            "sleeps in sigsuspend",
+            "sleeps in join for thread 5",
+            "sleeps in wait for child 7 (program)",
+            "sleeps in pause, blocked {SIGINT}",
+        ] {
+            assert!(state.contains(line), "{on}: no line says `{line}`:\n{state}");
+        }
+    }
+}
+
+/// A reader that did not close its own end to write, and a writer whose pipe is full and has a
+/// reader that sleeps.
+fn forgotten_ends(sys: &dyn Sys) -> i32 {
+    let (reader, writer) = sys.pipe().expect("there is room");
+    let forgets = sys.fork(move |sys| {
+        State::name_caller("forgets");
+        sys.read(reader, &mut [0]).map_or(1, |_| 0)
+    });
+    let forgets = forgets.expect("there is room");
+    sys.close(writer).expect("it is open");
+    let fills = sys.fork(|sys| {
+        State::name_caller("fills");
+        let (_, writer) = sys.pipe().expect("there is room");
+        sys.fork(move |sys| {
+            State::name_caller("idle");
+            sys.close(writer).expect("it is open");
+            sys.pause();
+            0
+        })
+        .expect("there is room");
+        loop {
+            let _ = sys.write(writer, &[0; 4096]);
+        }
+    });
+    fills.expect("there is room");
+    sys.waitpid(forgets.into(), Default::default()).map_or(1, |_| 0)
+}
+
+#[test]
+fn who_has_the_other_end_of_a_pipe_is_named() {
+    for (on, system) in everywhere() {
+        let report = run(system, forgotten_ends);
+        assert_eq!(report.ending, Ending::Stalled, "{on}");
+        let state = report.state.expect("it has not ended").to_string();
+        let lines: Vec<&str> = state.lines().map(str::trim).collect();
+        let said = |call: &str, owners: &str| {
+            lines.windows(2).any(|two| two[0].contains(call) && two[1] == owners)
+        };
+        assert!(said("sleeps in read for pipe ", "written by itself alone"), "{on}:\n{state}");
+        let idle = lines.iter().find(|line| line.ends_with(" idle")).expect("it sleeps");
+        let idle = idle.split_whitespace().next().expect("a number");
+        let readers = format!("read by itself, {idle} (idle)");
+        assert!(said("sleeps in write for pipe ", &readers), "{on}:\n{state}");
+    }
+}
+
+#[test]
+fn two_threads_that_join_each_other_are_a_deadlock() {
+    for (on, system) in everywhere() {
+        let report = run(system, |sys| {
+            let me = sys.gettid();
+            let other = sys
+                .thread(move |sys| {
+                    let _ = sys.join(me);
+                })
+                .expect("there is room");
+            let _ = sys.join(other);
+            0
+        });
+        assert_eq!(report.ending, Ending::Stalled, "{on}");
+        let state = report.state.expect("it has not ended").to_string();
+        assert!(state.contains("join for thread 2"), "{on}:\n{state}");
+        assert!(state.contains("join for thread 3"), "{on}:\n{state}");
+    }
+}
+
+#[test]
+fn a_run_is_stopped_at_any_step_and_says_how_it_stands() {
+    for mode in Mode::ALL {
+        for step in 1..200 {
+            let count = Arc::new(AtomicI32::new(0));
+            let counts = count.clone();
+            let system = of(mode, Executor::Simulated { seed: step });
+            let report = run(system.stop_at(step), move |sys| {
+                loop {
+                    let child = sys.fork(|_| 0).expect("there is room");
+                    sys.waitpid(child.into(), Default::default()).expect("it is my child");
+                    counts.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+            assert_eq!(report.ending, Ending::Stopped, "{mode}, step {step}");
+            assert_eq!(report.steps, step, "{mode}");
+            let state = report.state.expect("it has not ended").to_string();
+            assert!(state.contains("program"), "{mode}, step {step}:\n{state}");
+        }
+    }
+}
+
+#[test]
+fn a_state_says_which_locks_are_held() {
+    let noted: [fn(Builder) -> Builder; 2] = [|b| b.statistics(true), |b| b.keep_locks(true)];
+    for noted in noted {
+        locks_are_said(noted);
+    }
+    if cfg!(debug_assertions) {
+        locks_are_said(|builder| builder);
+    }
+}
+
+fn locks_are_said(noted: fn(Builder) -> Builder) {
+    let mut held = 0;
+    for step in 1..200 {
+        let system = noted(of(Mode::Parallel, Executor::Simulated { seed: 1 }));
+        let report = run(system.stop_at(step), |sys| {
+            loop {
+                let _ = sys.kill(Target::OwnGroup, None);
+            }
+        });
+        let state = report.state.expect("it has not ended").to_string();
+        held += i32::from(state.contains(", has pg_lock "));
+    }
+    assert!(held > 10, "{held} of 199 states show a lock");
+}

@@ -1,0 +1,114 @@
+//! What is counted of locks, and that nothing is unless it was asked for.
+
+use tontine_unix::{Signal, Sys, Target};
+use tontine_unix_sim::{Executor, LockRow, LockStatistics, Mode, Report};
+
+use crate::races::explore::CONCURRENT;
+use crate::races::systems::{assert_success, everywhere, of, run};
+
+/// The relations' lock of a mode, for which those that fork and wait compete.
+fn relations(mode: Mode) -> &'static str {
+    if mode == Mode::PerProcess { "p_family_lock" } else { "proc_relation_lock" }
+}
+
+fn row(report: &Report, name: &str) -> LockRow {
+    let LockStatistics { rows } = report.locks.as_ref().expect("they were asked for");
+    rows.iter().find(|row| row.name == name).expect("each class has a row").clone()
+}
+
+/// Processes that fork, signal their group and wait, all at once.
+fn families(sys: &dyn Sys, rounds: usize) -> i32 {
+    let family = move |sys: &dyn Sys| {
+        for _ in 0..rounds {
+            sys.fork(|_| 0).expect("there is room");
+            sys.kill(Target::OwnGroup, Some(Signal::CHLD)).expect("I am there");
+            sys.wait().expect("there is a child");
+        }
+        0
+    };
+    for processor in [0, 1, 0, 1] {
+        sys.place(Some(processor)).expect("there are two");
+        sys.fork(family).expect("there is room");
+    }
+    while sys.wait().is_ok() {}
+    0
+}
+
+#[test]
+fn nothing_is_counted_that_nobody_asked_for() {
+    for (on, system) in everywhere() {
+        let report = run(system, |sys| {
+            sys.fork(|_| 0).expect("there is room");
+            i32::from(sys.wait().is_err())
+        });
+        assert_success(&on, &report);
+        assert_eq!(report.locks, None, "{on}");
+    }
+}
+
+#[test]
+fn what_is_counted_adds_up() {
+    for (on, system) in everywhere() {
+        let report = run(system.statistics(true), |sys| {
+            sys.fork(|_| 0).expect("there is room");
+            i32::from(sys.wait().is_err())
+        });
+        assert_success(&on, &report);
+        let locks = report.locks.expect("they were asked for");
+        // A tick takes it in every mode, and so does each fork.
+        let times = locks.rows.iter().find(|row| row.name == "u_time_lock").expect("it exists");
+        assert!(times.acquisitions >= 2, "{on}: {times:?}");
+        for row in &locks.rows {
+            assert!(row.blocked <= row.waited && row.waited <= row.acquisitions, "{on}: {row:?}");
+            assert_eq!(row.timed, row.acquisitions, "{on}: {row:?}");
+            assert!(row.held_max_ns <= row.held_ns, "{on}: {row:?}");
+            assert!(row.held_ns <= row.held_max_ns * row.timed, "{on}: {row:?}");
+            assert_eq!(row.held_mean_ns().is_some(), row.timed > 0, "{on}: {row:?}");
+        }
+    }
+}
+
+#[test]
+fn a_lock_that_the_mode_leaves_out_is_not_counted_unless_it_is_kept() {
+    for keep in [false, true] {
+        let system = of(Mode::Uniprocessor, Executor::Simulated { seed: 1 });
+        let report = run(system.statistics(true).keep_locks(keep), |sys| {
+            sys.fork(|_| 0).expect("there is room");
+            i32::from(sys.wait().is_err())
+        });
+        assert_eq!(row(&report, "p_lock").acquisitions > 0, keep);
+        assert!(row(&report, "pg_lock").acquisitions > 0);
+    }
+}
+
+#[test]
+fn a_simulated_run_counts_the_same_twice() {
+    for &mode in CONCURRENT {
+        let counted = |seed| {
+            let system = of(mode, Executor::Simulated { seed }).statistics(true);
+            let report = run(system, |sys| families(sys, 10));
+            assert_success(&format!("{mode}, seed {seed}"), &report);
+            (row(&report, relations(mode)), report.locks)
+        };
+        let (one, all) = counted(7);
+        assert!(one.waited > 0 && one.held_mean_ns() > Some(0.0), "{mode}: {one:?}");
+        assert!((0..100).any(|seed| counted(seed).0.blocked > 0), "{mode}: nobody is blocked");
+        assert_eq!(counted(7).1, all, "{mode}");
+        assert_ne!(counted(8).1, all, "{mode}");
+    }
+}
+
+#[test]
+fn on_two_processors_a_lock_that_both_want_is_waited_for() {
+    // Whether two meet is chance; that they never do in so many runs is none.
+    const RUNS: usize = 1000;
+    let contended = (0..RUNS).any(|_| {
+        let system = of(Mode::Parallel, Executor::Parallel).statistics(true);
+        let report = run(system, |sys| families(sys, 500));
+        assert_success("parallel", &report);
+        let row = row(&report, relations(Mode::Parallel));
+        assert!(row.acquisitions >= 2 * 4 * 500, "{row:?}");
+        row.waited_percent() > Some(0.0)
+    });
+    assert!(contended, "nobody waits for proc_relation_lock in {RUNS} runs");
+}

@@ -1,0 +1,226 @@
+//! Whoever is in a slot after another process had it is nobody to those that knew the other: to its
+//! children, to its terminal, to those that it was the parent of.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use tontine_unix::{Children, Errno, Pid, SigAction, Signal, Sys, WaitOptions};
+#[cfg(any(debug_assertions, feature = "mutations"))]
+use tontine_unix_sim::Mutation;
+use tontine_unix_sim::Virtual;
+
+use crate::races::explore::{CONCURRENT, PARALLEL, PREEMPTED, Race};
+use crate::races::systems::assert_success;
+
+fn yields(sys: &dyn Sys, times: u32) {
+    (0..times).for_each(|_| sys.sched_yield());
+}
+
+fn await_set(sys: &dyn Sys, flag: &AtomicBool) {
+    while !flag.load(Ordering::Relaxed) {
+        sys.sched_yield();
+    }
+}
+
+/// Waits for a child; its exit status, if it has one.
+fn exited(sys: &dyn Sys, child: Pid) -> Option<i32> {
+    let waited = sys.waitpid(child.into(), WaitOptions::empty());
+    waited.expect("it is my child").expect("it ended").status.exited()
+}
+
+/// A process ends while the one that is to inherit its child does, and is waited for; who is in its
+/// slot then has no child.
+const ORPHANS_AGAINST_REAPER: Race = Race {
+    scene: || {
+        Arc::new(|sys| {
+            let ending = Arc::new(AtomicBool::new(false));
+            let reaper = sys
+                .fork(move |sys| {
+                    sys.set_subreaper(true).expect("it may");
+                    let ends = ending.clone();
+                    let parent = sys.fork(move |sys| {
+                        let orphan = sys.fork(|sys| {
+                            sys.pause();
+                            0
+                        });
+                        ends.store(true, Ordering::Relaxed);
+                        i32::from(orphan.is_err())
+                    });
+                    await_set(sys, &ending);
+                    i32::from(parent.is_err())
+                })
+                .expect("there is room");
+            sys.waitpid(reaper.into(), WaitOptions::empty()).expect("it is my child");
+            let stranger = sys.fork(|sys| {
+                let childless = |_: &u32| {
+                    sys.sched_yield();
+                    sys.waitid(Children::Any, WaitOptions::EXITED | WaitOptions::NOHANG)
+                        == Err(Errno::ECHILD)
+                };
+                i32::from((0..40).filter(childless).count() != 40)
+            });
+            i32::from(exited(sys, stranger.expect("there is room")) != Some(0))
+        })
+    },
+    with: |builder| builder,
+    modes: CONCURRENT,
+    parallel: PARALLEL,
+};
+
+/// One of them gets the slot.
+const STRANGERS: u32 = 4;
+
+/// A terminal is hung up as the leader of its session ends, of whom nothing is left; who has the
+/// leader's slot afterwards lives on.
+const HANG_UP_AGAINST_EXIT: Race = Race {
+    scene: || {
+        Arc::new(|sys| {
+            sys.sigaction(Signal::CHLD, Some(SigAction::IGNORE)).expect("it is allowed");
+            let (user, terminal) = sys.openpty().expect("there is room");
+            let ready = Arc::new(AtomicBool::new(false));
+            let leads = ready.clone();
+            let leader = sys.fork(move |sys| {
+                sys.setsid().expect("it leads no group");
+                sys.set_controlling(terminal).expect("it leads a session");
+                sys.close(user).expect("it is open");
+                leads.store(true, Ordering::Relaxed);
+                0
+            });
+            leader.expect("there is room");
+            await_set(sys, &ready);
+            let closer = sys.thread(move |sys| sys.close(user).expect("it is open"));
+            let lived = Arc::new(AtomicU32::new(0));
+            for _ in 0..STRANGERS {
+                let lives = lived.clone();
+                let stranger = sys.fork(move |sys| {
+                    yields(sys, 10);
+                    lives.fetch_add(1, Ordering::Relaxed);
+                    0
+                });
+                stranger.expect("there is room");
+            }
+            sys.join(closer.expect("there is room")).expect("it is mine");
+            let none = sys.wait() == Err(Errno::ECHILD);
+            i32::from(!none || lived.load(Ordering::Relaxed) != STRANGERS)
+        })
+    },
+    with: |builder| builder,
+    modes: CONCURRENT,
+    parallel: PARALLEL,
+};
+
+/// A process asks who its parent is while that ends, is waited for, and another process gets its
+/// slot: it is the parent or the first process.
+const GETPPID_AGAINST_EXIT: Race = Race {
+    scene: || {
+        Arc::new(|sys| {
+            let [over, done, strange] = [(); 3].map(|()| Arc::new(AtomicBool::new(false)));
+            let (ends, says, finds) = (over.clone(), done.clone(), strange.clone());
+            let parent = sys
+                .fork(move |sys| {
+                    let parent = sys.getpid();
+                    let child = sys.fork(move |sys| {
+                        while !ends.load(Ordering::Relaxed) {
+                            let now = sys.getppid();
+                            finds.fetch_or(now != parent && now.number() != 1, Ordering::Relaxed);
+                        }
+                        says.store(true, Ordering::Relaxed);
+                        0
+                    });
+                    i32::from(child.is_err())
+                })
+                .expect("there is room");
+            sys.waitpid(parent.into(), WaitOptions::empty()).expect("it is my child");
+            let stranger = sys.fork(|sys| {
+                yields(sys, 10);
+                0
+            });
+            exited(sys, stranger.expect("there is room"));
+            over.store(true, Ordering::Relaxed);
+            await_set(sys, &done);
+            i32::from(strange.load(Ordering::Relaxed))
+        })
+    },
+    with: |builder| builder,
+    modes: PREEMPTED,
+    parallel: PARALLEL,
+};
+
+#[test]
+fn orphans_are_given_to_no_stranger() {
+    ORPHANS_AGAINST_REAPER.holds();
+}
+
+#[test]
+fn a_hang_up_reaches_no_stranger() {
+    HANG_UP_AGAINST_EXIT.holds();
+}
+
+#[test]
+fn a_parent_is_never_a_stranger() {
+    GETPPID_AGAINST_EXIT.holds();
+}
+
+#[cfg(any(debug_assertions, feature = "mutations"))]
+#[test]
+fn a_reaper_that_is_not_looked_at_again_may_be_a_stranger() {
+    ORPHANS_AGAINST_REAPER.fails_with(Mutation::ReaperUnchecked);
+}
+
+#[cfg(any(debug_assertions, feature = "mutations"))]
+#[test]
+fn without_a_lock_a_parent_may_be_a_stranger() {
+    GETPPID_AGAINST_EXIT.fails_with(Mutation::ParentUnlocked);
+}
+
+/// Parent and child end together: whoever inherits the child finds both, each once.
+const CHAIN: Race = Race {
+    scene: || {
+        Arc::new(|sys| {
+            sys.set_subreaper(true).expect("it may");
+            let parent = sys.fork(|sys| {
+                let child = sys.fork(|sys| i32::from(sys.fork(|_| 0).is_err()));
+                i32::from(child.is_err())
+            });
+            parent.expect("there is room");
+            let ended = (0..3).filter(|_| sys.wait().is_ok()).count();
+            i32::from(ended != 3 || sys.wait() != Err(Errno::ECHILD))
+        })
+    },
+    with: |builder| builder,
+    modes: CONCURRENT,
+    parallel: PARALLEL,
+};
+
+#[test]
+fn a_process_that_ends_with_its_parent_is_inherited() {
+    CHAIN.holds();
+}
+
+#[cfg(any(debug_assertions, feature = "mutations"))]
+#[test]
+fn an_orphan_that_is_unlinked_first_may_end_as_nobodys() {
+    CHAIN.fails_with(Mutation::OrphanUnlinked);
+}
+
+/// The same on real processors, where what is between two steps is not only where a simulation
+/// switches: a long chain, each of which ends as soon as it has made the next.
+#[test]
+fn of_a_long_chain_everybody_is_inherited() {
+    const LINKS: u32 = 1000;
+    fn link(sys: &dyn Sys, left: u32) -> i32 {
+        i32::from(left > 0 && sys.fork(move |sys| link(sys, left - 1)).is_err())
+    }
+    for mode in CONCURRENT {
+        for _ in 0..10 {
+            let unix = Virtual::builder().mode(*mode).processors(2).build().expect("it goes");
+            let report = unix.run(|sys| {
+                sys.set_subreaper(true).expect("it may");
+                sys.fork(|sys| link(sys, LINKS - 1)).expect("there is room");
+                let ended = (0..LINKS).filter(|_| sys.wait().is_ok()).count();
+                i32::from(ended != LINKS as usize || sys.wait() != Err(Errno::ECHILD))
+            });
+            assert_success(&mode.to_string(), &report);
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! A shell and its job both see to it that the job has the terminal, as with `setpgid`: whoever is
+//! late finds it done. Two leaders want one terminal. A reader's group is changed by another thread
+//! (§7.2.3).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+
+use tontine_unix::{Errno, Fd, How, Pid, SigAction, SigSet, Signal, Status, Sys, WaitOptions};
+use tontine_unix_sim::Mode;
+#[cfg(any(debug_assertions, feature = "mutations"))]
+use tontine_unix_sim::Mutation;
+
+use crate::races::explore::{CONCURRENT, PARALLEL, Race, Scene};
+
+const OWN: Pid = Pid::number_only(0);
+
+/// A shell with a terminal gives it to a job that reads a line, and takes it back. A job that is
+/// not `careful` leaves all to the shell.
+fn hand_over(careful: bool) -> Scene {
+    Arc::new(move |sys| {
+        let shell = sys.fork(move |sys| {
+            sys.setsid().expect("it leads no group");
+            let (user, terminal) = sys.openpty().expect("there is room");
+            sys.set_controlling(terminal).expect("it leads a session");
+            sys.sigaction(Signal::TTOU, Some(SigAction::IGNORE)).expect("it is allowed");
+            sys.write(user, b"line\n").expect("there is room");
+            run_job(sys, terminal, careful)
+        });
+        let waited = sys.waitpid(shell.expect("there is room").into(), WaitOptions::empty());
+        waited.expect("it is my child").expect("it ended").status.exited().unwrap_or(9)
+    })
+}
+
+fn run_job(sys: &dyn Sys, terminal: Fd, careful: bool) -> i32 {
+    let job = sys.fork(move |sys| {
+        if careful {
+            sys.setpgid(OWN, OWN).expect("it may");
+            sys.tcsetpgrp(terminal, sys.getpid()).expect("it may");
+        }
+        sys.sigaction(Signal::TTOU, Some(SigAction::DEFAULT)).expect("it is allowed");
+        let mut line = [0; 9];
+        i32::from(sys.read(terminal, &mut line) != Ok(5) || &line[..5] != b"line\n")
+    });
+    let job = job.expect("there is room");
+    // A job that has ended has no group any more.
+    let _ = sys.setpgid(job, job);
+    let _ = sys.tcsetpgrp(terminal, job);
+    let waited = sys.waitpid(job.into(), WaitOptions::STOPPED);
+    let status = waited.expect("it is my child").expect("it changed").status;
+    sys.tcsetpgrp(terminal, sys.getpid()).expect("it ignores SIGTTOU");
+    let back = sys.tcgetpgrp(terminal).map(Pid::number) == Ok(sys.getpid().number());
+    match status {
+        Status::Exited(0) if back => 0,
+        Status::Stopped(_) => {
+            sys.kill(job.into(), Some(Signal::KILL)).expect("it is there");
+            sys.wait().expect("it is my child");
+            2
+        }
+        _ => 3,
+    }
+}
+
+/// How a child ended, by its exit status.
+fn status_of(sys: &dyn Sys, child: Pid) -> i32 {
+    let waited = sys.waitpid(child.into(), WaitOptions::empty());
+    waited.expect("it is my child").expect("it ended").status.exited().unwrap_or(9)
+}
+
+/// Two sessions' leaders want the same terminal: one has it, and the other is told that it has not.
+const TWO_LEADERS: Race = Race {
+    scene: || {
+        let tried = Arc::new(AtomicI32::new(0));
+        Arc::new(move |sys| {
+            let (_user, terminal) = sys.openpty().expect("there is room");
+            let leader = |tried: Arc<AtomicI32>| {
+                move |sys: &dyn Sys| {
+                    let session = sys.setsid().expect("it leads no group");
+                    let taken = sys.set_controlling(terminal);
+                    tried.fetch_add(1, Ordering::Relaxed);
+                    // Who goes frees the terminal.
+                    while tried.load(Ordering::Relaxed) < 2 {
+                        sys.sched_yield();
+                    }
+                    match (taken, sys.tcgetsid(terminal)) {
+                        (Ok(()), Ok(its)) if its == session => 1,
+                        (Err(Errno::EPERM), Err(Errno::ENOTTY)) => 2,
+                        _ => 4,
+                    }
+                }
+            };
+            let leaders = [(); 2].map(|()| sys.fork(leader(tried.clone())).expect("there is room"));
+            let results: i32 = leaders.map(|leader| status_of(sys, leader)).iter().sum();
+            i32::from(results != 1 + 2)
+        })
+    },
+    with: |builder| builder,
+    modes: &Mode::ALL,
+    parallel: PARALLEL,
+};
+
+/// A process reads from a background group and is moved to the foreground by another thread. If its
+/// old group is signalled for that, so is the process, wherever it is by then.
+const READ_AGAINST_SETPGID: Race = Race {
+    scene: || {
+        Arc::new(|sys| {
+            let shell = sys.fork(|sys| {
+                sys.setsid().expect("it leads no group");
+                let (user, terminal) = sys.openpty().expect("there is room");
+                sys.set_controlling(terminal).expect("it leads a session");
+                sys.write(user, b"line\n").expect("there is room");
+                read_while_moved(sys, terminal)
+            });
+            status_of(sys, shell.expect("there is room"))
+        })
+    },
+    with: |builder| builder,
+    modes: CONCURRENT,
+    parallel: PARALLEL,
+};
+
+fn read_while_moved(sys: &dyn Sys, terminal: Fd) -> i32 {
+    let ttin = SigSet::of(&[Signal::TTIN]);
+    let over = Arc::new(AtomicBool::new(false));
+    let seen = over.clone();
+    sys.sigprocmask(Some((How::Block, ttin))).expect("it is allowed");
+    let friend = sys.fork(move |sys| {
+        while !seen.load(Ordering::Relaxed) {
+            sys.sched_yield();
+        }
+        i32::from(sys.sigpending().contains(Signal::TTIN))
+    });
+    let friend = friend.expect("there is room");
+    sys.setpgid(friend, friend).expect("it is my child");
+    sys.sigprocmask(Some((How::Unblock, ttin))).expect("it is allowed");
+    let foreground = sys.getpgrp();
+    let reader = sys.fork(move |sys| {
+        let signalled = Arc::new(AtomicI32::new(0));
+        let counts = signalled.clone();
+        let action = SigAction::handler(move |_, _| {
+            counts.fetch_add(1, Ordering::Relaxed);
+        });
+        sys.sigaction(Signal::TTIN, Some(action)).expect("it is allowed");
+        sys.setpgid(OWN, friend).expect("it is there");
+        sys.thread(move |sys| sys.setpgid(OWN, foreground).expect("it is there"))
+            .expect("there is room");
+        let _ = sys.read(terminal, &mut [0; 9]);
+        signalled.load(Ordering::Relaxed)
+    });
+    let reader_signalled = status_of(sys, reader.expect("there is room"));
+    over.store(true, Ordering::Relaxed);
+    let group_signalled = status_of(sys, friend);
+    i32::from(group_signalled > reader_signalled)
+}
+
+#[test]
+fn of_two_leaders_one_has_the_terminal() {
+    TWO_LEADERS.holds();
+}
+
+#[test]
+fn a_reader_whose_group_is_signalled_is_signalled_though_it_has_left_it() {
+    READ_AGAINST_SETPGID.holds();
+}
+
+#[cfg(any(debug_assertions, feature = "mutations"))]
+#[test]
+fn a_reader_that_is_not_named_as_self_is_missed_when_it_leaves_its_group() {
+    READ_AGAINST_SETPGID.fails_with(Mutation::SelfUnnamed);
+}
+
+#[test]
+fn a_job_that_takes_the_terminal_itself_is_not_stopped() {
+    let race = Race {
+        scene: || hand_over(true),
+        with: |builder| builder,
+        modes: &Mode::ALL,
+        parallel: PARALLEL,
+    };
+    race.holds();
+}
+
+#[test]
+fn a_job_that_waits_for_its_shell_may_read_too_early() {
+    let race = Race {
+        scene: || hand_over(false),
+        with: |builder| builder,
+        modes: &Mode::ALL,
+        parallel: 0,
+    };
+    race.fails();
+}

@@ -1,0 +1,189 @@
+//! A tracer waits for its tracee, or dies, while the tracee's parent does the same.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tontine_unix::{
+    Children, Errno, Limit, Pid, Ptrace, Resource, Signal, Status, Sys, WaitOptions,
+};
+#[cfg(any(debug_assertions, feature = "mutations"))]
+use tontine_unix_sim::Mutation;
+
+use crate::races::explore::{CONCURRENT, PARALLEL, PREEMPTED, Race, Scene};
+
+const KILLED: Status = Status::Signaled(Signal::KILL, false);
+
+fn pauses(sys: &dyn Sys) -> i32 {
+    sys.pause();
+    0
+}
+
+/// How a child or a tracee ended.
+fn end(sys: &dyn Sys, pid: Pid) -> Result<Status, Errno> {
+    loop {
+        let found = sys.waitpid(pid.into(), WaitOptions::empty())?;
+        let status = found.expect("it slept").status;
+        if status.is_end() {
+            return Ok(status);
+        }
+    }
+}
+
+fn await_set(sys: &dyn Sys, flag: &AtomicBool) {
+    while !flag.load(Ordering::Relaxed) {
+        sys.sched_yield();
+    }
+}
+
+/// A tracee ends. Its tracer, of whose threads two wait for it, and its parent each learn of it
+/// once, the parent when the tracer has or has died; and the parent is never told that it has no
+/// such child.
+fn both_wait(tracer_waits: bool) -> Scene {
+    Arc::new(move |sys| {
+        let child = sys.fork(pauses).expect("there is room");
+        let attached = Arc::new(AtomicBool::new(false));
+        let says = attached.clone();
+        let tracer = sys.fork(move |sys| {
+            sys.ptrace(Ptrace::Attach(child)).expect("it may");
+            says.store(true, Ordering::Relaxed);
+            sys.kill(child.into(), Some(Signal::KILL)).expect("it is there");
+            if !tracer_waits {
+                return 0;
+            }
+            let lost = Arc::new(AtomicBool::new(false));
+            let other_lost = lost.clone();
+            let other = sys.thread(move |sys| {
+                other_lost.store(end(sys, child) == Err(Errno::ECHILD), Ordering::Relaxed);
+            });
+            let mine = end(sys, child);
+            sys.join(other.expect("there is room")).expect("it is mine");
+            let other_lost = lost.load(Ordering::Relaxed);
+            i32::from(match mine {
+                Ok(status) => status != KILLED || !other_lost,
+                Err(errno) => errno != Errno::ECHILD || other_lost,
+            })
+        });
+        await_set(sys, &attached);
+        let seen = loop {
+            match sys.waitpid(child.into(), WaitOptions::NOHANG) {
+                Ok(None) => sys.sched_yield(),
+                other => break other.map(|found| found.map(|waited| waited.status)),
+            }
+        };
+        let tracers = end(sys, tracer.expect("there is room"));
+        let alone = sys.waitpid(Children::Any, WaitOptions::NOHANG) == Err(Errno::ECHILD);
+        i32::from((seen, tracers, alone) != (Ok(Some(KILLED)), Ok(Status::Exited(0)), true))
+    })
+}
+
+/// A tracee has ended. Its parent dies while its tracer waits for it, or dies too; the subreaper
+/// that inherits it waits for it when the tracer has.
+fn parent_dies(tracer_waits: bool) -> Scene {
+    Arc::new(move |sys| {
+        sys.set_subreaper(true).expect("it may");
+        let ended = Arc::new(AtomicBool::new(false));
+        let (says, sees) = (ended.clone(), ended);
+        sys.fork(move |sys| {
+            let child = sys.fork(pauses).expect("there is room");
+            sys.fork(move |sys| {
+                sys.ptrace(Ptrace::Attach(child)).expect("it may");
+                sys.kill(child.into(), Some(Signal::KILL)).expect("it is there");
+                let looks = WaitOptions::EXITED | WaitOptions::NOWAIT;
+                while !sys
+                    .waitid(child.into(), looks)
+                    .expect("it is my tracee")
+                    .expect("it slept")
+                    .status
+                    .is_end()
+                {
+                    sys.sched_yield();
+                }
+                says.store(true, Ordering::Relaxed);
+                i32::from(tracer_waits && end(sys, child) != Ok(KILLED))
+            })
+            .expect("there is room");
+            await_set(sys, &sees);
+            0
+        })
+        .expect("there is room");
+        let mut ends = Vec::new();
+        while let Ok(waited) = sys.wait() {
+            ends.push(waited.status);
+        }
+        let killed = ends.iter().filter(|status| **status == KILLED).count();
+        let exited = ends.iter().filter(|status| **status == Status::Exited(0)).count();
+        i32::from((killed, exited, ends.len()) != (1, 2, 3))
+    })
+}
+
+const fn race(scene: fn() -> Scene) -> Race {
+    Race { scene, with: |builder| builder, modes: PREEMPTED, parallel: PARALLEL }
+}
+
+#[test]
+fn a_tracer_and_a_parent_that_wait_each_learn_of_an_end_once() {
+    race(|| both_wait(true)).holds();
+}
+
+#[test]
+fn a_parent_that_waits_while_the_tracer_dies_learns_of_an_end_once() {
+    race(|| both_wait(false)).holds();
+}
+
+#[test]
+fn an_end_is_inherited_once_while_the_tracer_waits() {
+    race(|| parent_dies(true)).holds();
+}
+
+#[test]
+fn an_end_is_inherited_once_while_the_tracer_dies() {
+    race(|| parent_dies(false)).holds();
+}
+
+/// Looks again and again whether a child has ended; false if there is no such child.
+fn polls(sys: &dyn Sys, child: Pid) -> bool {
+    loop {
+        match sys.waitpid(child.into(), WaitOptions::NOHANG) {
+            Ok(None) => {}
+            waited => return waited.is_ok(),
+        }
+    }
+}
+
+/// A tracer kills its tracee and ends; the parent of both polls for the tracee. It ends once: its
+/// user has as many processes afterwards as there are.
+const TRACER_AGAINST_PARENT: Race = Race {
+    scene: || {
+        Arc::new(|sys| {
+            sys.setuid(7).expect("it may");
+            let tracee = sys.fork(pauses).expect("there is room");
+            let tracer = sys
+                .fork(move |sys| {
+                    sys.ptrace(Ptrace::Attach(tracee)).expect("it may");
+                    sys.kill(tracee.into(), Some(Signal::KILL)).expect("it is there");
+                    (0..5).for_each(|_| sys.sched_yield());
+                    0
+                })
+                .expect("there is room");
+            let both = polls(sys, tracee) && polls(sys, tracer);
+            let alone = sys.wait() == Err(Errno::ECHILD);
+            sys.setrlimit(Resource::Processes, Limit { soft: 1, hard: 1 }).expect("lowered");
+            let full = sys.fork(|_| 0) == Err(Errno::EAGAIN);
+            i32::from(!(both && alone && full))
+        })
+    },
+    with: |builder| builder,
+    modes: CONCURRENT,
+    parallel: PARALLEL,
+};
+
+#[test]
+fn a_traced_process_ends_once_though_its_tracer_ends_with_it() {
+    TRACER_AGAINST_PARENT.holds();
+}
+
+#[cfg(any(debug_assertions, feature = "mutations"))]
+#[test]
+fn a_tracer_that_lets_go_before_it_locks_ends_its_tracee_a_second_time() {
+    TRACER_AGAINST_PARENT.fails_with(Mutation::TraceeLetGoFirst);
+}

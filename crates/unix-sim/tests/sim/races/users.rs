@@ -1,0 +1,62 @@
+//! `setuid` of one thread while another makes a process or a thread: what a user has is counted.
+
+use std::sync::Arc;
+
+use tontine_unix::{Errno, Limit, Resource, Sys, WaitOptions};
+#[cfg(any(debug_assertions, feature = "mutations"))]
+use tontine_unix_sim::Mutation;
+
+use crate::races::explore::{PARALLEL, PREEMPTED, Race, Scene};
+
+/// A program becomes another user's while it makes something that ends. The new user has one
+/// process then, and may have no other if its limit is one.
+fn counted(makes: fn(&dyn Sys)) -> Scene {
+    Arc::new(move |sys| {
+        let program = sys.fork(move |sys| {
+            let changes = sys.thread(|sys| sys.setuid(7).expect("it may"));
+            makes(sys);
+            sys.join(changes.expect("there is room")).expect("it is mine");
+            sys.setrlimit(Resource::Processes, Limit { soft: 1, hard: 1 }).expect("lowered");
+            i32::from(sys.fork(|_| 0) != Err(Errno::EAGAIN))
+        });
+        let waited = sys.waitpid(program.expect("there is room").into(), WaitOptions::empty());
+        waited.expect("it is my child").expect("it ended").status.exited().unwrap_or(9)
+    })
+}
+
+const SETUID_AGAINST_FORK: Race = Race {
+    scene: || {
+        counted(|sys| {
+            let child = sys.fork(|_| 0).expect("there is room");
+            sys.waitpid(child.into(), WaitOptions::empty()).expect("it is my child");
+        })
+    },
+    with: |builder| builder,
+    modes: PREEMPTED,
+    parallel: PARALLEL,
+};
+
+const SETUID_AGAINST_THREAD: Race = Race {
+    scene: || {
+        counted(|sys| {
+            let thread = sys.thread(|_| {}).expect("there is room");
+            sys.join(thread).expect("it is mine");
+        })
+    },
+    with: |builder| builder,
+    modes: PREEMPTED,
+    parallel: PARALLEL,
+};
+
+#[test]
+fn what_is_made_as_the_user_changes_is_counted_once() {
+    SETUID_AGAINST_FORK.holds();
+    SETUID_AGAINST_THREAD.holds();
+}
+
+#[cfg(any(debug_assertions, feature = "mutations"))]
+#[test]
+fn what_stays_counted_as_the_old_users_is_given_back_to_the_new_one() {
+    SETUID_AGAINST_FORK.fails_with(Mutation::ChargeKept);
+    SETUID_AGAINST_THREAD.fails_with(Mutation::ChargeKept);
+}

@@ -1,0 +1,207 @@
+//! `wait` against `exit`, and against another `wait` (§6.2).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+
+use tontine_unix::{Disposition, Errno, How, Pid, SigAction, SigSet, Signal, Spawn, WaitOptions};
+use tontine_unix_sim::Mode;
+#[cfg(any(debug_assertions, feature = "mutations"))]
+use tontine_unix_sim::Mutation;
+
+use crate::races::explore::{CONCURRENT, PARALLEL, PREEMPTED, Race, Scene};
+
+/// A parent that looks, finds nothing and falls asleep, while its child ends.
+const WAIT_AGAINST_EXIT: Race = Race {
+    scene: || {
+        Arc::new(|sys| {
+            for status in 1..4 {
+                let child = sys.fork(move |_| status).expect("there is room");
+                let waited = sys.wait().expect("there is a child");
+                if waited.pid != child || waited.status.exited() != Some(status) {
+                    return 1;
+                }
+            }
+            i32::from(sys.wait() != Err(Errno::ECHILD))
+        })
+    },
+    with: |builder| builder,
+    modes: PREEMPTED,
+    parallel: PARALLEL,
+};
+
+/// A child that nobody wants: where `wait` says that there is none, its number is nobody's.
+const UNWANTED_AGAINST_KILL: Race = Race {
+    scene: || {
+        Arc::new(|sys| {
+            let ignore = SigAction { disposition: Disposition::Ignore, ..SigAction::default() };
+            sys.sigaction(Signal::CHLD, Some(ignore)).expect("it is allowed");
+            for _ in 0..3 {
+                let child = sys.fork(|_| 0).expect("there is room");
+                while sys.waitpid(child.into(), WaitOptions::NOHANG) != Err(Errno::ECHILD) {
+                    sys.sched_yield();
+                }
+                if sys.kill(Pid::number_only(child.number()).into(), None) != Err(Errno::ESRCH) {
+                    return 1;
+                }
+            }
+            0
+        })
+    },
+    with: |builder| builder,
+    modes: CONCURRENT,
+    parallel: PARALLEL,
+};
+
+#[test]
+fn an_unwanted_child_is_gone_for_kill_where_it_is_gone_for_wait() {
+    UNWANTED_AGAINST_KILL.holds();
+}
+
+#[cfg(any(debug_assertions, feature = "mutations"))]
+#[test]
+fn a_number_that_is_not_hidden_finds_a_zombie_that_is_nobodys() {
+    UNWANTED_AGAINST_KILL.fails_with(Mutation::NumberUnhidden);
+}
+
+/// A thread waits for any child while another one spawns what there is not: it is told that there
+/// is none, and never of an end.
+const FAILED_SPAWN_AGAINST_WAIT: Race = Race {
+    scene: || {
+        Arc::new(|sys| {
+            let (over, met) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+            let (ends, meets) = (over.clone(), met.clone());
+            let waiter = sys.thread(move |sys| {
+                while !ends.load(Ordering::Relaxed) {
+                    match sys.wait() {
+                        Err(Errno::ECHILD) => sys.sched_yield(),
+                        _ => meets.store(true, Ordering::Relaxed),
+                    }
+                }
+            });
+            let nothing = Spawn::new("nothing", &["nothing"]);
+            let failed = (0..3).all(|_| sys.spawn(&nothing) == Err(Errno::ENOENT));
+            over.store(true, Ordering::Relaxed);
+            sys.join(waiter.expect("there is room")).expect("it is mine");
+            i32::from(!failed || met.load(Ordering::Relaxed))
+        })
+    },
+    with: |builder| builder,
+    modes: &Mode::ALL,
+    parallel: PARALLEL,
+};
+
+#[test]
+fn nobody_waits_for_what_could_not_be_spawned() {
+    FAILED_SPAWN_AGAINST_WAIT.holds();
+}
+
+#[cfg(any(debug_assertions, feature = "mutations"))]
+#[test]
+fn a_failed_spawn_that_leaves_a_child_gives_it_to_who_waits_first() {
+    FAILED_SPAWN_AGAINST_WAIT.fails_with(Mutation::FailureWaitedFor);
+}
+
+/// Two threads wait for the one child that there is: one gets it, the other is told that there is
+/// none.
+const TWO_WAITERS: Race = Race {
+    scene: || {
+        let won = Arc::new(AtomicI32::new(0));
+        let lost = Arc::new(AtomicI32::new(0));
+        Arc::new(move |sys| {
+            sys.fork(|_| 7).expect("there is room");
+            let wait = |won: Arc<AtomicI32>, lost: Arc<AtomicI32>| {
+                move |sys: &dyn tontine_unix::Sys| {
+                    match sys.wait() {
+                        Ok(_) => won.fetch_add(1, Ordering::Relaxed),
+                        Err(_) => lost.fetch_add(1, Ordering::Relaxed),
+                    };
+                }
+            };
+            let other = sys.thread(wait(won.clone(), lost.clone())).expect("there is room");
+            wait(won.clone(), lost.clone())(sys);
+            sys.join(other).expect("it is mine");
+            let results = (won.load(Ordering::Relaxed), lost.load(Ordering::Relaxed));
+            i32::from(results != (1, 1))
+        })
+    },
+    with: |builder| builder,
+    modes: CONCURRENT,
+    parallel: PARALLEL,
+};
+
+/// A parent that sleeps until SIGCHLD comes and then waits, `most` times for each signal.
+fn reaps_by_signal(most: usize) -> Scene {
+    Arc::new(move |sys| {
+        let blocked = SigSet::of(&[Signal::CHLD]);
+        sys.sigprocmask(Some((How::Block, blocked))).expect("it is allowed");
+        sys.sigaction(Signal::CHLD, Some(SigAction::handler(|_, _| {}))).expect("it is allowed");
+        for _ in 0..3 {
+            sys.fork(|_| 0).expect("there is room");
+        }
+        let mut left = 3;
+        while left > 0 {
+            sys.sigsuspend(SigSet::EMPTY);
+            for _ in 0..most {
+                match sys.waitpid(tontine_unix::Children::Any, WaitOptions::NOHANG) {
+                    Ok(Some(_)) => left -= 1,
+                    _ => break,
+                }
+            }
+        }
+        i32::from(sys.wait() != Err(Errno::ECHILD))
+    })
+}
+
+/// SIGCHLD coalesces: after one of them as many children may be waited for as have ended.
+const CHILDREN_COALESCE: Race = Race {
+    scene: || reaps_by_signal(usize::MAX),
+    with: |builder| builder,
+    modes: CONCURRENT,
+    parallel: PARALLEL,
+};
+
+#[test]
+fn a_child_that_ends_wakes_its_parent_whenever_that_falls_asleep() {
+    WAIT_AGAINST_EXIT.holds();
+}
+
+#[test]
+fn one_of_two_waiters_gets_a_child() {
+    TWO_WAITERS.holds();
+}
+
+#[test]
+fn who_waits_until_there_is_none_loses_no_child_to_coalescing() {
+    CHILDREN_COALESCE.holds();
+}
+
+/// The race is the program's own: of the children that end before it is scheduled again it sees
+/// one.
+#[test]
+fn who_waits_once_a_signal_loses_children_in_every_mode() {
+    let naive = Race {
+        scene: || reaps_by_signal(1),
+        with: |builder| builder,
+        modes: &Mode::ALL,
+        parallel: 0,
+    };
+    naive.fails();
+}
+
+#[cfg(any(debug_assertions, feature = "mutations"))]
+#[test]
+fn a_parent_that_looks_before_it_says_that_it_sleeps_sleeps_for_ever() {
+    WAIT_AGAINST_EXIT.fails_with(Mutation::WaitLooksFirst);
+}
+
+#[cfg(any(debug_assertions, feature = "mutations"))]
+#[test]
+fn without_an_owner_two_waiters_get_one_child() {
+    TWO_WAITERS.fails_with(Mutation::ChildOfTwo);
+}
+
+#[cfg(any(debug_assertions, feature = "mutations"))]
+#[test]
+fn a_parent_that_is_told_too_early_finds_no_zombie() {
+    CHILDREN_COALESCE.fails_with(Mutation::ToldBeforeZombie);
+}

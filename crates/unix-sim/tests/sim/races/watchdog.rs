@@ -1,0 +1,96 @@
+//! A program that never makes a system call is named, and no other is.
+
+#![allow(clippy::disallowed_types, reason = "the watchdog's clock is the wall clock")]
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use tontine_unix::{Spawn, Sys, WaitOptions};
+use tontine_unix_sim::{Busy, Executor, Mode};
+
+use crate::races::systems::{assert_success, of, run};
+
+/// Long enough that no processor takes so long to come back to a thread that makes calls.
+const LIMIT: Duration = Duration::from_secs(2);
+/// It is told by then, or never.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Who was named, and when first.
+#[derive(Default)]
+struct Told {
+    named: Mutex<Vec<(Busy, Instant)>>,
+    any: AtomicBool,
+}
+
+impl Told {
+    fn note(&self, busy: Busy) {
+        self.named.lock().expect("no panic").push((busy, Instant::now()));
+        self.any.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Computes in a second thread, with no system call, until somebody was named.
+fn computes(sys: &dyn Sys, told: &Arc<Told>, begun: &Arc<Mutex<Option<(i32, Instant)>>>) -> i32 {
+    let (told, begun) = (Arc::clone(told), Arc::clone(begun));
+    let thread = sys.thread(move |sys| {
+        let start = Instant::now();
+        *begun.lock().expect("no panic") = Some((sys.gettid().0, start));
+        while !told.any.load(Ordering::Relaxed) && start.elapsed() < PATIENCE {
+            std::hint::spin_loop();
+        }
+    });
+    i32::from(sys.join(thread.expect("there is room")).is_err())
+}
+
+/// Makes calls until somebody was named: sleeps, lets others run, computes and polls.
+fn behaves(sys: &dyn Sys, told: &Told) -> i32 {
+    while !told.any.load(Ordering::Relaxed) {
+        let _ = sys.nanosleep(Duration::from_millis(1));
+        sys.sched_yield();
+        for _ in 0..1000 {
+            std::hint::black_box((0..1000).sum::<i32>());
+            sys.poll();
+        }
+    }
+    0
+}
+
+#[test]
+fn a_program_that_makes_no_call_is_named_and_one_that_makes_calls_is_not() {
+    for mode in [Mode::Master, Mode::Parallel] {
+        let told = Arc::new(Told::default());
+        let begun = Arc::new(Mutex::new(None));
+        let tell = Arc::clone(&told);
+        let (busy, busy_begun, polite) = (Arc::clone(&told), Arc::clone(&begun), Arc::clone(&told));
+        let system = of(mode, Executor::Parallel)
+            .watchdog(LIMIT, move |busy| tell.note(busy))
+            .program("computes", move |sys, _| computes(sys, &busy, &busy_begun))
+            .program("behaves", move |sys, _| behaves(sys, &polite));
+        let pid = Arc::new(Mutex::new(0));
+        let spawned = Arc::clone(&pid);
+        let report = run(system, move |sys| {
+            let polite = sys.spawn(&Spawn::new("behaves", &[])).expect("there is room");
+            // Processor 0 is the master's in that mode.
+            sys.place(Some(1)).expect("there are two");
+            let busy = sys.spawn(&Spawn::new("computes", &[])).expect("there is room");
+            *spawned.lock().expect("no panic") = busy.number();
+            let ends = [polite, busy].map(|child| {
+                let waited = sys.waitpid(child.into(), WaitOptions::empty());
+                waited.expect("it is my child").expect("it slept").status.exited()
+            });
+            i32::from(ends != [Some(0); 2])
+        });
+        assert_success(&mode.to_string(), &report);
+        let (tid, start) = begun.lock().expect("no panic").expect("it has begun");
+        let pid = *pid.lock().expect("no panic");
+        let named = told.named.lock().expect("no panic");
+        let [(busy, when)] = &named[..] else { panic!("{mode}: {:?} were named", named.len()) };
+        let program = "computes".to_owned();
+        assert_eq!(*busy, Busy { pid, program, tid, limit: LIMIT }, "{mode}");
+        let text =
+            format!("thread {tid} of process {pid} (computes) has made no system call for 2s");
+        assert!(busy.to_string().starts_with(&text), "{busy}");
+        assert!(when.duration_since(start) >= LIMIT - Duration::from_millis(100), "{mode}");
+    }
+}

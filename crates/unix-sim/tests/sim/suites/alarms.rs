@@ -1,0 +1,161 @@
+//! Alarms: what they interrupt, whom they ring, and what is told of them.
+
+use super::seconds::{in_computed_seconds, in_seconds};
+use crate::rules::harness::*;
+
+#[test]
+fn an_alarm_rings_in_its_own_process_alone() {
+    in_seconds(|sys| {
+        let log = Log::default();
+        let noted = log.clone();
+        let handler = SigAction::handler(move |sys, _| noted.note(sys.getpid().number()));
+        act(sys, Signal::ALRM, handler);
+        sys.alarm(100);
+        let seen = log.clone();
+        let child = sys
+            .fork(move |sys| {
+                assert_eq!(sys.alarm(1), 0, "the parent's is its own");
+                assert_eq!(sys.pause(), Errno::EINTR);
+                i32::from(seen.all() == [sys.getpid().number()])
+            })
+            .unwrap();
+        assert_eq!(end_of(sys, child), Status::Exited(1));
+        assert!(!log.all().contains(&sys.getpid().number()));
+        assert!(sys.alarm(0) > 90);
+    });
+}
+
+#[test]
+fn an_alarm_interrupts_a_read_or_lets_it_go_on() {
+    in_seconds(|sys| {
+        for flags in [ActionFlags::empty(), ActionFlags::RESTART] {
+            let log = Log::default();
+            act(sys, Signal::ALRM, log.signals().with_flags(flags));
+            let bell = Bell::new(sys);
+            sys.alarm(1);
+            let rung = log.clone();
+            // Another thread ends a read that goes on.
+            let other = sys
+                .thread(move |sys| {
+                    block(sys, &[Signal::ALRM]);
+                    while rung.len() == 0 {
+                        rest(sys);
+                    }
+                    rest(sys);
+                    bell.ring(sys);
+                })
+                .unwrap();
+            let expected = if flags.is_empty() { Err(Errno::EINTR) } else { Ok(1) };
+            assert_eq!(sys.read(bell.0, &mut [0]), expected);
+            sys.join(other).unwrap();
+            assert_eq!(log.len(), 1);
+        }
+    });
+}
+
+#[test]
+fn an_alarm_ends_pause_whatever_its_handler_asked_for() {
+    in_seconds(|sys| {
+        for flags in [ActionFlags::SIGINFO, ActionFlags::empty()] {
+            let log = Log::default();
+            act(sys, Signal::ALRM, log.signals().with_flags(flags).with_mask(SigSet::ALL));
+            sys.alarm(1);
+            assert_eq!(sys.pause(), Errno::EINTR);
+            assert_eq!(log.all(), [Signal::ALRM.number()]);
+        }
+    });
+}
+
+#[test]
+fn an_alarm_ends_sigsuspend_and_the_mask_is_as_before() {
+    in_seconds(|sys| {
+        let log = Log::default();
+        act(sys, Signal::ALRM, log.signals());
+        block(sys, &[Signal::USR1, Signal::ALRM]);
+        let before = sys.sigprocmask(None);
+        sys.alarm(1);
+        assert_eq!(sys.sigsuspend(SigSet::EMPTY), Errno::EINTR);
+        assert_eq!(log.len(), 1);
+        assert_eq!(sys.sigprocmask(None), before);
+    });
+}
+
+#[test]
+fn an_alarm_reaches_a_program_that_computes() {
+    in_computed_seconds(|sys| {
+        let log = Log::default();
+        act(sys, Signal::ALRM, log.signals());
+        sys.alarm(1);
+        while log.len() == 0 {
+            sys.poll();
+        }
+        assert_eq!(log.len(), 1);
+    });
+}
+
+#[test]
+fn what_is_left_of_an_alarm_goes_down() {
+    in_seconds(|sys| {
+        sys.alarm(10);
+        sys.nanosleep(Duration::from_millis(1100)).unwrap();
+        let left = sys.alarm(0);
+        assert!((1..=9).contains(&left), "{left}");
+    });
+}
+
+#[test]
+fn an_alarm_goes_to_the_first_thread_if_that_lets_it_in() {
+    in_seconds(|sys| {
+        for blocked in [false, true] {
+            let log = Log::default();
+            let noted = log.clone();
+            let handler = SigAction::handler(move |sys, _| noted.note(sys.gettid().0));
+            act(sys, Signal::ALRM, handler);
+            let others = [0; 2].map(|_| {
+                let log = log.clone();
+                sys.thread(move |sys| {
+                    while log.len() == 0 {
+                        rest(sys);
+                    }
+                })
+                .unwrap()
+            });
+            if blocked {
+                block(sys, &[Signal::ALRM]);
+            }
+            sys.alarm(1);
+            while log.len() == 0 {
+                rest(sys);
+            }
+            for other in others {
+                sys.join(other).unwrap();
+            }
+            let who = log.all();
+            assert_eq!(who.len(), 1);
+            assert_eq!(who[0] != sys.gettid().0, blocked);
+        }
+    });
+}
+
+#[test]
+fn the_longest_alarms_are_told_as_they_were_set() {
+    everywhere(|sys| {
+        for seconds in [i32::MAX as u32, u32::MAX / 2, u32::MAX / 4] {
+            assert_eq!(sys.alarm(seconds), 0);
+            assert_eq!(sys.alarm(0), seconds);
+        }
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn an_alarm_that_was_taken_back_never_rings() {
+    in_seconds(|sys| {
+        let log = Log::default();
+        act(sys, Signal::ALRM, log.signals());
+        sys.alarm(1);
+        assert_eq!(sys.alarm(0), 1);
+        sys.nanosleep(Duration::from_millis(1100)).unwrap();
+        assert_eq!(log.len(), 0);
+    });
+}

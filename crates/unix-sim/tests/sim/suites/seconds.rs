@@ -1,0 +1,35 @@
+//! Rules in which seconds pass: [`in_seconds`], and [`in_computed_seconds`] where somebody computes
+//! meanwhile. Each runs once in real time on processors and once on Linux, and not in every mode.
+
+use crate::rules::harness::*;
+
+/// Runs a rule in every mode by the simulated clock, where sleeping takes no time, and once in real
+/// time.
+pub(crate) fn in_seconds(rule: fn(&dyn Sys)) {
+    for mode in Mode::ALL {
+        virtually(mode, Executor::Simulated { seed: 1 }, rule);
+    }
+    in_computed_seconds(rule);
+}
+
+/// Runs a rule in real time alone: to compute for seconds takes the simulated clock too many steps.
+pub(crate) fn in_computed_seconds(rule: fn(&dyn Sys)) {
+    virtually(Mode::Parallel, Executor::Parallel, rule);
+    let linux = Linux::new().expect("a kernel with pidfds");
+    let sys: &dyn Sys = &linux;
+    let end = end_as(sys, move |sys| {
+        rule(sys);
+        0
+    });
+    assert_eq!(end, Status::Exited(0), "on Linux");
+}
+
+fn virtually(mode: Mode, executor: Executor, rule: fn(&dyn Sys)) {
+    let processors = if mode == Mode::Uniprocessor { 1 } else { 2 };
+    let builder = Virtual::builder().mode(mode).executor(executor).processors(processors);
+    let report = builder.build().expect("it goes together").run(move |sys| {
+        rule(sys);
+        0
+    });
+    assert_eq!(report.status, Some(Status::Exited(0)), "mode {mode}, {executor:?}: {report:?}");
+}

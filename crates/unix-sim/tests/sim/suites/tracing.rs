@@ -1,0 +1,219 @@
+//! ptrace: who may trace whom, and what stops a tracee.
+
+use crate::rules::harness::*;
+
+const STOPPED: WaitOptions = WaitOptions::STOPPED;
+
+/// What becomes of a tracee next.
+fn next(sys: &dyn Sys, tracee: Pid) -> Status {
+    sys.waitpid(tracee.into(), WaitOptions::empty()).unwrap().expect("it slept").status
+}
+
+/// Attaches, sees the stop, and lets go.
+fn visit(sys: &dyn Sys, tracee: Pid) {
+    sys.ptrace(Ptrace::Attach(tracee)).unwrap();
+    assert_eq!(next(sys, tracee), Status::Trapped(Signal::STOP));
+    sys.ptrace(Ptrace::Detach(tracee, None)).unwrap();
+}
+
+/// A child that is traced and then does `body`.
+fn traced(sys: &dyn Sys, body: impl FnOnce(&dyn Sys) -> i32 + Send + 'static) -> Pid {
+    sys.fork(move |sys| {
+        sys.ptrace(Ptrace::TraceMe).unwrap();
+        body(sys)
+    })
+    .unwrap()
+}
+
+#[test]
+fn no_thread_traces_its_own_process() {
+    everywhere(|sys| {
+        let me = Pid::number_only(sys.getpid().number());
+        let log = Log::default();
+        let noted = log.clone();
+        let thread = sys.thread(move |sys| {
+            noted.note(i32::from(sys.ptrace(Ptrace::Attach(me)) == Err(Errno::EPERM)));
+        });
+        sys.join(thread.unwrap()).unwrap();
+        assert_eq!(log.all(), [1]);
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn siblings_and_grandchildren_are_traced() {
+    everywhere(|sys| {
+        let sibling = sys.fork(sleep_on).unwrap();
+        let named = bare(sibling);
+        let end = end_as(sys, move |sys| {
+            visit(sys, named);
+            0
+        });
+        assert_eq!(end, Status::Exited(0));
+        kill(sys, sibling, Signal::KILL);
+        assert_eq!(end_of(sys, sibling), Status::Signaled(Signal::KILL, false));
+
+        let (from, to) = sys.pipe().unwrap();
+        let child = sys
+            .fork(move |sys| {
+                let grandchild = sys.fork(sleep_on).unwrap();
+                sys.write(to, &grandchild.number().to_ne_bytes()).unwrap();
+                i32::from(end_of(sys, grandchild) == Status::Signaled(Signal::KILL, false))
+            })
+            .unwrap();
+        let mut number = [0; 4];
+        assert_eq!(sys.read(from, &mut number), Ok(4));
+        let grandchild = Pid::number_only(i32::from_ne_bytes(number));
+        visit(sys, grandchild);
+        kill(sys, grandchild, Signal::KILL);
+        assert_eq!(end_of(sys, child), Status::Exited(1));
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn every_signal_but_sigkill_stops_a_tracee() {
+    everywhere(|sys| {
+        for signal in Signal::all() {
+            let child = traced(sys, move |sys| {
+                kill(sys, sys.getpid(), signal);
+                0
+            });
+            if signal == Signal::KILL {
+                assert_eq!(next(sys, child), Status::Signaled(signal, false));
+                continue;
+            }
+            assert_eq!(next(sys, child), Status::Trapped(signal));
+            sys.ptrace(Ptrace::Continue(child, None)).unwrap();
+            assert_eq!(next(sys, child), Status::Exited(0), "{signal}");
+        }
+        let child = traced(sys, |sys| {
+            sys.kill(sys.getpid().into(), None).unwrap();
+            0
+        });
+        assert_eq!(next(sys, child), Status::Exited(0));
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn a_tracee_that_ignores_or_handles_a_signal_stops_for_it() {
+    everywhere(|sys| {
+        for handles in [false, true] {
+            for end in [Status::Signaled(Signal::KILL, false), Status::Exited(1)] {
+                let child = traced(sys, move |sys| {
+                    let log = Log::default();
+                    let action = if handles { log.signals() } else { SigAction::IGNORE };
+                    act(sys, Signal::USR2, action.with_flags(ActionFlags::RESTART));
+                    kill(sys, sys.getpid(), Signal::USR2);
+                    1 + log.len() as i32
+                });
+                assert_eq!(next(sys, child), Status::Trapped(Signal::USR2));
+                let request = match end {
+                    Status::Exited(_) => Ptrace::Continue(child, None),
+                    _ => Ptrace::Kill(child),
+                };
+                sys.ptrace(request).unwrap();
+                assert_eq!(next(sys, child), end);
+            }
+        }
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn who_is_stopped_already_is_attached_and_left_stopped() {
+    everywhere(|sys| {
+        let child = sys.fork(sleep_on).unwrap();
+        kill(sys, child, Signal::STOP);
+        assert_eq!(change_of(sys, child, STOPPED), Status::Stopped(Signal::STOP));
+        visit(sys, child);
+        assert_eq!(sys.waitpid(child.into(), STOPPED | WaitOptions::NOHANG), Ok(None));
+        kill(sys, child, Signal::CONT);
+        assert_eq!(change_of(sys, child, WaitOptions::CONTINUED), Status::Continued);
+        kill(sys, child, Signal::KILL);
+        assert_eq!(end_of(sys, child), Status::Signaled(Signal::KILL, false));
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn who_was_stopped_before_goes_on_as_its_tracer_says_or_dies() {
+    everywhere(|sys| {
+        for killed in [false, true] {
+            let child = sys.fork(sleep_on).unwrap();
+            kill(sys, child, Signal::STOP);
+            assert_eq!(change_of(sys, child, STOPPED), Status::Stopped(Signal::STOP));
+            sys.ptrace(Ptrace::Attach(child)).unwrap();
+            assert_eq!(next(sys, child), Status::Trapped(Signal::STOP));
+            if !killed {
+                sys.ptrace(Ptrace::Continue(child, None)).unwrap();
+                assert_eq!(next(sys, child), Status::Trapped(Signal::STOP), "the attaching's own");
+                sys.ptrace(Ptrace::Continue(child, None)).unwrap();
+                kill(sys, child, Signal::USR1);
+                assert_eq!(next(sys, child), Status::Trapped(Signal::USR1), "it runs");
+            }
+            kill(sys, child, Signal::KILL);
+            assert_eq!(next(sys, child), Status::Signaled(Signal::KILL, false));
+        }
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn a_fault_stops_a_tracee_and_may_be_taken_back() {
+    everywhere(|sys| {
+        let child = traced(sys, |sys| {
+            let _ = sys.fault(Signal::TRAP);
+            56
+        });
+        assert_eq!(next(sys, child), Status::Trapped(Signal::TRAP));
+        sys.ptrace(Ptrace::Continue(child, None)).unwrap();
+        assert_eq!(next(sys, child), Status::Exited(56));
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn many_attach_and_detach_before_an_exec() {
+    everywhere_with(
+        |builder| builder.program("/bin/true", |_, _| 0),
+        |sys| {
+            let bell = Bell::new(sys);
+            let tracee = sys
+                .fork(move |sys| {
+                    while sys.read(bell.0, &mut [0]) == Err(Errno::EINTR) {}
+                    let Err(errno) = sys.exec("/bin/true", &["true"]);
+                    errno.raw()
+                })
+                .unwrap();
+            let named = bare(tracee);
+            let tracers = [0; 4].map(|_| {
+                sys.fork(move |sys| {
+                    let mut visits = 0;
+                    for _ in 0..10 {
+                        match sys.ptrace(Ptrace::Attach(named)) {
+                            Ok(()) => {
+                                let trap = next(sys, named);
+                                assert_eq!(trap, Status::Trapped(Signal::STOP));
+                                sys.ptrace(Ptrace::Detach(named, None)).unwrap();
+                                visits += 1;
+                            }
+                            Err(errno) => assert_eq!(errno, Errno::EPERM, "somebody's already"),
+                        }
+                    }
+                    visits
+                })
+                .unwrap()
+            });
+            let mut visits = 0;
+            for tracer in tracers {
+                visits += end_of(sys, tracer).exited().expect("nothing broke");
+            }
+            assert!(visits > 0);
+            bell.ring(sys);
+            assert_eq!(end_of(sys, tracee), Status::Exited(0));
+        },
+    )
+    .and_on_linux();
+}

@@ -1,0 +1,101 @@
+//! Time that is used: whose it counts for, and its limit.
+
+use super::seconds::in_computed_seconds;
+use crate::rules::harness::*;
+
+/// What is computed: some ticks.
+const WORK: Duration = Duration::from_millis(50);
+
+fn used(usage: Usage) -> Duration {
+    usage.user + usage.system
+}
+
+/// Computes until it has used this much itself.
+fn compute(sys: &dyn Sys, work: Duration) {
+    while used(sys.getrusage()) < work {
+        sys.poll();
+    }
+}
+
+fn waited(sys: &dyn Sys, child: Pid) -> Waited {
+    sys.waitpid(child.into(), WaitOptions::empty()).unwrap().expect("it slept")
+}
+
+#[test]
+fn what_was_waited_for_counts_and_what_was_not_does_not() {
+    everywhere(|sys| {
+        let worker = |sys: &dyn Sys| {
+            compute(sys, WORK);
+            21
+        };
+        let child = sys.fork(worker).unwrap();
+        let found = waited(sys, child);
+        assert_eq!(found.status, Status::Exited(21));
+        assert!(used(found.usage) >= WORK, "the child's own");
+        for ignored in [false, true] {
+            let child = sys
+                .fork(move |sys| {
+                    if ignored {
+                        act(sys, Signal::CHLD, SigAction::IGNORE);
+                    }
+                    sys.fork(worker).unwrap();
+                    i32::from(sys.wait() == Err(Errno::ECHILD))
+                })
+                .unwrap();
+            let found = waited(sys, child);
+            assert_eq!(found.status, Status::Exited(ignored.into()));
+            assert_eq!(used(found.usage) < WORK, ignored, "the grandchild's");
+        }
+    })
+    .and_on_linux();
+}
+
+#[test]
+fn sigxcpu_comes_again_and_sigkill_at_the_hard_limit() {
+    in_computed_seconds(|sys| {
+        let (from, to) = sys.pipe().unwrap();
+        let child = sys
+            .fork(move |sys| {
+                let tell = SigAction::handler(move |sys, _| {
+                    let _ = sys.write(to, b"!");
+                });
+                act(sys, Signal::XCPU, tell);
+                sys.setrlimit(Resource::Cpu, Limit { soft: 1, hard: 3 }).unwrap();
+                loop {
+                    sys.poll();
+                }
+            })
+            .unwrap();
+        sys.close(to).unwrap();
+        let found = waited(sys, child);
+        assert_eq!(found.status, Status::Signaled(Signal::KILL, false));
+        // Linux leaves time that the machine had stolen out of this figure alone.
+        assert!(used(found.usage) > Duration::from_secs(2), "{:?}", found.usage);
+        assert_eq!(sys.read(from, &mut [0; 8]), Ok(2), "after one second and after two");
+    });
+}
+
+#[test]
+fn a_child_inherits_the_limit_of_time_and_begins_anew() {
+    in_computed_seconds(|sys| {
+        let child = sys
+            .fork(|sys| {
+                sys.setrlimit(Resource::Cpu, Limit::of(1)).unwrap();
+                compute(sys, Duration::from_millis(500));
+                let child = sys
+                    .fork(|sys| {
+                        loop {
+                            sys.poll();
+                        }
+                    })
+                    .unwrap();
+                let found = waited(sys, child);
+                assert_eq!(found.status, Status::Signaled(Signal::KILL, false));
+                let used = used(found.usage);
+                assert!(used > Duration::from_millis(700), "{used:?}");
+                0
+            })
+            .unwrap();
+        assert_eq!(end_of(sys, child), Status::Exited(0));
+    });
+}
