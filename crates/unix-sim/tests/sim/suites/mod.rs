@@ -1,5 +1,6 @@
 //! What other suites of tests ask of a Unix and the rules do not show yet, by topic: the cases of
-//! gVisor and of the Linux Test Project, of which `tests/conformance` says which test shows which.
+//! gVisor and of the Linux Test Project. `crates/unix-lab/tests/lab/conformance` says which test
+//! shows which.
 //! Where and how a test runs is the rules' harness's business: every mode, both executors, and
 //! Linux where no memory is shared between processes.
 

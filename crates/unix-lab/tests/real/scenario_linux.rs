@@ -3,19 +3,14 @@
 //! Where one needs what a process of this test cannot have (its own machine, the first user), the
 //! test says so and passes it over. Those that execute processes are `scenario_executed.rs`'s.
 
-#[path = "examples/calls.rs"]
-mod calls;
-mod examples;
-#[path = "../../unix/tests/keeper/mod.rs"]
-mod keeper;
-
 use std::io;
 use std::thread;
 
-use calls::{executes, has};
-use examples::examples;
-use keeper::keep;
 use tontine_unix_lab::scenario::{Aim, Call, PipeLog, Scenario, Timeline, Verdict, read_log, root};
+
+use crate::calls::{executes, has};
+use crate::examples::examples;
+use crate::keeper::keep;
 
 /// Here, everyone is everyone on the machine.
 fn signals_everyone(call: &Call) -> bool {

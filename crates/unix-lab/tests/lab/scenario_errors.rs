@@ -172,7 +172,7 @@ fn every_word_of_the_language_is_documented() {
         Call, Cause, Done, Info, Limited, Own, Relation, StatusPattern,
     };
 
-    let document = include_str!("../../../docs/scenarios.md");
+    let document = include_str!("../../../../docs/scenarios.md");
     let quoted: Vec<&str> = document.split('`').skip(1).step_by(2).collect();
     let families = [Cause::WORDS, Done::WORDS, Info::WORDS, Limited::WORDS, Own::WORDS];
     let more = [Relation::WORDS, StatusPattern::WORDS];

@@ -24,8 +24,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::{env, fs};
 
-use sources::Sources;
-use suite::{Suite, Tally};
+use self::sources::Sources;
+use self::suite::{Suite, Tally};
 
 const DOCS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
 

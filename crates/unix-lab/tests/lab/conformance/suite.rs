@@ -4,7 +4,7 @@ use std::fs;
 use std::iter::Sum;
 use std::path::{Path, PathBuf};
 
-use crate::claim::{self, Claim, Verdict};
+use super::claim::{self, Claim, Verdict};
 
 /// What a list is about.
 #[derive(Debug)]
@@ -34,9 +34,9 @@ pub(crate) const FIRST: Page = Page {
 # Conformance
 
 What test suites for POSIX and Linux ask of processes and signals, assertion by assertion, and which
-of our tests show it. Printed from the lists in `crates/unix-lab/tests/conformance`; a test compares
-the two, and `WRITE_DOCS=1 cargo test -p tontine-unix-lab --test conformance` writes this page.
-Other tests see to it that each test named here exists.
+of our tests show it. Printed from the lists in `crates/unix-lab/tests/lab/conformance`; a test
+compares the two, and `WRITE_DOCS=1 cargo test -p tontine-unix-lab --test lab conformance` writes
+this page. Other tests see to it that each test named here exists.
 ",
     suites: &SUITES,
 };
@@ -175,7 +175,7 @@ pub(crate) fn all() -> Vec<Suite> {
 }
 
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/conformance")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/lab/conformance")
 }
 
 /// The lists on a page.
@@ -189,7 +189,7 @@ pub(crate) fn on(page: &Page) -> Vec<Suite> {
         let path = folder.join(about.file);
         if path.exists() {
             let text = fs::read_to_string(path).expect("a list can be read");
-            let place = format!("crates/unix-lab/tests/conformance/{}", about.file);
+            let place = format!("crates/unix-lab/tests/lab/conformance/{}", about.file);
             let claims = claim::parse(&place, &text).unwrap_or_else(|why| panic!("\n{why}"));
             suites.push(Suite { about, claims });
         }

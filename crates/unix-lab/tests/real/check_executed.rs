@@ -1,15 +1,12 @@
 //! Scenarios that execute or spawn, on both backends in lock-step. On Linux this very program is
 //! executed: it becomes a process of the scenario before the harness begins.
 
-#[path = "examples/calls.rs"]
-mod calls;
-mod examples;
-
-use calls::{executes, has};
-use examples::examples;
 use tontine_unix_lab::check::{Checker, Comparison, Ending, Options, Trace, against};
 use tontine_unix_lab::scenario::Scenario;
 use tontine_unix_sim::{Mode, Virtual};
+
+use crate::calls::{executes, has};
+use crate::examples::examples;
 
 /// Orders of steps that are tried.
 const SEEDS: u64 = 4;

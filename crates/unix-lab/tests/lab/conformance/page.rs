@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use crate::claim::{Claim, REASONS, Verdict};
-use crate::suite::{Suite, Tally};
+use super::claim::{Claim, REASONS, Verdict};
+use super::suite::{Suite, Tally};
 
 /// The text that follows the head of each page.
 const VERDICTS: &str = "

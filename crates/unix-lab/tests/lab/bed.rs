@@ -1,14 +1,13 @@
 //! The example `bed`: each race that it has from a public report shows with the mistake, at a
 //! schedule that shows it again, and at no schedule without.
 
-#[path = "../examples/bed/races/mod.rs"]
+#[path = "../../examples/bed/races/mod.rs"]
 mod races;
-
-#[path = "../../unix/tests/keeper/mod.rs"]
-mod keeper;
 
 use races::RACES;
 use tontine_unix_lab::explore::Exploration;
+
+use crate::keeper;
 
 /// Preemptions: within one, each mistake shows.
 const BOUND: u32 = if cfg!(debug_assertions) { 1 } else { races::BOUND };
@@ -48,7 +47,7 @@ fn what_is_right_is_right_on_linux_too() {
 /// The page names each as the example does.
 #[test]
 fn each_has_a_row_on_the_page() {
-    let page = include_str!("../../../docs/bed.md");
+    let page = include_str!("../../../../docs/bed.md");
     for race in &RACES {
         let races::Race { name, project, report, what, .. } = race;
         let row = format!("| `{name}` | [{project}]({report}) | {what} |");

@@ -1,13 +1,10 @@
 //! The checker: a scenario on both backends in lock-step.
 
-mod examples;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
-use examples::examples;
 use tontine_unix_lab::check::{
     CheckError, Checker, Comparison, Ending, Options, Trace, against, on_virtual,
 };
@@ -15,6 +12,8 @@ use tontine_unix_lab::scenario::Scenario;
 #[cfg(debug_assertions)]
 use tontine_unix_sim::Rule;
 use tontine_unix_sim::{Delivery, Mode, Virtual};
+
+use crate::examples::examples;
 
 const MODES: [Mode; 5] =
     [Mode::Uniprocessor, Mode::Master, Mode::Coarse, Mode::Parallel, Mode::PerProcess];

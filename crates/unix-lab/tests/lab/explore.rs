@@ -1,14 +1,11 @@
 //! All schedules of small programs: the known races hold, their mutations are found, and what is
 //! left out loses nothing.
-#![cfg(any(debug_assertions, feature = "mutations"))]
-
-mod scenes;
-
-use scenes::{KNOWN, Known, lost};
 use tontine_unix::Sys;
 use tontine_unix_lab::explore::{Exploration, Outcome};
 use tontine_unix_lab::scenario::Scenario;
 use tontine_unix_sim::Mode;
+
+use crate::scenes::{KNOWN, Known, lost};
 
 /// Preemptions that the suite goes up to; `cargo run --release --example explored` goes further.
 const BOUND: u32 = 1;
@@ -248,7 +245,7 @@ fn who_polls_and_yields_lets_the_others_come_to_their_end() {
 
 #[test]
 fn a_scenario_is_judged_in_each_schedule() {
-    let text = include_str!("scenes/believes.unix");
+    let text = include_str!("../scenes/believes.unix");
     let scenario: Scenario = text.parse().expect("a scenario");
     let exploration = Exploration::scenario(&scenario);
     let found = exploration.run().violation.expect("the second may end first");

@@ -1,12 +1,10 @@
 //! The examples run on a virtual system: under many schedules of the simulated executor, and in all
 //! modes.
 
-mod examples;
-
 use tontine_unix_lab::scenario::run;
 use tontine_unix_sim::{Executor, Mode, Virtual};
 
-use examples::examples;
+use crate::examples::examples;
 
 /// Schedules for each example and mode.
 const SEEDS: u64 = 10;

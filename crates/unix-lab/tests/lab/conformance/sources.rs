@@ -152,8 +152,8 @@ fn a_test_is_found_in_a_target_a_module_a_file_and_the_library() {
     let sources = Sources::of_the_unix();
     for path in [
         "shell::a_pipeline_passes_bytes_on_and_ends_with_its_reader",
-        "conformance::an_assertion_is_listed_once",
-        "conformance::sources::a_test_is_found_in_a_target_a_module_a_file_and_the_library",
+        "lab::conformance::an_assertion_is_listed_once",
+        "lab::conformance::sources::a_test_is_found_in_a_target_a_module_a_file_and_the_library",
         "sim::rules::kill::the_null_signal_only_asks",
         "lib::kernel::pending::tests::a_fault_comes_before_lower_numbers",
         "lib::kernel::pipe::tests::bytes_come_out_in_the_order_in_which_they_went_in",

@@ -1,0 +1,18 @@
+//! Scenarios, exploration and random scenarios, on the virtual Unix; what is shown of it.
+
+mod bed;
+mod bounds;
+mod conformance;
+#[path = "../examples/mod.rs"]
+mod examples;
+#[cfg(any(debug_assertions, feature = "mutations"))]
+mod explore;
+#[path = "../../../unix/tests/keeper/mod.rs"]
+mod keeper;
+mod random;
+mod scenario_errors;
+mod scenario_round_trip;
+mod scenario_virtual;
+#[cfg(any(debug_assertions, feature = "mutations"))]
+#[path = "../scenes/mod.rs"]
+mod scenes;

@@ -1,0 +1,12 @@
+//! Scenarios on real processes, and compared with the virtual Unix.
+
+#[path = "../examples/calls.rs"]
+mod calls;
+mod check;
+mod check_executed;
+#[path = "../examples/mod.rs"]
+mod examples;
+mod found;
+#[path = "../../../unix/tests/keeper/mod.rs"]
+mod keeper;
+mod scenario_linux;
