@@ -1,17 +1,15 @@
 //! `tontine unix explore` as its users meet it: what it finds, what it prints, and bad input.
 
-mod scenarios;
-
 use std::path::Path;
 use std::process::Output;
 
-use scenarios::{scenario, text, unix};
+use crate::scenarios::{scenario, text, unix};
 
 fn explore(arguments: &[&str], file: &Path) -> Output {
     unix("explore", arguments, file)
 }
 
-const BELIEVES: &str = include_str!("../../unix-lab/tests/scenes/believes.unix");
+const BELIEVES: &str = include_str!("../../../unix-lab/tests/scenes/believes.unix");
 
 #[test]
 fn what_holds_in_every_schedule_is_said_to() {

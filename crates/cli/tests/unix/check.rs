@@ -1,11 +1,9 @@
 //! `tontine unix check` as its users meet it: exit statuses, and what it prints.
 
-mod scenarios;
-
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use scenarios::{scenario, text, unix};
+use crate::scenarios::{scenario, text, unix};
 
 fn check(arguments: &[&str], file: &Path) -> Output {
     unix("check", arguments, file)

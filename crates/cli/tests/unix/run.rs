@@ -1,15 +1,14 @@
 //! `tontine unix run` as its users meet it: exit statuses, what it prints, and bad input.
 
-mod scenarios;
-
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use scenarios::{scenario, text, unix};
 use serde_json::Value;
+
+use crate::scenarios::{scenario, text, unix};
 
 fn run(arguments: &[&str], file: &Path) -> Output {
     unix("run", arguments, file)

@@ -1,0 +1,7 @@
+//! `tontine unix` as its users meet it.
+
+mod check;
+mod explore;
+mod run;
+mod scenarios;
+mod shell;
