@@ -9,6 +9,8 @@
 //! items are the header's, and speak to programmers in C. What holds for all functions (who owns a
 //! handle, which thread may use it) stands at the header's top, in `cbindgen.toml`. Neighbours: the
 //! crate `tontine` does everything; `examples/hello.c` shows a program.
+//!
+//! Floors, from the bottom up: `border`; `options`, `life`, `classic`; `mailbox`; `sender`.
 
 #![allow(non_camel_case_types, reason = "the names that C gives to types")]
 #![allow(clippy::missing_safety_doc, reason = "one contract for all, at the header's top")]

@@ -19,7 +19,7 @@ use tontine_measure::executable::Executable;
 use tontine_measure::experiment::Task;
 
 use crate::args::{Compare, Document, INVOCATION};
-use crate::measure::duration;
+use crate::repetitions::duration;
 use crate::{FAILED, Refusal, print, stopped_by, table};
 
 /// Carries out `compare`. Status 1 is kept for a regression: whatever goes wrong has 2.

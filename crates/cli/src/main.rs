@@ -1,4 +1,7 @@
 //! The `tontine` command: parses, calls, prints. What it does stands in the libraries.
+//!
+//! Floors, from the bottom up: `args`; `progress`, `table`; `results`, `repetitions`;
+//! `reproduction`; `compare`, `crash`, `doctor`, `explain`, `list`, `mail`, `measure`, `unix`.
 
 mod args;
 mod compare;
@@ -11,6 +14,7 @@ mod measure;
 mod progress;
 mod repetitions;
 mod reproduction;
+mod results;
 mod table;
 mod unix;
 

@@ -1,8 +1,6 @@
 //! `tontine measure`: runs experiments, shows progress, writes the report.
 
-use std::fmt::Write as _;
 use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use tontine_measure::engine::launch::Launcher;
@@ -12,22 +10,24 @@ use tontine_measure::engine::stop::Stop;
 use tontine_measure::engine::{self, estimate};
 use tontine_measure::machine::topology::Topology;
 use tontine_measure::report::schema::{Results, Status};
-use tontine_measure::report::write::{self, json};
 use tontine_measure::size::Size;
 
-use crate::args::{Format, INVOCATION, Measure};
+use crate::args::{INVOCATION, Measure};
 use crate::progress::Show;
-use crate::{FAILED, Refusal, print, repetitions, reproduction, stopped_by, table};
+use crate::repetitions::{advise, duration};
+use crate::reproduction::reproduce;
+use crate::results::{publish, samples_folder, writable};
+use crate::{FAILED, Refusal, stopped_by};
 
 /// Carries out `measure`.
 pub(crate) fn measure(asked: &Measure) -> Result<ExitCode, Refusal> {
     if let Some(seed) = &asked.as_published {
-        return reproduction::reproduce(seed, asked);
+        return reproduce(seed, asked);
     }
     let size = size_of(asked);
     let tasks = select(&asked.names, size, &Topology::of_this_machine()).map_err(Refusal::usage)?;
     if asked.plan {
-        return repetitions::advise(&tasks, asked, &launcher(size)?);
+        return advise(&tasks, asked, &launcher(size)?);
     }
     let mut plan =
         Plan::new(tasks, size, asked.order_seed.unwrap_or_else(engine::plan::fresh_seed));
@@ -69,53 +69,6 @@ fn announce(plan: &Plan, launcher: &Launcher, stop: &Stop) {
         let time = duration(seconds);
         let _ = writeln!(out, "this will take about {time}; Ctrl-C keeps what there is");
     }
-}
-
-/// Seconds, as one says them.
-pub(crate) fn duration(seconds: f64) -> String {
-    match seconds {
-        ..0.95 => format!("{:.0} ms", seconds * 1e3),
-        ..600.0 => format!("{seconds:.0} seconds"),
-        ..36_000.0 => format!("{:.0} minutes", seconds / 60.0),
-        _ => format!("{:.0} hours", seconds / 3_600.0),
-    }
-}
-
-/// Says *before* measuring that nothing could be written afterwards.
-pub(crate) fn writable(folder: &Path) -> Result<(), Refusal> {
-    write::check_folder(folder).map_err(|error| {
-        let folder = folder.display();
-        Refusal::failed(format!(
-            "cannot write results to {folder}: {error}; name another folder with --out"
-        ))
-    })
-}
-
-fn samples_folder(folder: &Path) -> Result<PathBuf, Refusal> {
-    write::check_folder(folder).and_then(|()| folder.canonicalize()).map_err(|error| {
-        let folder = folder.display();
-        Refusal::failed(format!("cannot write samples to {folder}: {error}"))
-    })
-}
-
-/// Writes the files first: whatever becomes of standard output, what was measured is kept.
-fn publish(results: &Results, asked: &Measure) -> Result<(), Refusal> {
-    let written = write::write_all(results, &asked.out);
-    let mut said = String::from("\n");
-    for file in written.iter().flatten() {
-        let _ = writeln!(said, "wrote {}", file.display());
-    }
-    if !results.complete {
-        said.push_str("ended early: what was measured was kept and is marked incomplete\n");
-    }
-    match asked.format {
-        Format::Text => print((table::render(results) + &said).as_bytes())?,
-        Format::Json => {
-            print(&json(results)?)?;
-            let _ = io::stderr().write_all(said.as_bytes());
-        }
-    }
-    written.map(|_| ()).map_err(Refusal::failed)
 }
 
 fn status(results: &Results, stop: &Stop) -> ExitCode {

@@ -13,7 +13,6 @@ use tontine_measure::experiment::Task;
 use tontine_measure::report::format::Shown;
 
 use crate::args::{Format, Measure};
-use crate::measure::duration;
 use crate::{Refusal, print, table};
 
 const COLUMNS: [&str; 7] =
@@ -89,4 +88,14 @@ fn row(advice: &Advice) -> [String; 7] {
         advice.seconds.map_or_else(|| "–".into(), duration),
         format!("±{}", percent(advice.reached.default)),
     ]
+}
+
+/// Seconds, as one says them.
+pub(crate) fn duration(seconds: f64) -> String {
+    match seconds {
+        ..0.95 => format!("{:.0} ms", seconds * 1e3),
+        ..600.0 => format!("{seconds:.0} seconds"),
+        ..36_000.0 => format!("{:.0} minutes", seconds / 60.0),
+        _ => format!("{:.0} hours", seconds / 3_600.0),
+    }
 }

@@ -16,7 +16,7 @@ use tontine_measure::engine::stop::Stop;
 use tontine_measure::report::write;
 
 use crate::args::Measure;
-use crate::measure::writable;
+use crate::results::writable;
 use crate::{FAILED, Refusal, print, stopped_by};
 
 /// Set for the child: it does the work.

@@ -11,11 +11,14 @@
 //! 3. `knife` traces the victim: it records one stepped run of the operation, and later leads
 //!    fresh victims to one point of that recording, where they are killed.
 //! 4. [`explore`] does this for one point a class, for pairs or for all, and asks the survivors to
-//!    go on; what they receive is compared with what was acknowledged ([`explore::verdict`]).
+//!    go on; what they receive is compared with what was acknowledged ([`verdict`]).
 //! 5. [`report`] holds what came out, and prints it.
 //!
 //! What it does not do: kill at random (`tontine measure` does), explore thread schedules, or trace
 //! the helper threads that a library starts: these run on beside the victim's own thread.
+//!
+//! Floors, from the bottom up: `trouble`, `message`, `mode`; `verdict`, `patience`, `place`;
+//! `subject`; `actor`; `stage`; `knife`; `report`; `explore`.
 //!
 //! It needs x86-64 Linux that allows `ptrace` and `personality`; where it does not, a subject is
 //! *skipped*, with the reason.
@@ -24,11 +27,14 @@ pub mod actor;
 pub mod explore;
 mod knife;
 pub mod message;
+mod mode;
 mod patience;
 pub mod place;
 pub mod report;
 pub mod stage;
 pub mod subject;
 pub mod trouble;
+pub mod verdict;
 
-pub use explore::{Mode, Request, run};
+pub use explore::{Request, run};
+pub use mode::Mode;

@@ -4,8 +4,8 @@
 mod common;
 
 use tontine_crash::Mode;
-use tontine_crash::explore::verdict::Verdict;
 use tontine_crash::subject::Operation;
+use tontine_crash::verdict::Verdict;
 
 use self::common::{explore, operations};
 

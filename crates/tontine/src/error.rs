@@ -393,8 +393,8 @@ mod tests {
         let texts: Vec<String> = each().iter().map(Error::to_string).collect();
         let expected = [
             "pid 4711 (uid 1000) died; take the unread messages back, or connect to its successor",
-            "pid 4711 (uid 1000) has closed its mailbox and takes no more messages; take the unread \
-             ones back",
+            "pid 4711 (uid 1000) has closed its mailbox and takes no more messages; take the \
+             unread ones back",
             "would have to wait; wait for the descriptor, or use the call that waits",
             "the deadline passed first; nothing was sent or received",
             "a message of 70 bytes was to be sent and the lane takes 64 at most, by the cap that \
@@ -403,9 +403,10 @@ mod tests {
              (and let it join by Life::join first)",
             "/run/a is in use by pid 4711; wait for its owner's end, or choose another address",
             "nobody has a mailbox at @a; start its owner, or wait for one",
-            "pid 4711 (uid 1000) was refused: uid 0 was expected; allow its uid where that is meant",
-            "the mailbox refused the lane: No space left on device (os error 28); it lacks that for \
-             now, connect again later",
+            "pid 4711 (uid 1000) was refused: uid 0 was expected; allow its uid where that is \
+             meant",
+            "the mailbox refused the lane: No space left on device (os error 28); it lacks that \
+             for now, connect again later",
             "the peer speaks version 2 of the protocol and this program version 1; build both from \
              releases with the same version",
             "pid 4711 (uid 1000) broke the protocol: expected a, found b; its lane is closed",

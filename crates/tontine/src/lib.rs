@@ -11,6 +11,9 @@
 //! The guides are `docs/mailbox.md`, `docs/heap.md` and `docs/signal.md`. The bytes that two
 //! processes share are laid out in `docs/layout.md`; what is left behind by a process that dies in
 //! the middle of something, and who clears it up, in `docs/recovery.md`.
+//!
+//! Floors, from the bottom up: `error`, `sync`; `sys`; `lane`, `life`; `mailbox`; `heap`, `signal`;
+//! `layout`, `fuzzing`.
 
 #![cfg_attr(
     loom,

@@ -14,10 +14,6 @@ use super::{mode, random, run};
 use crate::args::CheckScenario;
 use crate::{FAILED, Refusal, print};
 
-/// Every mode, where none was asked for.
-pub(super) const MODES: [Mode; 5] =
-    [Mode::Uniprocessor, Mode::Master, Mode::Coarse, Mode::Parallel, Mode::PerProcess];
-
 /// Carries out `unix check`.
 pub(crate) fn check(asked: &CheckScenario) -> Result<ExitCode, Refusal> {
     if let Some(count) = asked.random {
@@ -28,7 +24,7 @@ pub(crate) fn check(asked: &CheckScenario) -> Result<ExitCode, Refusal> {
     let text = run::read(path).map_err(|why| Refusal::usage(format!("{file}: {why}")))?;
     let scenario: Scenario =
         text.parse().map_err(|error| Refusal::usage(format!("{file}:{error}")))?;
-    let modes = asked.mode.map_or(MODES.to_vec(), |asked| vec![mode(asked)]);
+    let modes = asked.mode.map_or(Mode::ALL.to_vec(), |asked| vec![mode(asked)]);
     let mut checker = Checker::new().map_err(Refusal::failed)?;
     let mut printed = String::new();
     let last = asked.seed.saturating_add(asked.runs - 1);

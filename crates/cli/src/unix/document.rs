@@ -5,8 +5,7 @@ use tontine_unix::SigSet;
 use tontine_unix_lab::scenario::{EventKind, Failure, Observed, Record};
 use tontine_unix_sim::{LockRow, ProcessState, State, ThreadState};
 
-use super::mode;
-use super::run::processors;
+use super::{mode, processors};
 use crate::args::{self, RunScenario};
 
 /// Everything.

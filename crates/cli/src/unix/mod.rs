@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use tontine_unix_sim::{Delivery, Masks, Mode};
 
 use crate::Refusal;
-use crate::args::{self, Unix, UnixCommand};
+use crate::args::{self, RunScenario, Unix, UnixCommand};
 
 /// Carries out one of its commands.
 pub(crate) fn unix(asked: &Unix) -> Result<ExitCode, Refusal> {
@@ -50,4 +50,10 @@ fn mode(asked: args::ModeName) -> Mode {
         args::ModeName::Parallel => Mode::Parallel,
         args::ModeName::PerProcess => Mode::PerProcess,
     }
+}
+
+/// Two where the mode has more than one.
+fn processors(asked: &RunScenario) -> usize {
+    let usual = if asked.mode == args::ModeName::Uniprocessor { 1 } else { 2 };
+    asked.processors.map_or(usual, usize::from)
 }

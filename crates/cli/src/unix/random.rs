@@ -7,7 +7,6 @@ use std::time::Instant;
 use tontine_unix_lab::random::{Campaign, Finding, Parting};
 use tontine_unix_sim::{Hits, Mode, Rule};
 
-use super::check::MODES;
 use super::mode;
 use crate::args::CheckScenario;
 use crate::{FAILED, Refusal, print};
@@ -29,7 +28,7 @@ struct Tally {
 
 /// Carries out `unix check --random`.
 pub(super) fn check(asked: &CheckScenario, count: u64) -> Result<ExitCode, Refusal> {
-    let modes = asked.mode.map_or(MODES.to_vec(), |asked| vec![mode(asked)]);
+    let modes = asked.mode.map_or(Mode::ALL.to_vec(), |asked| vec![mode(asked)]);
     let hits = Hits::default();
     let mut campaign = Campaign::new(&hits).map_err(Refusal::failed)?;
     let begun = Instant::now();

@@ -15,7 +15,7 @@ use tontine_unix_sim::{Builder, Executor, Stopper, Virtual};
 
 use super::bound::Bound;
 use super::document::document;
-use super::{delivery, masks, mode};
+use super::{delivery, masks, mode, processors};
 use crate::args::{self, RunScenario, Shown};
 use crate::{FAILED, Refusal, print, stopped_by};
 
@@ -114,12 +114,6 @@ fn with_spin(builder: Builder, asked: &RunScenario) -> Builder {
 #[cfg(not(debug_assertions))]
 fn with_spin(builder: Builder, _: &RunScenario) -> Builder {
     builder
-}
-
-/// Two where the mode has more than one.
-pub(super) fn processors(asked: &RunScenario) -> usize {
-    let usual = if asked.mode == args::ModeName::Uniprocessor { 1 } else { 2 };
-    asked.processors.map_or(usual, usize::from)
 }
 
 /// The timeline and the verdict.

@@ -1,12 +1,13 @@
 //! One operation under the knife: recorded, or ended at one point ([`Attempt`]).
 
-use super::scene::{Cast, Scene, UNHARMED, done_unharmed};
-use super::verdict::Killed;
+use super::cast::{Cast, UNHARMED, done_unharmed};
+use super::scene::Scene;
 use crate::knife::recording::{Moment, Point, Recording};
 use crate::knife::{Detail, Pace, Reached, Victim};
 use crate::patience::Patience;
 use crate::subject::Operation;
 use crate::trouble::{Result, Trouble};
+use crate::verdict::Killed;
 
 /// An operation of a subject, ready to be played as often as needed.
 #[derive(Clone, Copy)]

@@ -2,36 +2,35 @@
 //! and makes a [`Report`] of what the survivors came to.
 //!
 //! [`select`] finds what names stand for, [`attempt`] records one operation and kills at one point,
-//! [`scene`] is one run, whose script is that of a [`queue`] or a [`heap`], [`verdict`] judges.
-//! Kills run side by side, a few a processor: most of the time of a wedged one is waiting for its
-//! deadline.
+//! [`scene`] is one run, whose script is that of a [`queue`] or a [`heap`] with a [`cast`], and
+//! [`verdict`](crate::verdict) judges. Kills run side by side, a few a processor: most of the time
+//! of a wedged one is waiting for its deadline.
 //!
 //! What it does not do: print ([`crate::report`] does), or parse a command line.
 
 mod attempt;
+mod cast;
 mod heap;
 mod queue;
 mod scene;
 pub mod select;
-pub mod verdict;
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::thread;
 use std::time::Instant;
 
-use serde::{Deserialize, Serialize};
-
 use self::attempt::{Attempt, Kind};
-use self::scene::Cast;
-use self::verdict::{Killed, Verdict};
+use self::cast::Cast;
 use crate::knife::Pace;
 use crate::knife::recording::{Point, Recording};
+use crate::mode::Mode;
 use crate::place;
 use crate::report::{Finding, OperationReport, Report, SubjectReport};
 use crate::stage::Stage;
 use crate::subject::{Operation, Subject};
 use crate::trouble::{Result, Trouble};
+use crate::verdict::{Killed, Verdict};
 
 /// Kills under way at once, for each processor.
 const KILLS_A_PROCESSOR: usize = 4;
@@ -39,30 +38,6 @@ const KILLS_A_PROCESSOR: usize = 4;
 /// Runs that may go another way than their recording, or be starved, before a point counts as not
 /// explored. The first is the quickest, the others go as the recording went.
 const ATTEMPTS: u32 = 4;
-
-/// Which points to kill at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Mode {
-    /// One point a class.
-    #[default]
-    Fast,
-    /// One point a class, and then the successor at one point of each of its classes.
-    Pairs,
-    /// Every point.
-    Full,
-}
-
-impl Mode {
-    /// Its name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Fast => "fast",
-            Self::Pairs => "pairs",
-            Self::Full => "full",
-        }
-    }
-}
 
 /// What to explore.
 #[derive(Clone)]

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::text::{figures, legend, sampled, word};
 use super::{OperationReport, Report, plan};
-use crate::explore::Mode;
-use crate::explore::verdict::Verdict;
+use crate::mode::Mode;
+use crate::verdict::Verdict;
 
 /// Writes the part.
 pub fn render(report: &Report) -> String {

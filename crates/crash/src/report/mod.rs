@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::explore::Mode;
-use crate::explore::verdict::Verdict;
 pub use crate::knife::recording::Moment;
+use crate::mode::Mode;
 use crate::subject::{Operation, Role, Subject};
+use crate::verdict::Verdict;
 
 /// Version of the JSON.
 pub const SCHEMA: u32 = 2;

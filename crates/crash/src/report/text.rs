@@ -5,8 +5,8 @@ use std::fmt::Write;
 use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 
 use super::{Finding, OperationReport, Report};
-use crate::explore::Mode;
-use crate::explore::verdict::Verdict;
+use crate::mode::Mode;
+use crate::verdict::Verdict;
 
 /// A line under the header and none elsewhere: rows are what is read.
 pub(super) const STYLE: TableStyle =

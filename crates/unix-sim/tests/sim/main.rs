@@ -1,7 +1,7 @@
 //! The virtual Unix: what its calls do, which errors they return, what its executors promise.
 //!
-//! One program, because linking is most of what tests cost to build. A test that changes its process
-//! does so in a child ([`keeper`]).
+//! One program, because linking is most of what tests cost to build. A test that changes its
+//! process does so in a child ([`keeper`]).
 
 mod errnos;
 mod first_steps;

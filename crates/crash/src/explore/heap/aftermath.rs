@@ -6,12 +6,12 @@
 
 use super::{OWN, Scene, number_of};
 use crate::actor::order::{HeapAct, Reply};
-use crate::explore::scene::{Cast, Received, answer};
-use crate::explore::verdict::{Judged, Killed, Verdict};
+use crate::explore::cast::{Cast, Received, answer};
 use crate::message::Seen;
 use crate::patience::Patience;
 use crate::stage::Actor;
 use crate::trouble::Result;
+use crate::verdict::{Judged, Killed, Verdict};
 
 const LEFT: &str = "the member that was left";
 const FRESH: &str = "a fresh member";

@@ -11,8 +11,7 @@ use std::time::Duration;
 
 use rustix::process::Pid;
 
-use super::scene::{Cast, answer, unharmed};
-use super::verdict::{Killed, Ledger};
+use super::cast::{Cast, answer, unharmed};
 use crate::actor::order::{Act, HeapAct};
 use crate::knife::Release;
 use crate::message::Seen;
@@ -21,6 +20,7 @@ use crate::place::Place;
 use crate::stage::Actor;
 use crate::subject::{Heap, Operation};
 use crate::trouble::{Result, Trouble};
+use crate::verdict::{Killed, Ledger};
 
 /// The companion's own blocks, which nobody may touch.
 const OWN: [u32; 2] = [1, 2];

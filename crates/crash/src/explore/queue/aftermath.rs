@@ -5,13 +5,13 @@
 
 use super::Scene;
 use crate::actor::order::{Act, Order, Reply};
-use crate::explore::scene::{Cast, Received, answer, silent};
-use crate::explore::verdict::Killed;
+use crate::explore::cast::{Cast, Received, answer, silent};
 use crate::message::Seen;
 use crate::patience::Patience;
 use crate::stage::Actor;
 use crate::subject::End;
 use crate::trouble::Result;
+use crate::verdict::Killed;
 
 /// A receiver has everything when nothing more has come for so long.
 const QUIET_MS: u64 = 10;

@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use rustix::process::Pid;
 
-use super::scene::{Cast, answer, unharmed};
-use super::verdict::{Killed, Ledger};
+use super::cast::{Cast, answer, unharmed};
 use crate::actor::order::Act;
 use crate::knife::Release;
 use crate::message::Seen;
@@ -19,6 +18,7 @@ use crate::place::Place;
 use crate::stage::Actor;
 use crate::subject::{End, Operation, Queue};
 use crate::trouble::{Result, Trouble};
+use crate::verdict::{Killed, Ledger};
 
 /// A run, at any time between its beginning and its verdict. Actors go before the place.
 #[derive(Debug)]

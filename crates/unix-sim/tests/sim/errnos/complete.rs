@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tontine_unix::{Linux, Sys};
 
-use crate::errnos::row::{On, Row};
-use crate::{
+use super::{
     descriptors, exec_fork, groups_sessions, limits_priorities, ptrace, signals, terminals,
     threads, timers, waits,
 };
+use crate::errnos::row::{On, Row};
 
 const TABLES: [&[Row]; 10] = [
     descriptors::ROWS,

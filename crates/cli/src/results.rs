@@ -1,0 +1,49 @@
+//! Where the results of a run go.
+
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use tontine_measure::report::schema::Results;
+use tontine_measure::report::write::{self, json};
+
+use crate::args::{Format, Measure};
+use crate::{Refusal, print, table};
+
+/// Says *before* measuring that nothing could be written afterwards.
+pub(crate) fn writable(folder: &Path) -> Result<(), Refusal> {
+    write::check_folder(folder).map_err(|error| {
+        let folder = folder.display();
+        Refusal::failed(format!(
+            "cannot write results to {folder}: {error}; name another folder with --out"
+        ))
+    })
+}
+
+/// The folder for samples, by its whole path.
+pub(crate) fn samples_folder(folder: &Path) -> Result<PathBuf, Refusal> {
+    write::check_folder(folder).and_then(|()| folder.canonicalize()).map_err(|error| {
+        let folder = folder.display();
+        Refusal::failed(format!("cannot write samples to {folder}: {error}"))
+    })
+}
+
+/// Writes the files first: whatever becomes of standard output, what was measured is kept.
+pub(crate) fn publish(results: &Results, asked: &Measure) -> Result<(), Refusal> {
+    let written = write::write_all(results, &asked.out);
+    let mut said = String::from("\n");
+    for file in written.iter().flatten() {
+        let _ = writeln!(said, "wrote {}", file.display());
+    }
+    if !results.complete {
+        said.push_str("ended early: what was measured was kept and is marked incomplete\n");
+    }
+    match asked.format {
+        Format::Text => print((table::render(results) + &said).as_bytes())?,
+        Format::Json => {
+            print(&json(results)?)?;
+            let _ = io::stderr().write_all(said.as_bytes());
+        }
+    }
+    written.map(|_| ()).map_err(Refusal::failed)
+}

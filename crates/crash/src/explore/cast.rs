@@ -1,0 +1,70 @@
+//! Who plays in a run, and what their answers mean: what all scripts have in common.
+
+use std::time::Duration;
+
+use crate::actor::order::{Act, Reply};
+use crate::message::Seen;
+use crate::patience::Patience;
+use crate::place::Place;
+use crate::stage::{Actor, Silence, Stage};
+use crate::subject::Subject;
+use crate::trouble::{Result, Trouble};
+use crate::verdict::Killed;
+
+/// How long the same may take where nobody was killed.
+pub(super) const UNHARMED: Duration = Duration::from_secs(5);
+
+/// Who plays, and where.
+#[derive(Clone, Copy)]
+pub(super) struct Cast<'a> {
+    pub(super) stage: &'a Stage,
+    pub(super) subject: &'static dyn Subject,
+}
+
+impl Cast<'_> {
+    pub(super) fn actor(&self, place: &Place) -> Result<Actor> {
+        Actor::start(self.stage, self.subject.name(), place)
+    }
+}
+
+/// Has something done where nobody has been killed yet.
+pub(super) fn unharmed(actor: &mut Actor, act: Act) -> Result<Vec<Seen>> {
+    done_unharmed(act, actor.ask(act.plain(), &Patience::alone(UNHARMED))?)
+}
+
+/// What an order led to that had to be carried out.
+pub(super) fn done_unharmed(act: Act, reply: Reply) -> Result<Vec<Seen>> {
+    let order = act.plain();
+    match reply {
+        Reply::Done(seen) => Ok(seen),
+        Reply::Lacking(why) => Err(Trouble::skip(format!("{order}: {why}"))),
+        Reply::Refused(why) | Reply::Faulty(why) => {
+            Err(Trouble::fail(format!("{order}, where nobody was killed: {why}")))
+        }
+    }
+}
+
+/// What was received, or what came of one that did not get on.
+pub(super) type Received = std::result::Result<Vec<Seen>, Killed>;
+
+/// What one that had to go on answers: that it did, or else what came of the kill.
+pub(super) fn answer(who: &str, answer: std::result::Result<Reply, Silence>) -> Received {
+    match answer {
+        Ok(Reply::Done(seen)) => Ok(seen),
+        Ok(Reply::Refused(why) | Reply::Lacking(why) | Reply::Faulty(why)) => {
+            Err(Killed::wedged(format!("{who} got an error: {why}")))
+        }
+        Err(silence) => Err(silent(who, &silence)),
+    }
+}
+
+/// What came of the kill, where one that had to go on did not answer.
+pub(super) fn silent(who: &str, silence: &Silence) -> Killed {
+    match silence {
+        Silence::Stuck(how) => Killed::wedged(format!("{who} did not get on: {how}")),
+        Silence::Ended(how) => Killed::wedged(format!("{who} came to an end of its own: {how}")),
+        Silence::Starved(how) => {
+            Killed::Unexplored(format!("the machine is too loaded to judge {who} {how}"))
+        }
+    }
+}
