@@ -207,7 +207,7 @@ fn exit_in_a_destructor_while_the_stack_is_unwound_aborts_and_says_so() {
         });
         return;
     }
-    let test = "deaths::exit_in_a_destructor_while_the_stack_is_unwound_aborts_and_says_so";
+    let test = "races::deaths::exit_in_a_destructor_while_the_stack_is_unwound_aborts_and_says_so";
     let output = Command::new(std::env::current_exe().expect("a test has a file"))
         .args([test, "--exact", "--nocapture"])
         .env(ABORTS, "1")
