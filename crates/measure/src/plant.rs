@@ -104,14 +104,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_delay_is_never_shorter_than_asked() {
-        let each = ns_per_addition();
-        assert!(each > 0.0 && each.is_finite());
-        // Twenty milliseconds: whatever else runs makes it longer, nothing makes it half as long.
-        let delay = Delay((2e7 / each) as u64);
-        let began = Instant::now();
-        delay.pass();
-        assert!(began.elapsed().as_nanos() as f64 > 1e7);
+    fn delay_lasts_as_long_as_asked() {
+        // Another process on the same core can halve the speed during the calibration and leave
+        // before the delay, so one attempt of ten is enough.
+        let lasts = || {
+            let each = ns_per_addition();
+            assert!(each > 0.0 && each.is_finite());
+            let delay = Delay((2e7 / each) as u64);
+            let began = Instant::now();
+            delay.pass();
+            began.elapsed().as_nanos() as f64 > 1e7
+        };
+        assert!((0..10).any(|_| lasts()), "a delay of 20 ms was shorter than 10 ms ten times");
     }
 
     #[test]
