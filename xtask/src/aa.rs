@@ -9,10 +9,11 @@ use std::io;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use tontine_measure::engine::plan;
-use tontine_measure::experiment::Task;
+use tontine_measure::experiment::SUITE;
 use tontine_measure::machine::topology::Topology;
 use tontine_measure::size::Size;
 use tontine_measure::stats::ratio;
+use tontine_measure::task::Task;
 
 use crate::invocation::figure;
 
@@ -67,6 +68,6 @@ pub(crate) fn run(comparisons: usize) -> io::Result<bool> {
 
 fn tasks() -> Vec<Task> {
     let names = CELLS.map(str::to_owned);
-    let tasks = plan::select(&names, Size::Quick, &Topology::of_this_machine());
+    let tasks = plan::select(&SUITE, &names, Size::Quick, &Topology::of_this_machine());
     tasks.expect("the cells exist")
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use tontine_measure::engine::invoked::{Order, Outcome};
 use tontine_measure::engine::launch::{Ended, Launcher};
 use tontine_measure::engine::stop::Stop;
-use tontine_measure::experiment::Task;
 use tontine_measure::stats::summary::Summary;
+use tontine_measure::task::Task;
 
 /// The hidden chore by which this program starts itself afresh.
 pub(crate) const NAME: &str = "__invocation";

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::{fs, io};
 
-use tontine_measure::experiment;
-use tontine_measure::report::schema::Results;
+use tontine_measure::experiment::SUITE;
+use tontine_measure::schema::Results;
 use tontine_measure::size::Size;
 
 /// The page.
@@ -41,7 +41,7 @@ pub(crate) fn run(root: &Path, results: &Path, check: bool) -> io::Result<bool> 
     let complaints = if check {
         compare(&ledger, column, &results)
     } else {
-        for experiment in experiment::all() {
+        for experiment in SUITE.experiments {
             let seconds = results.ledger.get(experiment.name()).copied();
             ledger.entry(experiment.name().to_owned()).or_default()[column] = seconds;
         }
@@ -63,7 +63,7 @@ fn parse(text: &str) -> Ledger {
             continue;
         };
         let name = name.trim_matches('`');
-        if experiment::find(name).is_some() && seconds.len() == SIZES.len() {
+        if SUITE.find(name).is_some() && seconds.len() == SIZES.len() {
             let mut columns = seconds.iter().map(|seconds| seconds.parse().ok());
             ledger.insert(name.to_owned(), std::array::from_fn(|_| columns.next().flatten()));
         }
@@ -97,7 +97,7 @@ fn compare(ledger: &Ledger, column: usize, results: &Results) -> Vec<String> {
 /// Experiments that the page lacks, and a sum that is more than is promised.
 fn within(ledger: &Ledger, column: usize) -> Vec<String> {
     let (_, size, most) = SIZES[column];
-    let all = experiment::all().iter().map(|experiment| experiment.name());
+    let all = SUITE.experiments.iter().map(|experiment| experiment.name());
     let mut complaints: Vec<String> = all
         .filter(|name| ledger.get(*name).is_none_or(|seconds| seconds[column].is_none()))
         .map(|name| format!("{name} has no figure for {size} in {PAGE}"))
@@ -125,7 +125,7 @@ fn render(ledger: &Ledger) -> String {
         " --: |".repeat(SIZES.len())
     );
     let cell = |seconds: Option<f64>| seconds.map_or_else(|| "–".into(), |s| format!("{s:.1}"));
-    for experiment in experiment::all() {
+    for experiment in SUITE.experiments {
         let seconds = ledger.get(experiment.name()).copied().unwrap_or_default();
         let cells: Vec<String> = seconds.iter().map(|seconds| cell(*seconds)).collect();
         page.push_str(&format!("| `{}` | {} |\n", experiment.name(), cells.join(" | ")));
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     fn full_ledger(each: f64) -> Ledger {
-        let names = experiment::all().iter().map(|experiment| experiment.name().to_owned());
+        let names = SUITE.experiments.iter().map(|experiment| experiment.name().to_owned());
         names.map(|name| (name, [Some(each); SIZES.len()])).collect()
     }
 

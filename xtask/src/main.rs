@@ -144,7 +144,10 @@ fn main() -> ExitCode {
         Chore::Trees => trees::run(Path::new(".")),
         Chore::Torment(request) => torment::run(&request),
         Chore::Side { name } => speed::serve(&name),
-        Chore::Invocation => tontine_measure::engine::invoked::serve().map(|()| true),
+        Chore::Invocation => {
+            tontine_measure::engine::invoked::serve(&tontine_measure::experiment::SUITE)
+                .map(|()| true)
+        }
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,

@@ -19,13 +19,14 @@ use rand_chacha::ChaCha8Rng;
 use tontine_measure::compare::again::{Arm, standing};
 use tontine_measure::engine::plan;
 use tontine_measure::engine::stop::Stop;
-use tontine_measure::experiment::Task;
+use tontine_measure::experiment::SUITE;
 use tontine_measure::machine::topology::Topology;
 use tontine_measure::plant::Plant;
 use tontine_measure::size::Size;
 use tontine_measure::stats::interval::CONFIDENCE;
 use tontine_measure::stats::order::{median, quantile_interval};
 use tontine_measure::stats::resolution;
+use tontine_measure::task::Task;
 
 use crate::invocation::NAME;
 
@@ -84,7 +85,7 @@ fn tasks(only: Option<&str>) -> io::Result<Vec<Task>> {
         if only.is_some_and(|only| only != name) {
             continue;
         }
-        let found = plan::select(&[name.to_owned()], Size::Quick, &topology);
+        let found = plan::select(&SUITE, &[name.to_owned()], Size::Quick, &topology);
         let mut found = found.map_err(io::Error::other)?.into_iter();
         let fits =
             |task: &Task| placement.is_none_or(|placement| task.params["placement"] == placement);

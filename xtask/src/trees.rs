@@ -12,9 +12,9 @@ use std::io;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use tontine_measure::experiment::{Params, Task};
 use tontine_measure::os::pin;
 use tontine_measure::size::Size;
+use tontine_measure::task::{Params, Task};
 
 use crate::invocation;
 

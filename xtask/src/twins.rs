@@ -12,12 +12,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use tontine_measure::experiment::{self, Experiment, Task};
+use tontine_measure::experiment::SUITE;
 use tontine_measure::machine::topology::Topology;
 use tontine_measure::size::Size;
 use tontine_measure::stats::order;
 use tontine_measure::stats::ratio::{self, Verdict};
 use tontine_measure::stats::summary::Summary;
+use tontine_measure::suite::Experiment;
+use tontine_measure::task::{self, Task};
 
 use crate::invocation;
 
@@ -164,7 +166,7 @@ impl Pair {
     fn name(&self) -> String {
         let mut name = format!("{}/{}", self.experiment, self.ours);
         if self.experiment != "round-trip" {
-            experiment::short(&self.task().params).for_each(|word| name = format!("{name} {word}"));
+            task::short(&self.task().params).for_each(|word| name = format!("{name} {word}"));
         }
         name
     }
@@ -232,7 +234,7 @@ fn measure(
 }
 
 fn experiment_of(pair: &Pair) -> &'static dyn Experiment {
-    experiment::find(pair.experiment).expect("the table names experiments that exist")
+    SUITE.find(pair.experiment).expect("the table names experiments that exist")
 }
 
 /// Runs each twin once; the smallest of the numbers that they print.

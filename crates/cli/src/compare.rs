@@ -11,12 +11,13 @@ use tontine_measure::compare::again::{self, Arm, Limits, Listener};
 use tontine_measure::compare::read::read;
 use tontine_measure::compare::report::{self, TextRow};
 use tontine_measure::compare::screen::screen;
-use tontine_measure::compare::tasks::Pace;
+use tontine_measure::compare::tasks::{Pace, Tasks};
 use tontine_measure::compare::{Comparison, programs};
 use tontine_measure::engine::stop::Stop;
 use tontine_measure::engine::{self, machine_facts};
 use tontine_measure::executable::Executable;
-use tontine_measure::experiment::Task;
+use tontine_measure::experiment::SUITE;
+use tontine_measure::task::Task;
 
 use crate::args::{Compare, Document, INVOCATION};
 use crate::repetitions::duration;
@@ -36,7 +37,7 @@ pub(crate) fn compare(asked: &Compare) -> Result<ExitCode, Refusal> {
     match programs {
         Ok(_) if comparison.flagged().is_empty() => {}
         Ok(programs) => {
-            let pace = Pace::of(&base, &new);
+            let pace = Pace::of(Tasks::of_this_machine(&SUITE), &base, &new);
             settle(&mut comparison, &programs, &pace, asked, &stop);
         }
         Err(why) => comparison.leave_to_the_screen(why),
@@ -71,9 +72,9 @@ fn settle(
         most_pairs: asked.pairs.into(),
         order_seed: asked.order_seed.unwrap_or_else(engine::plan::fresh_seed),
     };
-    engine::clean_up();
+    (SUITE.clean_up)();
     again::measure(comparison, [&base, &new], limits, pace, stop, &mut Show::new());
-    engine::clean_up();
+    (SUITE.clean_up)();
 }
 
 /// What the second stage shows on standard error: a bar on a terminal, else a line a task.

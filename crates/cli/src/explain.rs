@@ -1,6 +1,6 @@
 //! `tontine explain`: what an experiment is, for somebody who meets the topic for the first time.
 //!
-//! The words are [`explanation`]'s, the same that the report shows; here they are found by name and
+//! The words are those of [`About`](tontine_measure::about::About), the same that the report shows; here they are found by name and
 //! broken to the terminal's width.
 
 use std::fmt::Write;
@@ -8,9 +8,10 @@ use std::process::ExitCode;
 
 use comfy_table::Table;
 use textwrap::Options;
+use tontine_measure::about::Topic;
 use tontine_measure::engine::plan;
-use tontine_measure::experiment::explanation::{self, Topic};
-use tontine_measure::experiment::{self, Experiment};
+use tontine_measure::experiment::SUITE;
+use tontine_measure::suite::Experiment;
 
 use crate::args::Explain;
 use crate::{Refusal, print};
@@ -36,7 +37,7 @@ fn found(name: &str) -> Result<String, Refusal> {
         return Ok(of_topic(topic));
     }
     let whole = [name.to_owned()];
-    let known = plan::resolve_all(&whole).map_err(|why| {
+    let known = plan::resolve_all(&SUITE, &whole).map_err(|why| {
         let names = Topic::ALL.map(Topic::name).into_iter();
         match names.max_by(|a, b| alike(name, a).total_cmp(&alike(name, b))) {
             // The plan knows no topics, and would name something further away.
@@ -47,9 +48,9 @@ fn found(name: &str) -> Result<String, Refusal> {
         }
     })?;
     let of = |(name, variant): &(&str, Option<&str>)| {
-        let experiment = experiment::find(name)?;
+        let experiment = SUITE.find(name)?;
         let variant = experiment.variants().iter().find(|one| Some(one.name) == *variant);
-        let text = explanation::text(experiment);
+        let text = experiment.description().text();
         Some(match variant {
             Some(variant) => format!(
                 "{name}/{}: {}\n\nIt is one variant of this experiment:\n\n{text}",
@@ -90,7 +91,7 @@ fn overview() -> String {
 }
 
 fn of(topic: Topic) -> impl Iterator<Item = &'static dyn Experiment> {
-    experiment::all().iter().copied().filter(move |experiment| experiment.topic() == topic)
+    SUITE.experiments.iter().copied().filter(move |experiment| experiment.topic() == topic)
 }
 
 fn width() -> usize {
@@ -118,8 +119,8 @@ mod tests {
 
     #[test]
     fn every_line_fits_and_no_word_is_lost() {
-        for experiment in experiment::all() {
-            let text = explanation::text(*experiment);
+        for experiment in SUITE.experiments {
+            let text = experiment.description().text();
             for width in [40, 80] {
                 let wrapped = wrapped(&text, width);
                 let words = |text: &str| text.split_whitespace().map(str::to_owned).collect();

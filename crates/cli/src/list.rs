@@ -4,16 +4,16 @@ use std::fmt::Write;
 use std::process::ExitCode;
 
 use tontine_measure::engine::plan;
-use tontine_measure::experiment;
+use tontine_measure::experiment::SUITE;
 
 use crate::args::List;
 use crate::{Refusal, print};
 
 /// Prints the experiments that were asked for, all where none is named.
 pub(crate) fn list(asked: &List) -> Result<ExitCode, Refusal> {
-    let wanted = plan::resolve_all(&asked.names).map_err(Refusal::usage)?;
+    let wanted = plan::resolve_all(&SUITE, &asked.names).map_err(Refusal::usage)?;
     let mut text = String::new();
-    for experiment in experiment::all() {
+    for experiment in SUITE.experiments {
         if !wanted.is_empty() && !wanted.iter().any(|(name, _)| *name == experiment.name()) {
             continue;
         }

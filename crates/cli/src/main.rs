@@ -22,6 +22,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
+use tontine_measure::experiment::SUITE;
 
 use crate::args::{Cli, Command};
 
@@ -48,7 +49,7 @@ fn main() -> ExitCode {
             clap_complete::generate(shell, &mut args::definition(), "tontine", &mut text);
             print(&text).map(|()| ExitCode::SUCCESS).map_err(Refusal::from)
         }
-        Command::Invocation => tontine_measure::engine::invoked::serve()
+        Command::Invocation => tontine_measure::engine::invoked::serve(&SUITE)
             .map(|()| ExitCode::SUCCESS)
             .map_err(Refusal::from),
         Command::Container { order } => {

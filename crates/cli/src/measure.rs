@@ -8,8 +8,9 @@ use tontine_measure::engine::pilot::Pilot;
 use tontine_measure::engine::plan::{Plan, select};
 use tontine_measure::engine::stop::Stop;
 use tontine_measure::engine::{self, estimate};
+use tontine_measure::experiment::SUITE;
 use tontine_measure::machine::topology::Topology;
-use tontine_measure::report::schema::{Results, Status};
+use tontine_measure::schema::{Results, Status};
 use tontine_measure::size::Size;
 
 use crate::args::{INVOCATION, Measure};
@@ -25,12 +26,13 @@ pub(crate) fn measure(asked: &Measure) -> Result<ExitCode, Refusal> {
         return reproduce(seed, asked);
     }
     let size = size_of(asked);
-    let tasks = select(&asked.names, size, &Topology::of_this_machine()).map_err(Refusal::usage)?;
+    let tasks =
+        select(&SUITE, &asked.names, size, &Topology::of_this_machine()).map_err(Refusal::usage)?;
     if asked.plan {
         return advise(&tasks, asked, &launcher(size)?);
     }
     let mut plan =
-        Plan::new(tasks, size, asked.order_seed.unwrap_or_else(engine::plan::fresh_seed));
+        Plan::new(&SUITE, tasks, size, asked.order_seed.unwrap_or_else(engine::plan::fresh_seed));
     if let Some(invocations) = asked.invocations {
         plan = plan.with_invocations(invocations.into());
     }
@@ -65,7 +67,7 @@ fn size_of(asked: &Measure) -> Size {
 fn announce(plan: &Plan, launcher: &Launcher, stop: &Stop) {
     let mut out = io::stderr();
     let _ = writeln!(out, "finding out how long this will take, with a pilot …");
-    if let Some(seconds) = estimate::seconds(plan, Pilot { launcher, stop }) {
+    if let Some(seconds) = estimate::seconds(plan, Pilot { suite: &SUITE, launcher, stop }) {
         let time = duration(seconds);
         let _ = writeln!(out, "this will take about {time}; Ctrl-C keeps what there is");
     }

@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use tontine_measure::engine::Progress;
 use tontine_measure::engine::invoked::Outcome;
 use tontine_measure::engine::plan::Plan;
-use tontine_measure::experiment::Task;
+use tontine_measure::task::Task;
 
 /// A bar on a terminal, a line a cell elsewhere.
 pub(crate) struct Show {

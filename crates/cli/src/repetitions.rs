@@ -9,8 +9,9 @@ use tontine_measure::engine::launch::Launcher;
 use tontine_measure::engine::pilot::{Pilot, Without};
 use tontine_measure::engine::repetitions::{self, Advice};
 use tontine_measure::engine::stop::Stop;
-use tontine_measure::experiment::Task;
-use tontine_measure::report::format::Shown;
+use tontine_measure::experiment::SUITE;
+use tontine_measure::format::Shown;
+use tontine_measure::task::Task;
 
 use crate::args::{Format, Measure};
 use crate::{Refusal, print, table};
@@ -30,7 +31,11 @@ pub(crate) fn advise(
     let trials = repetitions::TRIALS;
     let _ = writeln!(out, "trying {} cells, {trials} short invocations each", tasks.len());
     for (tried, task) in tasks.iter().enumerate() {
-        match repetitions::advise(task, asked.precision / 100.0, Pilot { launcher, stop: &stop }) {
+        match repetitions::advise(
+            task,
+            asked.precision / 100.0,
+            Pilot { suite: &SUITE, launcher, stop: &stop },
+        ) {
             Ok(advice) => {
                 let _ = writeln!(out, "{task}: tried, {} of {}", tried + 1, tasks.len());
                 found.push(advice);

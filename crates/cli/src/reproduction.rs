@@ -11,8 +11,8 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, set_parent_process_death_signal};
 use tontine_measure::as_published::{self, Seed};
-use tontine_measure::engine;
 use tontine_measure::engine::stop::Stop;
+use tontine_measure::experiment::SUITE;
 use tontine_measure::report::write;
 
 use crate::args::Measure;
@@ -33,7 +33,7 @@ pub(crate) fn reproduce(seed: &str, asked: &Measure) -> Result<ExitCode, Refusal
         return carry_out(seed, asked);
     }
     writable(&asked.out)?;
-    engine::clean_up();
+    (SUITE.clean_up)();
     let stop = Stop::on_signals()?;
     let mut command = Command::new(std::env::current_exe()?);
     let mut child = command.args(std::env::args_os().skip(1)).env(CHILD, "1").spawn()?;
@@ -42,7 +42,7 @@ pub(crate) fn reproduce(seed: &str, asked: &Measure) -> Result<ExitCode, Refusal
         let _ = child.kill();
     }
     let status = child.wait()?;
-    engine::clean_up();
+    (SUITE.clean_up)();
     ended?;
     match (stop.signal(), status.code()) {
         (Some(signal), _) => Ok(stopped_by(signal)),

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use tontine_measure::report::schema::Results;
 use tontine_measure::report::write::{self, json};
+use tontine_measure::schema::Results;
 
 use crate::args::{Format, Measure};
 use crate::{Refusal, print, table};

@@ -6,9 +6,8 @@
 use std::fmt::Write;
 
 use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
-use tontine_measure::experiment;
-use tontine_measure::report::schema::Results;
 use tontine_measure::report::text::{TextRow, rows};
+use tontine_measure::schema::Results;
 
 /// A line under the header and none elsewhere: rows are what is read.
 pub(crate) const STYLE: TableStyle =
@@ -51,13 +50,12 @@ const PADDING: usize = 3;
 pub(crate) fn render(results: &Results) -> String {
     let rows = rows(results);
     let mut text = String::new();
-    for experiment in experiment::all() {
-        let of_it: Vec<&TextRow> =
-            rows.iter().filter(|row| row.experiment == experiment.name()).collect();
+    for about in &results.experiments {
+        let of_it: Vec<&TextRow> = rows.iter().filter(|row| row.experiment == about.name).collect();
         if of_it.is_empty() {
             continue;
         }
-        let _ = writeln!(text, "\n{}: {}", experiment.name(), experiment.summary());
+        let _ = writeln!(text, "\n{}: {}", about.name, about.question);
         for metric in metrics(&of_it) {
             let of_it: Vec<&TextRow> =
                 of_it.iter().copied().filter(|row| row.metric == metric).collect();

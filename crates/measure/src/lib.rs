@@ -20,6 +20,7 @@
 //! What it does not do: parse a command line or draw a progress bar (`tontine-cli` does), and
 //! measure anything on systems other than Linux.
 
+pub mod about;
 pub mod as_published;
 pub mod clock;
 pub mod compare;
@@ -27,15 +28,22 @@ mod contention;
 pub mod engine;
 pub mod executable;
 pub mod experiment;
+#[doc(hidden)]
+pub mod fixture;
+pub mod format;
 pub mod heap_map;
 pub mod machine;
 mod mechanism;
 pub mod observe;
 pub mod os;
+pub mod peer;
 pub mod plant;
 pub mod published;
 pub mod report;
+pub mod schema;
 pub mod size;
 pub mod stats;
+pub mod suite;
+pub mod task;
 pub mod trace;
 pub mod trouble;

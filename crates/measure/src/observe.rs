@@ -5,8 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::experiment::Params;
 use crate::heap_map::HeapMap;
+use crate::task::Params;
 
 /// Everything that one invocation of one task observed.
 #[derive(Debug, Clone, Default)]

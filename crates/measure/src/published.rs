@@ -6,8 +6,8 @@
 //! [`crate::as_published`] repeats the measurements themselves. A source that only draws a curve
 //! has no entry here: no points are guessed.
 
-use crate::experiment::Params;
-use crate::report::schema::Published;
+use crate::schema::Published;
+use crate::task::Params;
 
 /// Machine of source 000: its author names the processor's family and the distribution, no more.
 const SKYLAKE: &str = "Skylake, Ubuntu";

@@ -6,9 +6,10 @@ use tontine_measure::engine::launch::Launcher;
 use tontine_measure::engine::plan::Plan;
 use tontine_measure::engine::stop::Stop;
 use tontine_measure::engine::{Silent, run};
-use tontine_measure::experiment::{Params, Task};
-use tontine_measure::report::schema::{Results, Status};
+use tontine_measure::experiment::SUITE;
+use tontine_measure::schema::{Results, Status};
 use tontine_measure::size::Size;
+use tontine_measure::task::{Params, Task};
 
 /// A plan of one task, whose every invocation is the given shell script.
 fn measured_by(script: &str, deadline: Duration) -> Results {
@@ -18,7 +19,7 @@ fn measured_by(script: &str, deadline: Duration) -> Results {
         params: Params::new(),
         size: Size::Quick,
     };
-    let plan = Plan::new(vec![task], Size::Quick, 1);
+    let plan = Plan::new(&SUITE, vec![task], Size::Quick, 1);
     let launcher = Launcher {
         program: "/bin/sh".into(),
         arguments: vec!["-c".into(), script.into()],
@@ -119,7 +120,7 @@ fn a_program_that_is_not_there_is_named() {
     };
     let launcher =
         Launcher { program: "/no/such/program".into(), arguments: Vec::new(), deadline: AMPLE };
-    let plan = Plan::new(vec![task], Size::Quick, 1);
+    let plan = Plan::new(&SUITE, vec![task], Size::Quick, 1);
     let stop = Stop::never().expect("descriptors");
     let results = run(&plan, &launcher, None, &stop, &mut Silent);
     assert!(the_only_reason(&results).contains("/no/such/program"));

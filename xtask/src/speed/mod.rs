@@ -13,10 +13,10 @@ mod side;
 use std::io;
 use std::process::Command;
 
-use tontine_measure::experiment::{Params, Task};
 use tontine_measure::size::Size;
 use tontine_measure::stats::interval::Interval;
 use tontine_measure::stats::ratio::{self, Verdict};
+use tontine_measure::task::{Params, Task};
 
 use crate::invocation;
 

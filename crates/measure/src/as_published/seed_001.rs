@@ -14,10 +14,11 @@ mod section_9;
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use crate::experiment::{self, Params, Task};
+use crate::experiment::SUITE;
 use crate::machine::topology::Topology;
 use crate::observe::Observed;
 use crate::size::Size;
+use crate::task::{Params, Task};
 use crate::trouble::{During, Result, Trouble};
 
 /// Width of the longest bar.
@@ -254,7 +255,8 @@ fn processes(curve: &Curve, level: u64) -> usize {
 /// One task for each level that the paper has, in ascending order, if the experiment has such a
 /// variant: of the paper's machine, if that is modelled, else with both ends of a pair apart.
 fn tasks(curve: &Curve, variant: &str) -> BTreeMap<u64, Task> {
-    let experiment = experiment::find(curve.experiment)
+    let experiment = SUITE
+        .find(curve.experiment)
         .filter(|experiment| experiment.variants().iter().any(|offered| offered.name == variant));
     let Some(experiment) = experiment else {
         return BTreeMap::new();
@@ -300,8 +302,8 @@ fn is_papers(task: &Task) -> bool {
 
 /// Runs one cell, as large as it was in the source.
 fn run(name: &str, variant: &str, params: Params) -> Result<Observed> {
-    let found = experiment::find(name)
-        .ok_or_else(|| Trouble::skip(format!("there is no experiment {name}")))?;
+    let found =
+        SUITE.find(name).ok_or_else(|| Trouble::skip(format!("there is no experiment {name}")))?;
     let (experiment, variant) = (name.to_owned(), variant.to_owned());
     found.run(&Task { experiment, variant, params, size: Size::Full })
 }
@@ -321,7 +323,7 @@ fn say(out: &mut dyn Write, line: std::fmt::Arguments<'_>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mechanism::peer::in_a_process_of_its_own;
+    use crate::peer::in_a_process_of_its_own;
 
     #[test]
     fn each_curve_has_the_papers_levels_and_no_other() {

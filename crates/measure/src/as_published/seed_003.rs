@@ -10,14 +10,15 @@ use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
+use crate::experiment::SUITE;
 use crate::experiment::false_sharing;
 use crate::experiment::lost_signals::{ACKNOWLEDGED, AS_IT_IS};
 use crate::experiment::thread_vs_process::traces;
-use crate::experiment::{self, Params, Task};
 use crate::machine::topology::Topology;
 use crate::published::published;
 use crate::size::Size;
 use crate::stats::order;
+use crate::task::{Params, Task};
 use crate::trouble::{During, Result, Trouble};
 
 /// Increments of each thread in the seed's loops.
@@ -140,7 +141,7 @@ fn sharing(variant: &str, title: &str, size: Size, out: &mut dyn Write) -> Resul
 
 /// The samples of one metric of a task.
 fn observe(task: &Task, metric: &str) -> Result<Vec<f64>> {
-    let found = experiment::find(&task.experiment).map(|experiment| experiment.run(task));
+    let found = SUITE.find(&task.experiment).map(|experiment| experiment.run(task));
     let observed = found.unwrap_or_else(|| Err(Trouble::fail("it has no experiment")))?;
     let series = observed.series.into_iter().find(|series| series.metric == metric);
     let lack = || Trouble::fail(format!("{} yielded no series {metric}", task.experiment));
@@ -150,7 +151,8 @@ fn observe(task: &Task, metric: &str) -> Result<Vec<f64>> {
 /// The experiment's usual cell of a variant: the first that it lists.
 fn usual(experiment: &str, variant: &str, size: Size) -> Result<Task> {
     let topology = Topology::of_this_machine();
-    let cells = experiment::find(experiment)
+    let cells = SUITE
+        .find(experiment)
         .map(|experiment| experiment.params(variant, &topology, size))
         .unwrap_or_default();
     let params = cells.into_iter().next().ok_or_else(|| {
@@ -166,12 +168,12 @@ fn say(out: &mut dyn Write, line: std::fmt::Arguments<'_>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mechanism::peer::in_a_process_of_its_own;
+    use crate::peer::in_a_process_of_its_own;
 
     /// Two of the three used to work for 10 µs between two waits, and no program of the seed does.
     #[test]
     fn the_programs_that_wait_for_signals_do_nothing_between_two_waits() {
-        let experiment = experiment::find("lost-signals").expect("it is there");
+        let experiment = SUITE.find("lost-signals").expect("it is there");
         let cells = experiment.params("handler-pause", &Topology::of_this_machine(), Size::Quick);
         let waits = waiting("handler-pause", Size::Quick).params;
         assert!(cells.contains(&waits), "{waits:?} is none of {cells:?}");

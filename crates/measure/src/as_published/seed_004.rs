@@ -6,13 +6,13 @@
 
 use std::io::Write;
 
-use crate::experiment::Params;
 use crate::experiment::round_trip::{self, Stamps};
 use crate::machine::topology::Topology;
 use crate::published::published;
 use crate::stats::interval::Interval;
 use crate::stats::naive;
 use crate::stats::outliers::trimmed;
+use crate::task::Params;
 use crate::trouble::{During, Result, Trouble};
 
 /// Rounds that the seed timed, and those that it threw away first.

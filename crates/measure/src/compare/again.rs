@@ -22,13 +22,13 @@ use super::{Again, Change, Comparison, Row, Settled};
 use crate::engine::invoked::{Figure, Order, Outcome};
 use crate::engine::launch::{Ended, Launcher};
 use crate::engine::stop::Stop;
-use crate::experiment::Task;
 use crate::observe::Statistic;
 use crate::plant::Plant;
 use crate::size::Size;
 use crate::stats::interval::CONFIDENCE;
 use crate::stats::order::quantile_interval;
 use crate::stats::{many, resolution};
+use crate::task::Task;
 
 /// Failures after which a row is not tried any more.
 const STRIKES: usize = 3;
@@ -149,7 +149,7 @@ pub fn measure(
     let fewest = resolution::fewest_pairs(confidence);
     // A row stands in both files, so the smaller of two sizes has it.
     let largest = comparison.base.size.min(comparison.new.size);
-    let mut courses = courses(&comparison.rows, &flagged, largest, fewest);
+    let mut courses = courses(&pace.tasks, &comparison.rows, &flagged, largest, fewest);
     let mut random = ChaCha8Rng::seed_from_u64(limits.order_seed);
     let each = courses.iter().map(|course| pace.seconds(&course.task));
     let seconds = each.sum::<Option<f64>>().map(|each| each * (2 * fewest) as f64);
@@ -267,8 +267,13 @@ impl Flagged {
 }
 
 /// One course a task, whatever the number of its rows.
-fn courses(rows: &[Row], flagged: &[usize], largest: Size, fewest: usize) -> Vec<Course> {
-    let tasks = Tasks::of_this_machine();
+fn courses(
+    tasks: &Tasks,
+    rows: &[Row],
+    flagged: &[usize],
+    largest: Size,
+    fewest: usize,
+) -> Vec<Course> {
     let mut courses: Vec<Course> = Vec::new();
     for &index in flagged {
         let row = &rows[index];
@@ -409,8 +414,8 @@ mod tests {
     use crate::compare::read::Side;
     use crate::compare::screen::screen;
     use crate::engine::invoked::{Measured, Reply};
+    use crate::fixture::{self, suite::SUITE};
     use crate::observe::Series;
-    use crate::report::fixture;
     use std::fs;
 
     /// Pauses, and what a message takes after each; of several one invocation tells.
@@ -487,7 +492,9 @@ mod tests {
     fn measure_again(comparison: &mut Comparison, base: &Arm, new: &Arm) -> Heard {
         let mut heard = Heard::default();
         let stop = Stop::never().expect("descriptors");
-        measure(comparison, [base, new], LIMITS, &Pace::default(), &stop, &mut heard);
+        let none = Side { path: "results.json".into(), results: fixture::small() };
+        let pace = Pace::of(Tasks::of_this_machine(&SUITE), &none, &none);
+        measure(comparison, [base, new], LIMITS, &pace, &stop, &mut heard);
         heard
     }
 

@@ -90,7 +90,7 @@ fn worse_by(row: &Row, change: Change) -> f64 {
 mod tests {
     use super::*;
     use crate::compare::{Screen, Settled};
-    use crate::experiment::Params;
+    use crate::task::Params;
 
     fn change(low: f64, high: f64) -> Change {
         Change { estimate: f64::midpoint(low, high), low, high, confidence: 0.95 }

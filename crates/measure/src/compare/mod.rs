@@ -21,8 +21,8 @@ pub mod tasks;
 use serde::{Deserialize, Serialize};
 
 use crate::executable::Executable;
-use crate::experiment::{self, Params};
 use crate::size::Size;
+use crate::task::{self, Params};
 use direction::Direction;
 use machines::Difference;
 
@@ -307,7 +307,7 @@ pub struct Answer {
 
 pub(crate) fn named(experiment: &str, variant: &str, params: &Params, metric: &str) -> String {
     let mut name = format!("{experiment}/{variant}");
-    for word in experiment::short(params).chain([metric.to_owned()]) {
+    for word in task::short(params).chain([metric.to_owned()]) {
         if !word.is_empty() {
             name = format!("{name} {word}");
         }

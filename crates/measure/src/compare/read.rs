@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::report::schema::{Results, SCHEMA};
+use crate::schema::{Results, SCHEMA};
 
 /// A run that was read.
 #[derive(Debug, Clone)]

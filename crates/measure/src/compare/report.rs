@@ -6,11 +6,11 @@ use std::fmt::Write as _;
 
 use super::direction::Direction;
 use super::{Again, Change, Comparison, Row, Scale, Verdict};
-use crate::experiment;
-use crate::report::format::{self, NOTHING};
+use crate::format::{self, NOTHING};
 use crate::report::markdown::escaped;
 use crate::stats::interval::CONFIDENCE;
 use crate::stats::{many, shift};
+use crate::task;
 
 /// One row of a table, all cells formatted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,7 +68,7 @@ fn text_row(row: &Row) -> TextRow {
     TextRow {
         group: format!("{}: {}", row.experiment, row.metric),
         name: row.variant.clone(),
-        place: experiment::short(&row.params).rev().collect::<Vec<_>>().join(" "),
+        place: task::short(&row.params).rev().collect::<Vec<_>>().join(" "),
         base: format::single(&row.unit, row.base),
         new: format::single(&row.unit, row.new),
         change: change.map_or_else(|| NOTHING.into(), |change| estimate(row, change)),
@@ -344,8 +344,8 @@ mod tests {
     use super::*;
     use crate::compare::read::Side;
     use crate::compare::screen::screen;
-    use crate::report::fixture;
-    use crate::report::schema::{Results, Status};
+    use crate::fixture;
+    use crate::schema::{Results, Status};
 
     fn side(results: Results) -> Side {
         Side { path: "results.json".into(), results }

@@ -17,7 +17,7 @@ use super::{
     named,
 };
 use crate::observe::Statistic;
-use crate::report::schema::{Cell, Invocation, Results, Status};
+use crate::schema::{Cell, Invocation, Results, Status};
 use crate::stats::bootstrap::{self, quotient};
 use crate::stats::interval::{CONFIDENCE, Interval};
 use crate::stats::shift::shift;

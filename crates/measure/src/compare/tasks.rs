@@ -7,25 +7,27 @@
 use std::collections::BTreeMap;
 
 use super::read::Side;
-use crate::experiment::{self, Experiment, Params, Task};
 use crate::machine::topology::Topology;
-use crate::report::schema::{Results, Status};
+use crate::schema::{Results, Status};
 use crate::size::Size;
+use crate::suite::{Experiment, Suite};
+use crate::task::{Params, Task};
 
 /// An invocation takes at least this, however little it measures: it is a process, and calibrates
 /// its clock.
 const LEAST_SECONDS: f64 = 0.02;
 
 /// The tasks that there are on a machine.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Tasks {
+    suite: &'static Suite,
     topology: Topology,
 }
 
 impl Tasks {
-    /// On this one.
-    pub fn of_this_machine() -> Self {
-        Self { topology: Topology::of_this_machine() }
+    /// Returns the tasks of a suite on this machine.
+    pub fn of_this_machine(suite: &'static Suite) -> Self {
+        Self { suite, topology: Topology::of_this_machine() }
     }
 
     /// The task that yields a row of these parameters in a run of size `largest`, at the smallest
@@ -38,7 +40,7 @@ impl Tasks {
             params: params.clone(),
             size: Size::Quick,
         };
-        let Some(known) = known(experiment, variant) else { return task };
+        let Some(known) = self.known(experiment, variant) else { return task };
         let listed = Size::ALL.map(|size| known.params(variant, &self.topology, size));
         let own = |key: &String| listed.iter().flatten().any(|params| params.contains_key(key));
         task.params.retain(|key, _| own(key));
@@ -51,27 +53,29 @@ impl Tasks {
         task.size = smallest.min(largest);
         task
     }
-}
 
-fn known(experiment: &str, variant: &str) -> Option<&'static dyn Experiment> {
-    let found = experiment::find(experiment)?;
-    found.variants().iter().any(|known| known.name == variant).then_some(found)
+    fn known(&self, experiment: &str, variant: &str) -> Option<&'static dyn Experiment> {
+        let found = self.suite.find(experiment)?;
+        found.variants().iter().any(|known| known.name == variant).then_some(found)
+    }
 }
 
 /// What an invocation takes, by the seconds that the two runs kept.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Pace {
+    /// The tasks that invocations are made of.
+    pub(super) tasks: Tasks,
     /// Seconds an invocation of each experiment, and at which size.
     seconds: BTreeMap<String, (f64, Size)>,
 }
 
 impl Pace {
     /// Of the two runs; the slower counts.
-    pub fn of(base: &Side, new: &Side) -> Self {
+    pub fn of(tasks: Tasks, base: &Side, new: &Side) -> Self {
         let mut seconds: BTreeMap<String, (f64, Size)> = BTreeMap::new();
         for run in [&base.results, &new.results] {
             for (experiment, whole) in &run.ledger {
-                let invocations = invocations(run, experiment);
+                let invocations = invocations(&tasks, run, experiment);
                 if invocations > 0 {
                     let each = whole / invocations as f64;
                     let slowest = seconds.entry(experiment.clone()).or_insert((each, run.size));
@@ -81,14 +85,14 @@ impl Pace {
                 }
             }
         }
-        Self { seconds }
+        Self { tasks, seconds }
     }
 
     /// About how long one invocation of `task` takes; `None` where the files do not tell.
     pub fn seconds(&self, task: &Task) -> Option<f64> {
         let (seconds, size) = *self.seconds.get(&task.experiment)?;
         let operations = |size: Size| {
-            let known = known(&task.experiment, &task.variant)?;
+            let known = self.tasks.known(&task.experiment, &task.variant)?;
             Some(known.operations(&task.variant, size) as f64)
         };
         let share = operations(task.size).zip(operations(size)).map(|(less, all)| less / all);
@@ -98,8 +102,7 @@ impl Pace {
 }
 
 /// How many invocations of `experiment` a run made that gave figures.
-fn invocations(run: &Results, experiment: &str) -> usize {
-    let tasks = Tasks::of_this_machine();
+fn invocations(tasks: &Tasks, run: &Results, experiment: &str) -> usize {
     // The rows of one task share its invocations.
     let mut most: Vec<(Task, usize)> = Vec::new();
     for cell in &run.cells {
@@ -119,12 +122,12 @@ fn invocations(run: &Results, experiment: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::fixture;
+    use crate::fixture::{self, suite::SUITE};
 
     fn task(experiment: &str, variant: &str, params: &[(&str, &str)], largest: Size) -> Task {
         let pair = |&(name, value): &(&str, &str)| (name.to_owned(), value.to_owned());
         let params = params.iter().map(pair).collect();
-        Tasks::of_this_machine().task(experiment, variant, &params, largest)
+        Tasks::of_this_machine(&SUITE).task(experiment, variant, &params, largest)
     }
 
     #[test]
@@ -161,15 +164,16 @@ mod tests {
 
     #[test]
     fn the_pace_is_the_ledger_s_seconds_by_invocations() {
+        let tasks = Tasks::of_this_machine(&SUITE);
         let mut run = fixture::run();
         let pipe = task("round-trip", "pipe", &[("placement", "cross-core")], Size::Default);
         let side = |results: Results| Side { path: "results.json".into(), results };
-        let none = Pace::of(&side(run.clone()), &side(run.clone()));
+        let none = Pace::of(tasks.clone(), &side(run.clone()), &side(run.clone()));
         assert_eq!(none.seconds(&pipe), None, "an older file has no ledger");
-        let made = invocations(&run, "round-trip");
+        let made = invocations(&tasks, &run, "round-trip");
         assert!(made > 100, "ten of each cell: {made}");
         run.ledger.insert("round-trip".into(), 2.0 * made as f64);
-        let pace = Pace::of(&side(run.clone()), &side(run));
+        let pace = Pace::of(tasks.clone(), &side(run.clone()), &side(run));
         let at = |size: Size| pace.seconds(&Task { size, ..pipe.clone() }).expect("known");
         assert!((at(Size::Default) - 2.0).abs() < 1e-9);
         assert!(at(Size::Quick) < 1.0 && at(Size::Quick) >= LEAST_SECONDS);

@@ -4,15 +4,14 @@ use std::collections::BTreeMap;
 
 use crate::engine::invoked::{Figure, Measured, Outcome, Reply};
 use crate::engine::plan::Plan;
-use crate::experiment::{self, Params, Task};
+use crate::format;
 use crate::heap_map::HeapMap;
 use crate::observe::{Statistic, Tried};
-use crate::published::published;
-use crate::report::format;
-use crate::report::schema::{Cell, Estimate, Invocation, MapRow, Ratio, Status, TriedRow};
+use crate::schema::{Cell, Estimate, Invocation, MapRow, Ratio, Status, TriedRow};
 use crate::stats::interval::{CONFIDENCE, Interval};
 use crate::stats::summary::Summary;
 use crate::stats::{diagnose, mean, order, ratio};
+use crate::task::{Params, Task};
 
 /// From so many invocations their smallest and largest hold the median with 95 % at least.
 const FEWEST_FOR_ORDER: usize = 6;
@@ -112,7 +111,13 @@ impl<'a> Collector<'a> {
         let tried = self.tried();
         let maps = self.maps();
         let tasks = self.plan.tasks.iter();
-        let cells = tasks.zip(self.gathered).flat_map(|(task, one)| one.into_cells(task)).collect();
+        let cells = tasks.zip(self.gathered).flat_map(|(task, one)| one.into_cells(task));
+        let published = self.plan.suite.published;
+        let cells = cells.map(|cell| Cell {
+            published: published(&cell.experiment, &cell.variant, &cell.metric, &cell.params),
+            ..cell
+        });
+        let cells = cells.collect();
         Rows { cells, ratios, tried, maps }
     }
 
@@ -123,7 +128,7 @@ impl<'a> Collector<'a> {
                 rows.extend(ratio_row(&task.experiment, name, &task.params, values));
             }
         }
-        for experiment in experiment::all() {
+        for experiment in self.plan.suite.experiments {
             for (over, under) in experiment.ratios() {
                 for (params, values) in self.block_by_block(experiment.name(), over, under) {
                     let name = format!("{over} / {under}");
@@ -264,7 +269,6 @@ impl Gathered {
         let shown = main.or_else(|| mean::kalibera_jones(&standing));
         let mut cell = blank(task);
         cell.params = params_of(task, &figure);
-        cell.published = published(&task.experiment, &task.variant, &figure.metric, &cell.params);
         cell.metric = figure.metric;
         cell.unit = figure.unit;
         cell.status = Status::Ok;
@@ -432,6 +436,7 @@ fn estimate(interval: Interval) -> Estimate {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixture::suite::SUITE;
     use crate::size::Size;
 
     fn plan() -> Plan {
@@ -441,7 +446,7 @@ mod tests {
             params: Params::new(),
             size: Size::Quick,
         };
-        Plan::new(vec![task], Size::Quick, 0)
+        Plan::new(&SUITE, vec![task], Size::Quick, 0)
     }
 
     fn reply(figure: f64, says: &str, note: &str) -> Reply {

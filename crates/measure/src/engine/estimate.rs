@@ -6,8 +6,9 @@
 
 use crate::engine::pilot::{Pilot, Without};
 use crate::engine::plan::Plan;
-use crate::experiment::{self, Task};
 use crate::size::Size;
+use crate::suite::Suite;
+use crate::task::Task;
 
 /// An invocation expected to be shorter is tried as it is, a longer one is extrapolated. It is more
 /// than the budgets that experiments give themselves: one that ends with its samples, long before
@@ -34,14 +35,14 @@ pub fn seconds(plan: &Plan, pilot: Pilot<'_>) -> Option<f64> {
 
 /// Seconds of one invocation at `size`.
 fn invocation(task: &Task, size: Size, pilot: Pilot<'_>) -> Result<f64, Without> {
-    let at = |size| Ok((operations(task, size), pilot.try_at(task, size)?.seconds));
+    let at = |size| Ok((operations(pilot.suite, task, size), pilot.try_at(task, size)?.seconds));
     let (small, large) = (at(Size::Quick)?, at(Size::Default)?);
-    let expected = extrapolate(small, large, operations(task, size));
+    let expected = extrapolate(small, large, operations(pilot.suite, task, size));
     if expected < SHORT_SECONDS { at(size).map(|(_, seconds)| seconds) } else { Ok(expected) }
 }
 
-fn operations(task: &Task, size: Size) -> f64 {
-    let experiment = experiment::find(&task.experiment);
+fn operations(suite: &Suite, task: &Task, size: Size) -> f64 {
+    let experiment = suite.find(&task.experiment);
     experiment.map_or(0, |experiment| experiment.operations(&task.variant, size)) as f64
 }
 

@@ -13,13 +13,14 @@ use rustix::stdio::{dup2_stdout, stderr, stdout};
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Clock;
-use crate::experiment::{self, Params, Task};
 use crate::heap_map::HeapMap;
 use crate::machine::stolen_ms;
 use crate::observe::{Observed, PairedRatio, Series, Statistic, Tried};
 use crate::os::deadline;
 use crate::plant::Plant;
 use crate::stats::summary::{Summary, summarise};
+use crate::suite::Suite;
+use crate::task::{self, Params, Task};
 use crate::trouble::Trouble;
 
 /// What an invocation is asked.
@@ -107,11 +108,11 @@ impl Reply {
     }
 }
 
-/// Serves one order from standard input and writes the reply.
+/// Serves one order from standard input with an experiment of `suite`, and writes the reply.
 ///
 /// # Errors
 /// Where the order cannot be read or the reply not be written.
-pub fn serve() -> io::Result<()> {
+pub fn serve(suite: &Suite) -> io::Result<()> {
     die_with_parent();
     deadline::begin();
     let mut text = String::new();
@@ -120,7 +121,7 @@ pub fn serve() -> io::Result<()> {
 
     let replies = File::from(rustix::io::fcntl_dupfd_cloexec(stdout(), 3)?);
     dup2_stdout(stderr())?;
-    let reply = carry_out(&order);
+    let reply = carry_out(suite, &order);
     let mut replies = BufWriter::new(replies);
     serde_json::to_writer(&mut replies, &reply)?;
     replies.flush()
@@ -131,10 +132,11 @@ fn die_with_parent() {
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
 }
 
-fn carry_out(order: &Order) -> Reply {
+fn carry_out(suite: &Suite, order: &Order) -> Reply {
     let clock = Clock::calibrated();
     let stolen_before = stolen_ms();
-    let observed = experiment::find(&order.task.experiment)
+    let observed = suite
+        .find(&order.task.experiment)
         .ok_or_else(|| Trouble::fail(format!("no experiment is named {}", order.task.experiment)))
         .and_then(|experiment| {
             if let Some(plant) = order.plant {
@@ -200,7 +202,7 @@ fn stretches(samples: &[f64]) -> Vec<f64> {
 fn write_samples(folder: &Path, order: &Order, series: &Series) -> io::Result<()> {
     let task = &order.task;
     let mut name = format!("{}-{}", task.experiment, task.variant);
-    for word in experiment::short(&task.params).chain(experiment::short(&series.at)) {
+    for word in task::short(&task.params).chain(task::short(&series.at)) {
         name = format!("{name}-{}", word.replace([' ', '/'], "-"));
     }
     let name = format!("{name}-{}-{:02}.txt", series.metric, order.block);

@@ -29,10 +29,9 @@ use crate::engine::launch::{Ended, Launcher};
 use crate::engine::plan::Plan;
 use crate::engine::stop::Stop;
 use crate::executable::Executable;
-use crate::experiment::Task;
 use crate::machine::{Machine, advice, card};
-use crate::mechanism;
-use crate::report::schema::{Results, SCHEMA};
+use crate::schema::{Results, SCHEMA};
+use crate::task::Task;
 
 /// Blocks in which a task may fail before it is left out of the rest: a mechanism that hangs would
 /// otherwise cost a deadline in every block.
@@ -76,7 +75,7 @@ pub fn run(
     let mut closed = vec![false; plan.tasks.len()];
     let mut ledger = BTreeMap::new();
 
-    clean_up();
+    (plan.suite.clean_up)();
     progress.began(plan);
     'run: for block in 0..plan.blocks() {
         for index in plan.order(block) {
@@ -105,13 +104,15 @@ pub fn run(
         }
     }
     progress.ended();
-    clean_up();
-    mechanism::leftovers::forget_the_run();
+    (plan.suite.clean_up)();
+    (plan.suite.end_run)();
 
     if let Some(facts) = machine.as_object_mut() {
         let stolen = crate::machine::stolen_ms();
         facts.insert("stolen_ms_at_end".into(), stolen.into());
     }
+    let named = |name: &str| plan.tasks.iter().any(|task| task.experiment == name);
+    let taking_part = plan.suite.experiments.iter().filter(|one| named(one.name()));
     let Rows { cells, ratios, tried, maps } = collector.finish();
     Results {
         schema: SCHEMA,
@@ -123,6 +124,7 @@ pub fn run(
         size: plan.size,
         complete: !stop.requested(),
         executable,
+        experiments: taking_part.map(|one| one.description()).collect(),
         cells,
         ratios,
         tried,
@@ -145,12 +147,6 @@ fn invoke(launcher: &Launcher, order: &Order, stop: &Stop) -> Option<(Reply, Opt
             _ => return Some((reply, earlier)),
         }
     }
-}
-
-/// Removes what killed invocations left behind, in this run or an earlier one: files, containers.
-/// What belongs to a living process stays.
-pub fn clean_up() {
-    mechanism::sweep();
 }
 
 /// The doctor's facts, his advice and his card, as they stand in `results.json`.

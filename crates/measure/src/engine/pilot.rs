@@ -6,12 +6,15 @@ use std::time::Instant;
 use crate::engine::invoked::{Figure, Order, Outcome};
 use crate::engine::launch::{Ended, Launcher};
 use crate::engine::stop::Stop;
-use crate::experiment::Task;
 use crate::size::Size;
+use crate::suite::Suite;
+use crate::task::Task;
 
 /// Makes invocations that no result is made of.
 #[derive(Debug, Clone, Copy)]
 pub struct Pilot<'a> {
+    /// Where the tasks' experiments are.
+    pub suite: &'static Suite,
     /// How they are started.
     pub launcher: &'a Launcher,
     /// The wish to stop.

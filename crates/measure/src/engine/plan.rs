@@ -6,13 +6,16 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 
-use crate::experiment::{self, Experiment, Task};
 use crate::machine::topology::Topology;
 use crate::size::Size;
+use crate::suite::{Experiment, Suite};
+use crate::task::Task;
 
 /// Tasks, how often, and in which order.
 #[derive(Debug, Clone)]
 pub struct Plan {
+    /// Where the tasks' experiments are.
+    pub suite: &'static Suite,
     /// What to run, each at most once a block.
     pub tasks: Vec<Task>,
     /// How often to run each task, in their order.
@@ -25,14 +28,14 @@ pub struct Plan {
 
 impl Plan {
     /// A plan for `tasks` with as many invocations of each as its experiment wants at `size`.
-    pub fn new(tasks: Vec<Task>, size: Size, seed: u64) -> Self {
+    pub fn new(suite: &'static Suite, tasks: Vec<Task>, size: Size, seed: u64) -> Self {
         let wanted = |task: &Task| {
-            experiment::find(&task.experiment).map_or(size.invocations(), |experiment| {
+            suite.find(&task.experiment).map_or(size.invocations(), |experiment| {
                 experiment.invocations(&task.variant, size)
             })
         };
         let invocations = tasks.iter().map(wanted).collect();
-        Self { tasks, invocations, size, seed }
+        Self { suite, tasks, invocations, size, seed }
     }
 
     /// The same with `invocations` of every task.
@@ -101,10 +104,15 @@ fn offer(nearest: &Option<String>) -> String {
 ///
 /// # Errors
 /// A name that nothing has, with the nearest one.
-pub fn select(names: &[String], size: Size, on: &Topology) -> Result<Vec<Task>, UnknownName> {
-    let wanted = resolve_all(names)?;
+pub fn select(
+    suite: &'static Suite,
+    names: &[String],
+    size: Size,
+    on: &Topology,
+) -> Result<Vec<Task>, UnknownName> {
+    let wanted = resolve_all(suite, names)?;
     let mut tasks = Vec::new();
-    for experiment in experiment::all() {
+    for experiment in suite.experiments {
         for variant in experiment.variants() {
             let whole = (experiment.name(), None);
             let single = (experiment.name(), Some(variant.name));
@@ -137,8 +145,8 @@ pub type Name = (&'static str, Option<&'static str>);
 ///
 /// # Errors
 /// The first name that nothing has.
-pub fn resolve_all(names: &[String]) -> Result<BTreeSet<Name>, UnknownName> {
-    names.iter().map(|name| resolve(name)).collect()
+pub fn resolve_all(suite: &'static Suite, names: &[String]) -> Result<BTreeSet<Name>, UnknownName> {
+    names.iter().map(|name| resolve(suite, name)).collect()
 }
 
 /// A seed for the order of a run that nobody chose.
@@ -147,13 +155,13 @@ pub fn fresh_seed() -> u64 {
     rand::random::<u64>() >> 11
 }
 
-fn resolve(name: &str) -> Result<Name, UnknownName> {
+fn resolve(suite: &'static Suite, name: &str) -> Result<Name, UnknownName> {
     let (first, second) = match name.split_once('/') {
         Some((first, second)) => (first, Some(second)),
         None => (name, None),
     };
-    let Some(experiment) = experiment::find(first) else {
-        return Err(unknown_experiment(first));
+    let Some(experiment) = suite.find(first) else {
+        return Err(unknown_experiment(suite, first));
     };
     let Some(second) = second else {
         return Ok((experiment.name(), None));
@@ -171,9 +179,9 @@ fn resolve(name: &str) -> Result<Name, UnknownName> {
 }
 
 /// A lone word may be an experiment misspelt, or a variant whose experiment was left out.
-fn unknown_experiment(name: &str) -> UnknownName {
-    let experiments = experiment::all().iter().map(|experiment| experiment.name().to_owned());
-    let variant = experiment::all().iter().find_map(|experiment| {
+fn unknown_experiment(suite: &'static Suite, name: &str) -> UnknownName {
+    let experiments = suite.experiments.iter().map(|experiment| experiment.name().to_owned());
+    let variant = suite.experiments.iter().find_map(|experiment| {
         let has = experiment.variants().iter().any(|variant| variant.name == name);
         has.then(|| format!("{}/{name}", experiment.name()))
     });
@@ -196,10 +204,11 @@ fn nearest(name: &str, candidates: impl Iterator<Item = String>) -> Option<Strin
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixture::suite::SUITE;
 
     fn chosen(names: &[&str]) -> Result<Vec<Task>, UnknownName> {
         let names: Vec<String> = names.iter().map(ToString::to_string).collect();
-        select(&names, Size::Quick, &Topology::of_this_machine())
+        select(&SUITE, &names, Size::Quick, &Topology::of_this_machine())
     }
 
     #[test]
@@ -226,7 +235,7 @@ mod tests {
 
     #[test]
     fn every_block_holds_every_task_once_and_the_seed_fixes_the_order() {
-        let plan = Plan::new(chosen(&[]).expect("all"), Size::Quick, 7).with_invocations(6);
+        let plan = Plan::new(&SUITE, chosen(&[]).expect("all"), Size::Quick, 7).with_invocations(6);
         for block in 0..plan.blocks() {
             let mut order = plan.order(block);
             assert_eq!(order, plan.order(block));
@@ -238,7 +247,8 @@ mod tests {
 
     #[test]
     fn a_task_with_fewer_invocations_is_spread_over_the_blocks() {
-        let mut plan = Plan::new(chosen(&["round-trip/pipe"]).expect("exists"), Size::Quick, 7);
+        let mut plan =
+            Plan::new(&SUITE, chosen(&["round-trip/pipe"]).expect("exists"), Size::Quick, 7);
         plan.tasks = vec![plan.tasks[0].clone(); 4];
         plan.invocations = vec![10, 3, 2, 1];
         assert_eq!((plan.blocks(), plan.in_all()), (10, 16));

@@ -12,10 +12,10 @@ use serde::Serialize;
 
 use crate::engine::invoked::{Figure, STRETCHES};
 use crate::engine::pilot::{Pilot, Trial, Without};
-use crate::experiment::{self, Task};
 use crate::size::Size;
 use crate::stats::order;
 use crate::stats::plan::{Components, Costs, Plan};
+use crate::task::Task;
 
 /// Small invocations of a pilot: for the variance.
 const SMALL: usize = 10;
@@ -77,16 +77,26 @@ pub struct Reached {
 pub fn advise(task: &Task, precision: f64, pilot: Pilot<'_>) -> Result<Advice, Without> {
     let small = pilot.repeat_at(task, Size::Quick, SMALL)?;
     let large = pilot.repeat_at(task, Size::Default, LARGE)?;
-    judge(task, precision, &small, &large)
+    let invocations = |size: Size| {
+        let experiment = pilot.suite.find(&task.experiment);
+        experiment.map_or(size.invocations(), |one| one.invocations(&task.variant, size))
+    };
+    judge(task, precision, &invocations, &small, &large)
         .ok_or_else(|| Without::Unmeasurable("too few samples for a plan".into()))
 }
 
-fn judge(task: &Task, precision: f64, small: &[Trial], large: &[Trial]) -> Option<Advice> {
+fn judge(
+    task: &Task,
+    precision: f64,
+    invocations: &dyn Fn(Size) -> usize,
+    small: &[Trial],
+    large: &[Trial],
+) -> Option<Advice> {
     let figures = &small.first()?.figures;
     let points = figures.iter().filter(|figure| figure.metric == figures[0].metric);
     let cost = |advice: &Advice| advice.seconds.unwrap_or(f64::INFINITY);
     points
-        .filter_map(|point| judge_at(point, task, precision, small, large))
+        .filter_map(|point| judge_at(point, task, precision, invocations, small, large))
         .reduce(|most, next| if cost(&next) > cost(&most) { next } else { most })
 }
 
@@ -94,6 +104,7 @@ fn judge_at(
     figure: &Figure,
     task: &Task,
     precision: f64,
+    invocations: &dyn Fn(Size) -> usize,
     small: &[Trial],
     large: &[Trial],
 ) -> Option<Advice> {
@@ -112,10 +123,6 @@ fn judge_at(
     let iterations = plan.iterations as f64 * stretch;
     let each = line.invocation + iterations * line.iteration;
     let share = |variance: f64| variance.sqrt() / components.mean.abs();
-    let invocations = |size: Size| {
-        experiment::find(&task.experiment)
-            .map_or(size.invocations(), |experiment| experiment.invocations(&task.variant, size))
-    };
     let reached = |size: Size, operations: f64| {
         components
             .half_width(operations / stretch, invocations(size))
@@ -178,7 +185,7 @@ mod tests {
         Task {
             experiment: "round-trip".into(),
             variant: "pipe".into(),
-            params: crate::experiment::Params::new(),
+            params: crate::task::Params::new(),
             size: Size::Default,
         }
     }
@@ -187,7 +194,8 @@ mod tests {
     fn costs_are_the_line_and_stretches_count_as_iterations() {
         let small: Vec<Trial> = (0..10).map(|i| trial(0.2, 1_000, 100.0 + f64::from(i))).collect();
         let large = [trial(0.3, 11_000, 100.0), trial(0.3, 11_000, 100.0)];
-        let advice = judge(&task(), 0.02, &small, &large).expect("enough samples");
+        let advice =
+            judge(&task(), 0.02, &Size::invocations, &small, &large).expect("enough samples");
         assert!((advice.iteration_seconds - 1e-5).abs() < 1e-12, "{advice:?}");
         assert!((advice.invocation_seconds - 0.19).abs() < 1e-9, "{advice:?}");
         assert_eq!(advice.stretch, 100);
@@ -210,7 +218,8 @@ mod tests {
         };
         let small: Vec<Trial> = (0..10).map(both).collect();
         let large = [both(0), both(0)];
-        let advice = judge(&task(), 0.02, &small, &large).expect("enough samples");
+        let advice =
+            judge(&task(), 0.02, &Size::invocations, &small, &large).expect("enough samples");
         assert_eq!(advice.task.params.get("pause_us").map(String::as_str), Some("10"));
     }
 
@@ -224,6 +233,9 @@ mod tests {
     fn too_few_samples_give_no_plan() {
         let mut bare = trial(0.1, 5, 1.0);
         bare.figures[0].stretches.clear();
-        assert_eq!(judge(&task(), 0.02, &[bare.clone(), bare.clone()], &[bare]), None);
+        assert_eq!(
+            judge(&task(), 0.02, &Size::invocations, &[bare.clone(), bare.clone()], &[bare]),
+            None
+        );
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! It knows numbers only; what they count (pairs, processes) is the experiment's.
 
-use super::Task;
 use crate::size::Size;
+use crate::task::Task;
 use crate::trouble::{Result, Trouble};
 
 /// The levels of a curve that a paper drew from 1 to `end`, on so many processors, ascending.

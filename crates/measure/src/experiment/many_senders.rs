@@ -22,19 +22,20 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tontine::Error;
 use tontine::mailbox::{Options, Sender, Waiting};
 
-use super::explanation::{Explanation, Topic};
 use super::round_trip::{self, Stamps};
-use super::{Experiment, Params, Task, Variant};
+use crate::about::{Explanation, Topic};
 use crate::clock::Clock;
 use crate::machine::topology::{Placement, Topology};
 use crate::mechanism::descriptor::unix_pair;
 use crate::mechanism::mailbox::{announced, failed, life, refused, until_announced, until_welcome};
-use crate::mechanism::peer::{LastWords, Peer};
 use crate::observe::{Observed, PairedRatio, Series};
 use crate::os::child::{Child, exit_at_once};
 use crate::os::pin::{self, Pinned};
+use crate::peer::{LastWords, Peer};
 use crate::size::Size;
 use crate::stats::order;
+use crate::suite::{Experiment, Variant};
+use crate::task::{Params, Task};
 use crate::trouble::{During, Result, Trouble};
 
 /// Messages on one lane before the next one's turn, in a stream.

@@ -1,15 +1,10 @@
-//! The registry: what can be measured, by name.
+//! The experiments: [`SUITE`].
 //!
-//! An [`Experiment`] names its [`Variant`]s and lists, for one machine, the [`Task`]s to run. Names
-//! are the contract with scripts: add more, rename none.
-//!
-//! Neighbours: [`crate::engine`] runs tasks in fresh processes; [`crate::published`] knows what the
-//! sources found.
+//! Names are the contract with scripts: add more, rename none.
 
 pub mod allocators;
 pub mod builds;
 pub mod death_notice;
-pub mod explanation;
 pub mod false_sharing;
 pub mod fork_throughput;
 pub(crate) mod levels;
@@ -29,100 +24,20 @@ pub mod survival;
 pub mod thread_local;
 pub mod thread_vs_process;
 pub mod throughput;
+#[cfg(test)]
+mod told;
 mod trees;
 pub mod wake_up;
 
-use std::collections::BTreeMap;
-use std::fmt;
-
-use serde::{Deserialize, Serialize};
-
 use crate::machine::topology::{Placement, Topology};
-use crate::observe::Observed;
-use crate::size::Size;
+use crate::mechanism;
+use crate::suite::Suite;
+use crate::task::Params;
 use crate::trouble::{Result, Trouble};
-use explanation::{Explanation, Topic};
-
-/// One thing that can be measured in several ways.
-pub trait Experiment: Sync {
-    /// Its name on the command line and in results.
-    fn name(&self) -> &'static str;
-    /// One line: the question that it answers.
-    fn summary(&self) -> &'static str;
-    /// The page of the report that it belongs to.
-    fn topic(&self) -> Topic;
-    /// What it is, for somebody who meets the topic for the first time.
-    fn explanation(&self) -> &'static Explanation;
-    /// The ways in which it is measured.
-    fn variants(&self) -> &'static [Variant];
-    /// What `variant` is asked on this machine in a run of this size: one parameter set a cell. A
-    /// combination that the machine lacks is simply not listed; one that every user expects is
-    /// listed and skips with its reason when run.
-    fn params(&self, variant: &str, topology: &Topology, size: Size) -> Vec<Params>;
-    /// Measures one task, in the process that calls it.
-    ///
-    /// # Errors
-    /// [`crate::trouble::Trouble`]: skipped or failed, with the reason.
-    fn run(&self, task: &Task) -> Result<Observed>;
-    /// How many operations one invocation of `variant` makes at `size`; its time grows linearly
-    /// with them.
-    fn operations(&self, variant: &str, size: Size) -> usize;
-    /// How many invocations a cell of `variant` gets at `size`, where the user names no number.
-    fn invocations(&self, _variant: &str, size: Size) -> usize {
-        size.invocations()
-    }
-    /// Ratios between variants worth printing, as (numerator, denominator) of variant names; they
-    /// are taken block by block, between cells that have the same parameters.
-    fn ratios(&self) -> Vec<(&'static str, &'static str)> {
-        Vec::new()
-    }
-}
-
-/// One way of measuring an experiment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Variant {
-    /// Its name.
-    pub name: &'static str,
-    /// One line: what is done.
-    pub summary: &'static str,
-}
-
-/// Parameters of a cell, such as `placement` → `cross-core`.
-pub type Params = BTreeMap<String, String>;
-
-/// One invocation's work order; it crosses to the fresh process as JSON.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Task {
-    /// Name of the experiment.
-    pub experiment: String,
-    /// Name of the variant.
-    pub variant: String,
-    /// Parameters.
-    pub params: Params,
-    /// How much to measure.
-    pub size: Size,
-}
-
-/// `experiment/variant` and its parameters in short.
-impl fmt::Display for Task {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.experiment, self.variant)?;
-        short(&self.params).try_for_each(|word| write!(f, " {word}"))
-    }
-}
-
-/// Parameters in short: the value alone where it speaks for itself, `cross-core`; with its name
-/// where it is a number, `senders 2`.
-pub fn short(params: &Params) -> impl DoubleEndedIterator<Item = String> {
-    params.iter().map(|(name, value)| match value.parse::<u64>() {
-        Ok(_) => format!("{name} {value}"),
-        Err(_) => value.clone(),
-    })
-}
 
 /// All experiments, in the order in which they are listed.
-pub fn all() -> &'static [&'static dyn Experiment] {
-    &[
+pub static SUITE: Suite = Suite {
+    experiments: &[
         &round_trip::RoundTrip,
         &throughput::Throughput,
         &many_senders::ManySenders,
@@ -144,13 +59,11 @@ pub fn all() -> &'static [&'static dyn Experiment] {
         &signal_throughput::SignalThroughput,
         &fork_throughput::ForkThroughput,
         &spawn::Spawn,
-    ]
-}
-
-/// The experiment of that name.
-pub fn find(name: &str) -> Option<&'static dyn Experiment> {
-    all().iter().copied().find(|experiment| experiment.name() == name)
-}
+    ],
+    published: crate::published::published,
+    clean_up: mechanism::sweep,
+    end_run: mechanism::leftovers::forget_the_run,
+};
 
 /// The placement that a cell's parameters name.
 ///
@@ -166,19 +79,48 @@ pub(crate) fn placement_of(params: &Params) -> Result<Placement> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::size::Size;
+
+    /// Whether a line of the system calls is about a variant: by its name, or for all or the rest.
+    fn covers(variants: &str, name: &str) -> bool {
+        ["all", "others"].contains(&variants) || variants.split(", ").any(|one| one == name)
+    }
 
     #[test]
-    fn a_number_among_the_parameters_is_shown_with_its_name() {
-        let task = Task {
-            experiment: "throughput".into(),
-            variant: "pipe".into(),
-            params: Params::from([
-                ("placement".into(), "cross-core".into()),
-                ("senders".into(), "2".into()),
-            ]),
-            size: Size::Quick,
-        };
-        assert_eq!(task.to_string(), "throughput/pipe cross-core senders 2");
+    fn every_experiment_is_explained_from_the_start_to_the_last_call() {
+        for experiment in SUITE.experiments {
+            let (name, explained) = (experiment.name(), experiment.explanation());
+            assert!(!explained.about.is_empty() && explained.steps.len() >= 2, "{name}");
+            let texts = [explained.timing, explained.reading].into_iter();
+            let texts = texts.chain(explained.about.iter().copied());
+            for text in texts.chain(explained.steps.iter().copied()) {
+                assert!(
+                    text.len() > 20 && text.ends_with(['.', '?']),
+                    "{name}: no sentence: {text}"
+                );
+            }
+            for variant in experiment.variants() {
+                let told = explained.calls.iter().any(|(of, _)| covers(of, variant.name));
+                assert!(told, "{name}: which system calls does {} make?", variant.name);
+            }
+            assert!(explained.calls.iter().all(|(_, calls)| !calls.is_empty()), "{name}");
+        }
+    }
+
+    /// What a source found is said where a figure of it stands beside ours.
+    #[test]
+    fn a_published_figure_is_explained() {
+        for experiment in SUITE.experiments {
+            let published = experiment.variants().iter().any(|variant| {
+                let params = crate::experiment::Params::new();
+                let metrics = ["one_way", "check"];
+                let of = |metric: &&str| {
+                    crate::published::published(experiment.name(), variant.name, metric, &params)
+                };
+                metrics.iter().any(|metric| !of(metric).is_empty())
+            });
+            assert!(!published || !experiment.explanation().found.is_empty());
+        }
     }
 
     /// Scripts read the parameters by these names.
@@ -187,7 +129,7 @@ mod tests {
         let page = include_str!("../../../../docs/results.md");
         let row = page.lines().find(|line| line.starts_with("| `params` |")).expect("the row");
         let topology = Topology::of_this_machine();
-        for experiment in all() {
+        for experiment in SUITE.experiments {
             for variant in experiment.variants() {
                 let cells = experiment.params(variant.name, &topology, Size::Full);
                 for name in cells.iter().flat_map(Params::keys) {

@@ -11,11 +11,12 @@ use std::time::Duration;
 use tontine_unix::Sys;
 use tontine_unix_sim::{Builder, Costs, Ending, Executor, Mode, Report, Virtual};
 
-use super::{Params, Variant};
 use crate::clock::Clock;
 use crate::machine::topology::Topology;
 use crate::os::pin;
 use crate::size::Size;
+use crate::suite::Variant;
+use crate::task::Params;
 use crate::trouble::{During, Result, Trouble};
 
 /// That a system call there is a function call.

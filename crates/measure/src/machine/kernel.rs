@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use rustix::time::{ClockId, clock_getres};
 use serde::Serialize;
 
-use super::files::{Files, chosen};
+use crate::os::files::{Files, chosen};
 
 /// Facts about the kernel.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
@@ -152,8 +152,8 @@ fn mitigations(files: &Files) -> Option<BTreeMap<String, String>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::files::Tree;
     use super::*;
+    use crate::os::files::Tree;
 
     #[test]
     fn versions_of_many_shapes() {

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use serde::Serialize;
 
-use super::files::{Files, keyed};
+use crate::os::files::{Files, keyed};
 
 /// Facts about the machine's other work, at the moment of looking.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
@@ -80,8 +80,8 @@ fn pressure(files: &Files, resource: &str) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::files::Tree;
     use super::*;
+    use crate::os::files::Tree;
 
     #[test]
     fn averages_pressure_and_rates() {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::files::{Files, chosen, keyed};
+use crate::os::files::{Files, chosen, keyed};
 
 /// Facts about memory.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
@@ -52,8 +52,8 @@ impl Memory {
 
 #[cfg(test)]
 mod tests {
-    use super::super::files::Tree;
     use super::*;
+    use crate::os::files::Tree;
 
     #[test]
     fn amounts_pages_and_nodes() {

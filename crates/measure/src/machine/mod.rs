@@ -11,7 +11,6 @@ pub mod advice;
 pub mod build;
 pub mod card;
 pub mod compiler;
-pub mod files;
 pub mod kernel;
 pub mod limits;
 pub mod load;
@@ -25,8 +24,8 @@ pub mod virtualisation;
 
 use serde::Serialize;
 
+use crate::os::files::Files;
 pub use card::card;
-use files::Files;
 use topology::Topology;
 
 /// Facts about the machine, by topic.

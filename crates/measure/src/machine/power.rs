@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::files::Files;
+use crate::os::files::Files;
 
 /// Facts about power management. In a virtual machine most of them are the host's and unknown.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
@@ -102,8 +102,8 @@ fn idle_states(files: &Files) -> Option<Vec<IdleState>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::files::Tree;
     use super::*;
+    use crate::os::files::Tree;
 
     #[test]
     fn a_laptop_that_saves_power() {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::files::{Files, processor_list};
+use crate::os::files::{Files, processor_list};
 use crate::os::pin;
 
 /// Facts about the processors.
@@ -126,8 +126,8 @@ fn model(cpuinfo: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::files::Tree;
     use super::*;
+    use crate::os::files::Tree;
 
     #[test]
     fn caches_are_listed_once_each_and_isolation_is_seen() {

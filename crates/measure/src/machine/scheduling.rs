@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::files::{Files, keyed};
+use crate::os::files::{Files, keyed};
 use crate::os::pin;
 
 /// Facts about scheduling.
@@ -154,8 +154,8 @@ fn mounted<'a>(line: &'a str, kind: &str, option: &str) -> Option<(&'a str, &'a 
 
 #[cfg(test)]
 mod tests {
-    use super::super::files::Tree;
     use super::*;
+    use crate::os::files::Tree;
 
     #[test]
     fn the_tightest_quota_of_version_2_counts() {

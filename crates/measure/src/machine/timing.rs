@@ -4,9 +4,9 @@ use std::time::Instant;
 
 use serde::Serialize;
 
-use super::files::Files;
 use super::topology::Topology;
 use crate::clock::{Clock, Source, counter_is_invariant, offset};
+use crate::os::files::Files;
 
 /// Pairs of stamps looked at to find the smallest step.
 const PAIRS: usize = 1000;
@@ -113,8 +113,8 @@ fn offset(clock: Clock, topology: &Topology) -> Option<Offset> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::files::Tree;
     use super::*;
+    use crate::os::files::Tree;
 
     #[test]
     fn clocks_are_measured_and_the_kernel_s_choice_is_read() {

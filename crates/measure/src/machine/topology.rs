@@ -6,7 +6,7 @@
 //!
 //! What it does not do: pin anybody (see [`crate::os::pin`]).
 
-use super::files::{Files, processor_list};
+use crate::os::files::{Files, processor_list};
 use crate::os::pin;
 
 /// A way of laying two ends onto processors.
@@ -141,8 +141,8 @@ fn first_pair(
 
 #[cfg(test)]
 mod tests {
-    use super::super::files::Tree;
     use super::*;
+    use crate::os::files::Tree;
 
     /// Writes one hardware thread the way the kernel lists it.
     fn plant(tree: &Tree, cpu: usize, core: &str, cache: &str, socket: &str) {

@@ -3,7 +3,7 @@
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use serde::Serialize;
 
-use super::files::{Files, keyed};
+use crate::os::files::{Files, keyed};
 
 /// Facts about virtualisation.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
@@ -180,8 +180,8 @@ fn listens(files: &Files, path: &str) -> bool {
 mod tests {
     use std::os::unix::net::UnixListener;
 
-    use super::super::files::Tree;
     use super::*;
+    use crate::os::files::Tree;
 
     #[test]
     fn stolen_time_and_its_share() {

@@ -156,8 +156,8 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-    use crate::mechanism::peer::in_a_process_of_its_own;
     use crate::os::child::Child;
+    use crate::peer::in_a_process_of_its_own;
 
     #[test]
     fn a_folder_of_a_run_is_one_for_all_that_it_starts() {

@@ -17,7 +17,7 @@ use tontine::life::Life;
 use tontine::mailbox::{Mailbox, Options, Sender};
 
 use super::descriptor::unix_pair;
-use super::peer::Peer;
+use crate::peer::Peer;
 use crate::trouble::{Result, Trouble};
 
 /// How long two ends may take to meet.

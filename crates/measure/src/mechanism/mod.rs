@@ -21,7 +21,6 @@ pub(crate) mod mailbox;
 pub(crate) mod monitor;
 pub(crate) mod muster;
 pub(crate) mod owner;
-pub(crate) mod peer;
 pub(crate) mod queue;
 pub(crate) mod semaphore;
 #[cfg(feature = "peers")]

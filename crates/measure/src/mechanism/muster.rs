@@ -95,8 +95,8 @@ impl Muster {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mechanism::peer::Peer;
     use crate::os::child::Child;
+    use crate::peer::Peer;
 
     #[test]
     fn nobody_passes_before_it_opens_and_everybody_after() {

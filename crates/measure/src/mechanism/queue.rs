@@ -6,7 +6,7 @@ use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-use super::peer::checked;
+use crate::os::checked;
 use crate::os::shared::first_free_name;
 use crate::trouble::{During, Result, Trouble};
 

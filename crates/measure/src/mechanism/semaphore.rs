@@ -5,7 +5,7 @@
 use std::cell::UnsafeCell;
 use std::io;
 
-use super::peer::checked;
+use crate::os::checked;
 use crate::os::shared::Shareable;
 use crate::trouble::{During, Result};
 

@@ -127,7 +127,7 @@ pub(crate) fn left_until(until: Instant) -> Timespec {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mechanism::peer::in_a_process_of_its_own;
+    use crate::peer::in_a_process_of_its_own;
     use rustix::process::test_kill_process;
 
     const LONG: Duration = Duration::from_secs(60);

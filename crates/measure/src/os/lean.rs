@@ -145,8 +145,8 @@ fn share(range: Range) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mechanism::peer::in_a_process_of_its_own;
     use crate::os::child::Child;
+    use crate::peer::in_a_process_of_its_own;
 
     const SMAPS: &str = "\
 55d0-55e0 r--p 0000f000 08:01 1                    /opt/a program

@@ -9,6 +9,7 @@
 
 pub mod child;
 pub(crate) mod deadline;
+pub mod files;
 pub(crate) mod herd;
 pub(crate) mod lean;
 pub(crate) mod namespaces;
@@ -19,3 +20,8 @@ pub mod room;
 pub mod shared;
 pub(crate) mod signal;
 pub(crate) mod state;
+
+/// A C return value as a result, with `errno`.
+pub fn checked(returned: libc::c_int) -> std::io::Result<libc::c_int> {
+    if returned < 0 { Err(std::io::Error::last_os_error()) } else { Ok(returned) }
+}

@@ -3,7 +3,7 @@
 
 use rustix::process::{Resource, getrlimit, getuid};
 
-use crate::machine::files::Files;
+use crate::os::files::Files;
 use crate::trouble::{Result, Trouble};
 
 /// What is left for everybody else.
@@ -113,7 +113,7 @@ fn threads_of_ours(files: &Files) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::files::Tree;
+    use crate::os::files::Tree;
 
     #[test]
     fn a_few_fit_and_more_than_there_is_does_not() {

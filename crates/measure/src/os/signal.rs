@@ -7,7 +7,7 @@
 
 use rustix::process::Pid;
 
-use crate::mechanism::peer::checked;
+use crate::os::checked;
 
 /// The signal that experiments send: no terminal does.
 pub(crate) const SIGNAL: libc::c_int = libc::SIGUSR1;

@@ -5,8 +5,8 @@
 
 use std::io;
 
-use super::schema::{Cell, Estimate, Results, Status};
 use crate::observe::Statistic;
+use crate::schema::{Cell, Estimate, Results, Status};
 
 /// Column names, in order.
 const COLUMNS: [&str; 27] = [
@@ -131,7 +131,7 @@ fn number(value: Option<f64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::fixture;
+    use crate::fixture;
 
     #[test]
     fn the_table_reads_back_as_the_cells_it_came_from() {

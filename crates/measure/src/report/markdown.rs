@@ -5,10 +5,10 @@
 
 use std::fmt::Write;
 
-use super::format::Shown;
-use super::schema::Results;
 use super::text::{self, TextRow};
 use super::verdict;
+use crate::format::Shown;
+use crate::schema::Results;
 
 /// The run as one Markdown document.
 pub fn markdown(results: &Results) -> String {
@@ -138,7 +138,7 @@ fn line(out: &mut String, text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::fixture;
+    use crate::fixture;
 
     #[test]
     fn the_document_looks_as_it_did() {

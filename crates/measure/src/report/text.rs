@@ -1,11 +1,11 @@
 //! A run as rows of ready strings: [`rows`].
 //!
 //! The command line sets them into a table on a terminal, [`super::markdown`] into a Markdown one.
-//! Neither decides how a number looks: [`super::format`] does.
+//! Neither decides how a number looks: [`crate::format`] does.
 
-use super::format::{self, NOTHING, Shown};
-use super::schema::{Cell, Results, Status};
-use crate::experiment;
+use crate::format::{self, NOTHING, Shown};
+use crate::schema::{Cell, Results, Status};
+use crate::task;
 
 /// One row of a table, all cells formatted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,7 +56,7 @@ fn row(cell: &Cell, results: &Results) -> TextRow {
         experiment: cell.experiment.clone(),
         metric: cell.metric.clone(),
         params: format::params(&cell.params),
-        place: experiment::short(&cell.params).rev().collect::<Vec<_>>().join(" "),
+        place: task::short(&cell.params).rev().collect::<Vec<_>>().join(" "),
         name: cell.variant.clone(),
         estimate,
         interval,
@@ -116,7 +116,7 @@ fn doubts(cell: &Cell) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::fixture;
+    use crate::fixture;
 
     #[test]
     fn every_cell_is_one_row_and_a_row_without_a_figure_says_why() {

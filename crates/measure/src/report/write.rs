@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
 
-use super::schema::Results;
 use super::{csv, html, markdown};
+use crate::schema::Results;
 
 /// What temporary files begin with.
 const PREFIX: &str = ".tontine-";
@@ -116,7 +116,7 @@ mod tests {
     use rustix::process::{Resource, Rlimit, setrlimit};
 
     use super::*;
-    use crate::report::fixture;
+    use crate::fixture;
 
     fn names(dir: &Path) -> Vec<String> {
         let entries = fs::read_dir(dir).unwrap();
@@ -157,7 +157,7 @@ mod tests {
         let document = include_str!("../../../../docs/results.md");
         let example = document.split("```json").nth(1).unwrap().split("```").next().unwrap();
         let results: Results = serde_json::from_str(example).unwrap();
-        assert_eq!(results.schema, crate::report::schema::SCHEMA);
+        assert_eq!(results.schema, crate::schema::SCHEMA);
         let documented: serde_json::Value = serde_json::from_str(example).unwrap();
         assert_eq!(serde_json::to_value(&results).unwrap(), documented);
     }

@@ -174,14 +174,3 @@ fn what_does_not_return_is_named() {
         Ok(calls) => panic!("{calls:?}"),
     }
 }
-
-#[test]
-fn a_refused_ptrace_is_a_skip_that_names_it() {
-    use crate::experiment::liveness_check::check::refused;
-    let seen = refused::inside(&[libc::SYS_ptrace], || fork().map(|_| ()));
-    let Some(Err(Trouble::Skipped(why))) = &seen else {
-        assert_eq!(seen, None);
-        return eprintln!("skipped: no seccomp filters here");
-    };
-    assert!(why.starts_with("ptrace(PTRACE_TRACEME): "), "{why}");
-}

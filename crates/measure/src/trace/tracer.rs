@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use super::requests::{self, Stop, Traced, wait_for_any};
 use super::signal::Arrived;
 use super::{Call, End, Event, Who, decode, names};
-use crate::mechanism::peer::{LastWords, Nudge};
 use crate::os::child::Child;
 use crate::os::shared::Shared;
+use crate::peer::{LastWords, Nudge};
 use crate::trouble::{During, Result, Trouble};
 
 /// How long what is traced may take.

@@ -10,10 +10,11 @@ use std::io::Write;
 
 use super::{PAPERS_MACHINE, PAPERS_PROCESSORS, mean, run, say};
 use crate::contention::{Gain, Table, answer};
-use crate::experiment::{self, Params};
+use crate::experiment::SUITE;
 use crate::machine::topology::Topology;
 use crate::observe::Observed;
 use crate::size::Size;
+use crate::task::Params;
 use crate::trouble::{Result, Trouble};
 
 /// Sessions, and builds, of the paper's load.
@@ -55,7 +56,7 @@ pub(super) fn tell(quick: bool, processors: usize, out: &mut dyn Write) -> Resul
 /// The paper's load in every mode, as the experiment's cells have it, modelled or not.
 fn table(title: &str, size: Size, modelled: bool, out: &mut dyn Write) -> Result<()> {
     say(out, format_args!("\n{title}"))?;
-    let Some(sessions) = experiment::find("sessions") else { return Ok(()) };
+    let Some(sessions) = SUITE.find("sessions") else { return Ok(()) };
     let topology = Topology::of_this_machine();
     let mut table = Table::default();
     let mut notes = Vec::new();

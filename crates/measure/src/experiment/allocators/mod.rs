@@ -16,13 +16,14 @@ mod remote;
 
 use std::time::Duration;
 
-use super::explanation::{Explanation, Topic};
-use super::{Experiment, Params, Task, Variant};
+use crate::about::{Explanation, Topic};
 use crate::clock::Clock;
 use crate::machine::topology::Topology;
 use crate::observe::{Observed, Series};
 use crate::os::{pin, room};
 use crate::size::Size;
+use crate::suite::{Experiment, Variant};
+use crate::task::{Params, Task};
 use crate::trouble::{Result, Trouble};
 use crew::Crew;
 use heap::{BestFit, FirstFit, Glibc, Heap, NextFit, OneArena, Shared};
@@ -181,7 +182,7 @@ const VARIANTS: &[Variant] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mechanism::peer::in_a_process_of_its_own;
+    use crate::peer::in_a_process_of_its_own;
 
     #[test]
     fn every_allocator_serves_alone_and_in_company() {

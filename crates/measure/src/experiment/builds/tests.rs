@@ -5,8 +5,8 @@
 use std::path::Path;
 
 use super::*;
-use crate::mechanism::peer::in_a_process_of_its_own;
 use crate::os::child::Child;
+use crate::peer::in_a_process_of_its_own;
 use crate::trouble::Trouble;
 
 const AMPLE: Duration = Duration::from_secs(300);

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use super::doomed::{Doomed, Scene};
 use super::mailbox;
 use crate::experiment::liveness_check::monitored::Means;
-use crate::mechanism::peer::checked;
+use crate::os::checked;
 use crate::os::pin::Pinned;
 use crate::trouble::{During, Result, Trouble};
 

@@ -18,9 +18,9 @@ use super::doomed::{Doomed, Scene};
 use crate::experiment::liveness_check::monitored::Means;
 use crate::mechanism::descriptor::unix_pair;
 use crate::mechanism::mailbox::{announced, failed, until_announced, until_welcome};
-use crate::mechanism::peer::Peer;
 use crate::os::child::exit_at_once;
 use crate::os::pin::Pinned;
+use crate::peer::Peer;
 use crate::trouble::{Result, Trouble};
 
 /// How long a notice may take.

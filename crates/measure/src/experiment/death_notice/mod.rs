@@ -18,14 +18,15 @@ mod explained;
 mod mailbox;
 mod spinning;
 
-use super::explanation::{Explanation, Topic};
-use super::{Experiment, Params, Task, Variant};
+use crate::about::{Explanation, Topic};
 use crate::clock::Clock;
 use crate::clock::offset::Band;
 use crate::machine::topology::Topology;
 use crate::observe::{Observed, Series};
 use crate::os::pin;
 use crate::size::Size;
+use crate::suite::{Experiment, Variant};
+use crate::task::{Params, Task};
 use crate::trouble::{Result, Trouble};
 use doomed::{Cause, Scene};
 
@@ -138,7 +139,7 @@ const VARIANTS: &[Variant] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mechanism::peer::in_a_process_of_its_own;
+    use crate::peer::in_a_process_of_its_own;
 
     #[test]
     fn every_variant_tells_of_both_causes() {

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
     use crate::clock::Clock;
     use crate::experiment::death_notice::doomed::Cause;
-    use crate::mechanism::peer::in_a_process_of_its_own;
+    use crate::peer::in_a_process_of_its_own;
 
     /// The reason for the reaper: without one, a number stands for a zombie too.
     #[test]

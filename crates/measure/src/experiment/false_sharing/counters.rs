@@ -15,8 +15,8 @@ use tontine::heap::classic::{Heap, Map, Options};
 
 use crate::clock::Clock;
 use crate::machine::topology::Placement;
-use crate::mechanism::peer::{Peer, TellEnd, spin_until};
 use crate::os::pin::Pinned;
+use crate::peer::{Peer, TellEnd, spin_until};
 use crate::trouble::{Result, Trouble};
 
 /// Bytes of a cache line, on x86-64 and on most Arm processors.

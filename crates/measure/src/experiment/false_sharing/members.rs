@@ -11,10 +11,10 @@ use tontine::heap::shared::{Block, Heap, Options};
 use super::counters::{LINE, increment};
 use crate::clock::Clock;
 use crate::machine::topology::Placement;
-use crate::mechanism::peer::{LastWords, Peer, spin_until};
 use crate::os::child::Child;
 use crate::os::pin::{self, Pinned};
 use crate::os::shared::{Shareable, Shared};
+use crate::peer::{LastWords, Peer, spin_until};
 use crate::trouble::{Result, Trouble};
 
 /// Bytes of each counter, and of the heap.

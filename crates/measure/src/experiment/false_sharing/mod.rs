@@ -14,13 +14,14 @@ mod members;
 
 use tontine::heap::classic::Map;
 
-use super::explanation::{Explanation, Topic};
-use super::{Experiment, Params, Task, Variant};
+use crate::about::{Explanation, Topic};
 use crate::clock::Clock;
 use crate::machine::topology::{Placement, Topology};
 use crate::observe::{Observed, PairedRatio, Series};
 use crate::size::Size;
 use crate::stats::order;
+use crate::suite::{Experiment, Variant};
+use crate::task::{Params, Task};
 use crate::trouble::{Result, Trouble};
 use counters::{Counters, LINE, Places};
 
@@ -216,7 +217,7 @@ const VARIANTS: &[Variant] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mechanism::peer::in_a_process_of_its_own;
+    use crate::peer::in_a_process_of_its_own;
 
     fn task(variant: &str, params: &[(&str, &str)]) -> Task {
         let pair = |&(name, value): &(&str, &str)| (name.to_owned(), value.to_owned());

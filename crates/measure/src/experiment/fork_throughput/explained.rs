@@ -1,6 +1,6 @@
 //! What `fork-throughput` is, in words.
 
-use crate::experiment::explanation::Explanation;
+use crate::about::Explanation;
 use crate::os::lean;
 
 pub(super) const EXPLANATION: Explanation = Explanation {

@@ -14,16 +14,17 @@ mod explained;
 mod round;
 mod virtually;
 
-use super::explanation::{Explanation, Topic};
 use super::levels::{self, asked, crowd, levels};
 use super::modes::{self, System};
-use super::{Experiment, Params, Task, Variant};
+use crate::about::{Explanation, Topic};
 use crate::clock::Clock;
 use crate::machine::topology::Topology;
 use crate::observe::{Observed, Series};
 use crate::os::lean::Lean;
 use crate::os::{pin, room};
 use crate::size::Size;
+use crate::suite::{Experiment, Variant};
+use crate::task::{Params, Task};
 use crate::trouble::{Result, Trouble};
 
 /// The paper's curve ends here.
@@ -134,7 +135,7 @@ const VARIANTS: &[Variant] = &modes::beside(Variant {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mechanism::peer::in_a_process_of_its_own;
+    use crate::peer::in_a_process_of_its_own;
     use rustix::process::{Resource, Rlimit, getrlimit, getuid, setrlimit};
 
     #[test]

@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::clock::Clock;
 use crate::mechanism::muster::Muster;
-use crate::mechanism::peer::{LastWords, Peer};
 use crate::os::child::Child;
 use crate::os::shared::Shared;
+use crate::peer::{LastWords, Peer};
 use crate::trouble::{Result, Trouble};
 
 /// Seconds from the first fork to the last, of each process.

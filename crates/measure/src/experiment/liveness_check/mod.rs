@@ -21,8 +21,7 @@ pub mod word;
 
 use rustix::io::Errno;
 
-use super::explanation::{Explanation, Topic};
-use super::{Experiment, Params, Task, Variant};
+use crate::about::{Explanation, Topic};
 use crate::clock::Clock;
 use crate::machine::topology::Topology;
 use crate::observe::{Observed, PairedRatio, Series};
@@ -30,6 +29,8 @@ use crate::os::pin;
 use crate::plant::{self, Delay};
 use crate::size::Size;
 use crate::stats::order;
+use crate::suite::{Experiment, Variant};
+use crate::task::{Params, Task};
 use crate::trouble::{Result, Trouble};
 use crate::with_check;
 use check::{Check, CompareExchange, Load, Nothing};

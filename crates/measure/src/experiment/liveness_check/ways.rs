@@ -7,7 +7,7 @@
 //! process by the way's [`Means`].
 
 use super::monitored::Means;
-use crate::experiment::Variant;
+use crate::suite::Variant;
 
 /// One way of asking.
 pub struct Way {

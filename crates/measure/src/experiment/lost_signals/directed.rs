@@ -13,12 +13,13 @@ use rustix::process::{Signal, kill_process};
 
 use crate::experiment::signal_delivery::patience::{Pass, wait_until};
 use crate::machine::topology::Placement;
-use crate::mechanism::peer::{Peer, checked};
+use crate::os::checked;
 use crate::os::child::Child;
 use crate::os::pin::Pinned;
 use crate::os::shared::{Shareable, Shared};
 use crate::os::signal::{Only, SIGNAL, handle};
 use crate::os::state::State;
+use crate::peer::Peer;
 use crate::trouble::{During, Result, Trouble};
 
 /// Threads of the receiver, the main one among them.

@@ -15,13 +15,15 @@ mod sender;
 
 use std::num::NonZero;
 
-use super::explanation::{Explanation, Topic};
-use super::{Experiment, Params, Task, Variant, placement_of};
+use crate::about::{Explanation, Topic};
 use crate::clock::Clock;
+use crate::experiment::placement_of;
 use crate::machine::topology::Topology;
 use crate::observe::{Observed, Series};
 use crate::os::signal::SIGNAL;
 use crate::size::Size;
+use crate::suite::{Experiment, Variant};
+use crate::task::{Params, Task};
 use crate::trouble::{Result, Trouble};
 use directed::{MAIN, THREADS, Threads};
 use receiver::Way;

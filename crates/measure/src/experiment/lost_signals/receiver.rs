@@ -193,7 +193,7 @@ impl Waiter {
             Way::Signalfd => {
                 // SAFETY: the set is initialised; −1 asks for a new descriptor, which is ours.
                 let made = unsafe { libc::signalfd(-1, only.set(), libc::SFD_CLOEXEC) };
-                let made = crate::mechanism::peer::checked(made)?;
+                let made = crate::os::checked(made)?;
                 // SAFETY: just made, owned by nobody else.
                 Some(unsafe { OwnedFd::from_raw_fd(made) })
             }

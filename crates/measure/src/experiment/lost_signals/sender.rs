@@ -15,12 +15,12 @@ use super::receiver::{Counts, Orders, Way, receive};
 use crate::clock::Clock;
 use crate::experiment::signal_delivery::patience::{Pass, wait_until};
 use crate::machine::topology::Placement;
-use crate::mechanism::peer::Peer;
 use crate::os::child::Child;
 use crate::os::pin::Pinned;
 use crate::os::shared::Shared;
 use crate::os::signal::send;
 use crate::os::state::State;
+use crate::peer::Peer;
 use crate::trouble::{During, Result, Trouble};
 
 /// How long nobody must have said anything before the receiver is looked at.

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::machine::topology::Placement;
-use crate::mechanism::peer::in_a_process_of_its_own;
+use crate::peer::in_a_process_of_its_own;
 
 type Checked = std::result::Result<(), String>;
 

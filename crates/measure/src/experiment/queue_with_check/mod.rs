@@ -12,11 +12,10 @@ pub mod ring;
 
 use std::time::{Duration, Instant};
 
-use super::explanation::{Explanation, Topic};
 use super::liveness_check::check::{Check, Nothing, means_of};
 use super::liveness_check::monitored::{Home, Monitored};
 use super::liveness_check::ways;
-use super::{Experiment, Params, Task, Variant};
+use crate::about::{Explanation, Topic};
 use crate::clock::Clock;
 use crate::machine::topology::{Placement, Topology};
 use crate::observe::{Observed, PairedRatio, Series};
@@ -24,6 +23,8 @@ use crate::os::pin;
 use crate::os::shared::Shared;
 use crate::size::Size;
 use crate::stats::order;
+use crate::suite::{Experiment, Variant};
+use crate::task::{Params, Task};
 use crate::trouble::{Result, Trouble};
 use crate::with_check;
 use ring::{Ring, Sender};

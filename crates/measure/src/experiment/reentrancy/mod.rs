@@ -16,14 +16,16 @@ mod stdio;
 mod strtok;
 mod together;
 
-use super::explanation::{Explanation, Topic};
-use super::{Experiment, Params, Task, Variant, placement_of};
+use crate::about::{Explanation, Topic};
 use crate::clock::Clock;
+use crate::experiment::placement_of;
 use crate::machine::topology::{Placement, Topology};
 use crate::observe::{Observed, Series};
 use crate::os::pin::Pinned;
 use crate::os::signal::Only;
 use crate::size::Size;
+use crate::suite::{Experiment, Variant};
+use crate::task::{Params, Task};
 use crate::trouble::{During, Result, Trouble};
 use interrupted::{Outcome, interrupt};
 use lock::{Guarded, Lock, Taken};

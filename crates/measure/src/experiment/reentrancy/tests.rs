@@ -5,7 +5,7 @@
 
 use super::interrupted::Victim;
 use super::*;
-use crate::mechanism::peer::in_a_process_of_its_own;
+use crate::peer::in_a_process_of_its_own;
 
 /// Signals, each in the middle of an operation.
 const SIGNALS: usize = 10;

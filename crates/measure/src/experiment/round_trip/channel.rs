@@ -4,7 +4,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use super::harness::{self, End, Plan, Timed};
-use crate::mechanism::peer::{Peer, SPINS};
+use crate::peer::{Peer, SPINS};
 use crate::trouble::{Result, Trouble};
 
 /// Two bounded crossbeam channels.

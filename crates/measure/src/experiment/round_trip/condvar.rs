@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::harness::{self, End, Plan, Timed};
 use crate::mechanism::monitor::{Monitor, Waited};
-use crate::mechanism::peer::Peer;
 use crate::os::shared::Shared;
+use crate::peer::Peer;
 use crate::trouble::Result;
 
 /// Times it between two processes.

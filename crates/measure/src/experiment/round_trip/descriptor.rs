@@ -11,7 +11,7 @@ use rustix::net::SocketType;
 
 use super::harness::{self, End, Plan, Timed};
 use crate::mechanism::descriptor::{again, pipe, tcp_pair, unix_pair};
-use crate::mechanism::peer::Peer;
+use crate::peer::Peer;
 use crate::trouble::{During, Result, Trouble};
 
 /// Two eventfds, eight bytes a message.

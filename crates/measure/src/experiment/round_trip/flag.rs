@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
 use super::harness::{self, End, Plan, Timed};
-use crate::mechanism::peer::{Peer, spin_until};
 use crate::os::shared::{Shareable, Shared};
+use crate::peer::{Peer, spin_until};
 use crate::trouble::Result;
 
 /// Passes of the trial; the best of each way counts.

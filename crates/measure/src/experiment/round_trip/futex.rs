@@ -6,8 +6,8 @@ use rustix::io::Errno;
 use rustix::thread::futex;
 
 use super::harness::{self, End, Plan, Timed};
-use crate::mechanism::peer::Peer;
 use crate::os::shared::Shared;
+use crate::peer::Peer;
 use crate::trouble::{During, Result};
 
 /// Times it between two processes.

@@ -14,8 +14,8 @@ use tontine::mailbox::{Options, Waiting};
 use super::harness::{self, End, Plan, Timed};
 use crate::mechanism::heap::{must_be_free, refused, rejoined};
 use crate::mechanism::mailbox::{Correspondent, Post, posts};
-use crate::mechanism::peer::{Peer, spin_until};
 use crate::os::shared::Shared;
+use crate::peer::{Peer, spin_until};
 use crate::trouble::{Result, Trouble};
 
 /// Bytes of the block.

@@ -25,9 +25,9 @@ use std::time::{Duration, Instant};
 use super::paced::Paced;
 use crate::clock::{self, Clock, Source};
 use crate::machine::topology::Placement;
-use crate::mechanism::peer::{LastWords, Nudge, Peer, TellEnd};
 use crate::os::child::Child;
 use crate::os::pin::{self, Pinned};
+use crate::peer::{LastWords, Nudge, Peer, TellEnd};
 use crate::plant::{self, Delay};
 use crate::trouble::{Result, Trouble};
 

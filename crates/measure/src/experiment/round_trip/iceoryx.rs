@@ -8,7 +8,7 @@ use iceoryx2::prelude::*;
 
 use super::harness::{self, End, Plan, Timed};
 use crate::mechanism::iceoryx::{PATIENCE, Room, failed, refused};
-use crate::mechanism::peer::{Peer, SPINS};
+use crate::peer::{Peer, SPINS};
 use crate::trouble::{Result, Trouble};
 
 /// Times it between two processes. The nodes are made after the fork.

@@ -11,8 +11,8 @@ use tontine::mailbox::{Fences, Options, Waiting};
 
 use super::harness::{self, End, Plan, Timed};
 use crate::mechanism::mailbox::{Correspondent, Post, failed, posts};
-use crate::mechanism::peer::{Peer, spin_until};
 use crate::os::shared::Shared;
+use crate::peer::{Peer, spin_until};
 use crate::trouble::Result;
 
 /// Passes of the trial; the best of each way counts.

@@ -4,8 +4,8 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use super::harness::{self, End, Plan, Timed};
-use crate::mechanism::peer::Peer;
 use crate::mechanism::queue::{self, nameless};
+use crate::peer::Peer;
 use crate::trouble::{During, Result};
 
 /// Times it between two processes.

@@ -8,16 +8,17 @@
 //! It times one message at a time, hot: neither throughput nor, but for `wake-up` ([`paced`]),
 //! waking after a pause.
 
+use crate::about::{Explanation, Topic};
 use crate::clock::Clock;
 use crate::clock::offset::Band;
-use crate::experiment::explanation::{Explanation, Topic};
-use crate::experiment::{Experiment, Params, Task, Variant};
 use crate::machine::topology::{Placement, Topology};
 use crate::observe::{Observed, Series};
 use crate::os::shared::Shared;
 use crate::plant;
 use crate::size::Size;
 use crate::stats::order;
+use crate::suite::{Experiment, Variant};
+use crate::task::{Params, Task};
 use crate::trouble::{Result, Trouble};
 
 use harness::Plan;

@@ -5,9 +5,9 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::harness::{self, End, Plan, Timed};
-use crate::mechanism::peer::Peer;
 use crate::mechanism::semaphore::Semaphore;
 use crate::os::shared::{Shareable, Shared};
+use crate::peer::Peer;
 use crate::trouble::Result;
 
 #[repr(C)]

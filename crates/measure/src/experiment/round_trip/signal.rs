@@ -8,8 +8,9 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::harness::{self, End, Plan, Timed};
-use crate::mechanism::peer::{Peer, checked, spin_until};
+use crate::os::checked;
 use crate::os::shared::Shared;
+use crate::peer::{Peer, spin_until};
 use crate::trouble::{During, Result};
 
 /// Times it between two processes.

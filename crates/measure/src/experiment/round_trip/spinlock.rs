@@ -9,8 +9,8 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::harness::{self, End, Plan, Timed};
-use crate::mechanism::peer::{Peer, SPINS, spin_until};
 use crate::os::shared::{Shareable, Shared};
+use crate::peer::{Peer, SPINS, spin_until};
 use crate::trouble::Result;
 
 /// A lock and the bit under it.

@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::harness::{End, between_processes, between_threads, time};
 use super::*;
-use crate::mechanism::peer::{Peer, spin_until};
+use crate::peer::{Peer, spin_until};
 use crate::size::Size;
 
 /// The runs share names in the file system that `leftovers` looks for.

@@ -2,8 +2,8 @@
 
 use super::harness::{self, End, Plan, Timed};
 use crate::mechanism::leftovers::Folder;
-use crate::mechanism::peer::Peer;
 use crate::mechanism::zeromq::{endpoint_in, set_up, socket};
+use crate::peer::Peer;
 use crate::trouble::{Result, Trouble};
 
 /// Between two threads of this process.

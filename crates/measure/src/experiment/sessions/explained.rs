@@ -1,6 +1,6 @@
 //! `sessions` in words.
 
-use crate::experiment::explanation::Explanation;
+use crate::about::Explanation;
 
 pub(super) const EXPLANATION: Explanation = Explanation {
     about: &[

@@ -28,9 +28,9 @@ use rustix::process::{
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
-use crate::mechanism::peer::LastWords;
 use crate::os::child::{Child, exit_at_once};
 use crate::os::shared::Shared;
+use crate::peer::LastWords;
 use crate::trouble::{During, Result, Trouble};
 
 /// Where logins are recorded, and servers keep their pids.

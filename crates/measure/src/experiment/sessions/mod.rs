@@ -19,17 +19,18 @@ use std::time::{Duration, Instant};
 
 use tontine_unix_sim::Mode;
 
-use super::explanation::{Explanation, Topic};
 use super::levels::{asked, crowd, levels};
 use super::modes;
 use super::trees::{self, Load};
-use super::{Experiment, Params, Task, Variant};
+use crate::about::{Explanation, Topic};
 use crate::machine::topology::Topology;
 use crate::mechanism::leftovers::Folder;
 use crate::observe::{Observed, Series, Statistic};
 use crate::os::program::{file_system, last_words};
 use crate::os::{pin, room};
 use crate::size::Size;
+use crate::suite::{Experiment, Variant};
+use crate::task::{Params, Task};
 use crate::trouble::{During, Result, Trouble};
 use script::{DONE, Script};
 

@@ -134,8 +134,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::mechanism::peer::in_a_process_of_its_own;
     use crate::os::child::Child;
+    use crate::peer::in_a_process_of_its_own;
 
     const AMPLE: Duration = Duration::from_secs(60);
 

@@ -3,8 +3,8 @@
 #![allow(unsafe_code, reason = "sets TMPDIR in a process of one thread")]
 
 use super::*;
-use crate::mechanism::peer::in_a_process_of_its_own;
 use crate::os::child::Child;
+use crate::peer::in_a_process_of_its_own;
 
 const AMPLE: Duration = Duration::from_secs(300);
 

@@ -16,11 +16,11 @@ use super::heap::World;
 use super::picture;
 use super::worker::Worker;
 use crate::heap_map::HeapMap;
-use crate::mechanism::peer::{LastWords, Peer};
 use crate::os::child::{self, Child};
 use crate::os::deadline;
 use crate::os::pin::Pinned;
 use crate::os::shared::Shared;
+use crate::peer::{LastWords, Peer};
 use crate::trouble::{Result, Trouble};
 
 /// Into how many parts the time is cut at least, each a sample.

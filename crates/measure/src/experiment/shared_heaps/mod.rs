@@ -18,6 +18,7 @@ mod dice;
 mod explained;
 mod harness;
 mod heap;
+mod map;
 mod ours;
 mod picture;
 mod reclaim;
@@ -27,12 +28,14 @@ mod worker;
 
 use std::time::Duration;
 
-use super::explanation::{Explanation, Topic};
-use super::{Experiment, Params, Task, Variant, levels};
+use crate::about::{Explanation, Topic};
+use crate::experiment::levels;
 use crate::machine::topology::Topology;
 use crate::observe::{Observed, Series};
 use crate::os::pin;
 use crate::size::Size;
+use crate::suite::{Experiment, Variant};
+use crate::task::{Params, Task};
 use crate::trouble::{Result, Trouble};
 use benchmark::Benchmark;
 use board::SEATS;

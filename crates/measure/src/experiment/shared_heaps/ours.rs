@@ -13,6 +13,7 @@ use tontine::heap::shared::{self, Block, Member, Options, Parcel};
 
 use super::board::Address;
 use super::heap::{Heap, World};
+use super::map::map_of;
 use super::ring::Entry;
 use crate::heap_map::{HeapMap, Owner};
 use crate::mechanism::heap::{must_be_free, refused, rejoined};
@@ -59,7 +60,7 @@ impl<const PROCESSES: bool> World for Ours<PROCESSES> {
 
     fn map(&self, moment: &str, named: &[(u32, Owner)]) -> Result<Option<HeapMap>> {
         let report = self.0.check().map_err(refused)?;
-        Ok(Some(HeapMap::of(moment, &report, named)))
+        Ok(Some(map_of(moment, &report, named)))
     }
 
     fn tend(&self) -> Result<String> {

@@ -7,11 +7,11 @@ use tontine::heap::shared::{Heap, Options};
 
 use crate::clock::Clock;
 use crate::mechanism::heap::{refused, rejoined};
-use crate::mechanism::peer::{LastWords, Peer};
 use crate::os::child::Child;
 use crate::os::deadline;
 use crate::os::room;
 use crate::os::shared::Shared;
+use crate::peer::{LastWords, Peer};
 use crate::trouble::{Result, Trouble};
 
 use super::harness::{LOOK, PATIENCE};
@@ -94,7 +94,7 @@ fn hold(heap: &Heap, blocks: usize, had: &AtomicU64) -> Result<std::convert::Inf
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mechanism::peer::in_a_process_of_its_own;
+    use crate::peer::in_a_process_of_its_own;
 
     #[test]
     fn all_that_the_dead_had_is_free_again() {

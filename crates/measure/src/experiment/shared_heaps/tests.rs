@@ -6,7 +6,7 @@ use std::ffi::c_void;
 
 use super::heap::Functions;
 use super::*;
-use crate::mechanism::peer::in_a_process_of_its_own;
+use crate::peer::in_a_process_of_its_own;
 
 const SHORT: Duration = Duration::from_millis(20);
 

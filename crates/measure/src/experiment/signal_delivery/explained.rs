@@ -1,6 +1,6 @@
 //! What `signal-delivery` is, for somebody who meets it for the first time.
 
-use crate::experiment::explanation::Explanation;
+use crate::about::Explanation;
 
 /// The explanation of `signal-delivery`.
 pub(super) const EXPLANATION: Explanation = Explanation {

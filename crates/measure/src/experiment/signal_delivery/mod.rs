@@ -30,14 +30,15 @@ use self::sender::Call;
 use self::stamps::Stamps;
 use self::tally::Tally;
 use self::value::Way;
-use super::explanation::{Explanation, Topic};
-use super::{Experiment, Params, Task, Variant};
+use crate::about::{Explanation, Topic};
 use crate::clock::Clock;
 use crate::clock::offset::Band;
 use crate::machine::topology::{Placement, Topology};
 use crate::observe::Observed;
 use crate::os::pin;
 use crate::size::Size;
+use crate::suite::{Experiment, Variant};
+use crate::task::{Params, Task};
 use crate::trouble::{Result, Trouble};
 
 /// The experiment `signal-delivery`.

@@ -253,7 +253,7 @@ fn set_up(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mechanism::peer::in_a_process_of_its_own;
+    use crate::peer::in_a_process_of_its_own;
 
     /// Both ends on the one processor that every machine has.
     fn same_core() -> Placement {

@@ -21,15 +21,16 @@ use std::time::Instant;
 
 use tontine_unix_sim::Mode;
 
-use super::explanation::{Explanation, Topic};
 use super::levels::{self, asked, crowd, levels};
 use super::modes::{self, System};
-use super::{Experiment, Params, Task, Variant};
+use crate::about::{Explanation, Topic};
 use crate::clock::Clock;
 use crate::machine::topology::Topology;
 use crate::observe::{Observed, Series};
 use crate::os::{pin, room};
 use crate::size::Size;
+use crate::suite::{Experiment, Variant};
+use crate::task::{Params, Task};
 use crate::trouble::{Result, Trouble};
 use round::Received;
 
@@ -201,8 +202,8 @@ const VARIANTS: &[Variant] = &modes::beside(Variant {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mechanism::peer::in_a_process_of_its_own;
     use crate::observe::Statistic;
+    use crate::peer::in_a_process_of_its_own;
 
     fn nobody_is_left() -> std::result::Result<(), String> {
         use rustix::process::{WaitOptions, wait};

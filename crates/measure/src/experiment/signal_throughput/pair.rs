@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::clock::Clock;
 use crate::mechanism::muster::Muster;
-use crate::mechanism::peer::checked;
+use crate::os::checked;
 use crate::os::pin;
 use crate::os::shared::Shareable;
 use crate::trouble::{During, Result};

@@ -20,9 +20,9 @@ use super::pair::{self, Desk};
 use super::seats::Seat;
 use crate::clock::Clock;
 use crate::mechanism::muster::Muster;
-use crate::mechanism::peer::{LastWords, Peer};
 use crate::os::child::Child;
 use crate::os::shared::Shared;
+use crate::peer::{LastWords, Peer};
 use crate::trouble::{During, Result, Trouble};
 
 /// How long a round may take: ten pairs on one slow processor need less than a second.
@@ -149,8 +149,8 @@ fn read(desk: &Desk, clock: Clock, signals: usize) -> Result<Received> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mechanism::peer::in_a_process_of_its_own;
     use crate::os::pin;
+    use crate::peer::in_a_process_of_its_own;
 
     fn two_pairs() -> Vec<Seat> {
         let only = pin::allowed().expect("affinity")[0];

@@ -1,6 +1,6 @@
 //! What `spawn` is, in words.
 
-use crate::experiment::explanation::Explanation;
+use crate::about::Explanation;
 use crate::mechanism::creation::calls;
 use crate::os::lean;
 

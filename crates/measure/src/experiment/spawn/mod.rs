@@ -8,8 +8,7 @@
 
 mod explained;
 
-use super::explanation::{Explanation, Topic};
-use super::{Experiment, Params, Task, Variant};
+use crate::about::{Explanation, Topic};
 use crate::clock::Clock;
 use crate::machine::topology::Topology;
 use crate::mechanism::creation::Creator;
@@ -18,6 +17,8 @@ use crate::os::lean::Lean;
 use crate::os::pin::{self, Pinned};
 use crate::os::room;
 use crate::size::Size;
+use crate::suite::{Experiment, Variant};
+use crate::task::{Params, Task};
 use crate::trouble::{Result, Trouble};
 
 /// Memory of a process that does nothing.
@@ -126,8 +127,8 @@ const VARIANTS: &[Variant] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mechanism::creation::told;
-    use crate::mechanism::peer::in_a_process_of_its_own;
+    use crate::experiment::told;
+    use crate::peer::in_a_process_of_its_own;
 
     #[test]
     fn every_variant_is_timed_at_every_place_and_leaves_nobody() {

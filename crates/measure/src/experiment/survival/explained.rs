@@ -1,6 +1,6 @@
 //! What `survival` is, for somebody who meets it for the first time.
 
-use crate::experiment::explanation::Explanation;
+use crate::about::Explanation;
 
 /// The explanation of `survival`.
 pub(super) const EXPLANATION: Explanation = Explanation {

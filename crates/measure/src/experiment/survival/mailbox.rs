@@ -16,7 +16,7 @@ use super::message::{Claim, Message, claim};
 use super::player::{End, Ended};
 use crate::mechanism::descriptor::unix_pair;
 use crate::mechanism::mailbox::{announced, failed, life, refused, until_announced, until_welcome};
-use crate::mechanism::peer::Peer;
+use crate::peer::Peer;
 use crate::trouble::{During, Result, Trouble};
 
 /// Both ends.

@@ -14,9 +14,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::message::{Claim, Message, message};
 use crate::clock::Clock;
-use crate::mechanism::peer::LastWords;
 use crate::os::pin;
 use crate::os::shared::Shareable;
+use crate::peer::LastWords;
 use crate::trouble::Trouble;
 
 /// Why a call of an end brought no message through.

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::message::{Claim, Message};
 use super::player::{End, Ended};
-use crate::mechanism::peer::checked;
+use crate::os::checked;
 use crate::os::shared::Shared;
 use crate::trouble::{During, Result, Trouble};
 

@@ -3,7 +3,7 @@
 use super::message::{Claim, Message, message};
 use super::player::{End, Ended};
 use super::*;
-use crate::mechanism::peer::in_a_process_of_its_own;
+use crate::peer::in_a_process_of_its_own;
 
 const KILLS: usize = 4;
 

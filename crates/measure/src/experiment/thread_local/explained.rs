@@ -1,6 +1,6 @@
 //! `thread-local` in words: [`EXPLANATION`].
 
-use crate::experiment::explanation::Explanation;
+use crate::about::Explanation;
 
 /// For somebody who has never lost an increment.
 pub(super) const EXPLANATION: Explanation = Explanation {

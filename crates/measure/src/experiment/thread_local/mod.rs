@@ -12,13 +12,14 @@ mod explained;
 mod race;
 mod ways;
 
-use super::explanation::{Explanation, Topic};
-use super::{Experiment, Params, Task, Variant};
+use crate::about::{Explanation, Topic};
 use crate::clock::Clock;
 use crate::machine::topology::Topology;
 use crate::observe::{Observed, Series};
 use crate::os::pin;
 use crate::size::Size;
+use crate::suite::{Experiment, Variant};
+use crate::task::{Params, Task};
 use crate::trouble::{Result, Trouble};
 use race::{Seen, race};
 use ways::{Atomic, Key, Mutex, Own, Shared};

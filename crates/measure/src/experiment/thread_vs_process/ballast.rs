@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn every_page_is_there_and_small() {
         const BYTES: u64 = 8 << 20;
-        crate::mechanism::peer::in_a_process_of_its_own(|| {
+        crate::peer::in_a_process_of_its_own(|| {
             let ballast = Ballast::touched(BYTES).map_err(|trouble| trouble.to_string())?;
             let smaps = std::fs::read_to_string("/proc/self/smaps").map_err(|e| e.to_string())?;
             let here = ballast.at as u64;

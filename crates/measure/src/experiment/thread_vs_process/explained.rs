@@ -1,6 +1,6 @@
 //! `thread-vs-process` in words: [`EXPLANATION`].
 
-use crate::experiment::explanation::Explanation;
+use crate::about::Explanation;
 use crate::mechanism::creation::calls;
 use crate::os::lean;
 

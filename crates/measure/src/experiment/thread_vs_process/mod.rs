@@ -11,8 +11,7 @@ mod explained;
 
 use std::time::{Duration, Instant};
 
-use super::explanation::{Explanation, Topic};
-use super::{Experiment, Params, Task, Variant};
+use crate::about::{Explanation, Topic};
 use crate::clock::Clock;
 use crate::machine::topology::Topology;
 use crate::mechanism::creation::Creator;
@@ -20,6 +19,8 @@ use crate::observe::{Observed, Series};
 use crate::os::lean::Lean;
 use crate::os::{pin, room};
 use crate::size::Size;
+use crate::suite::{Experiment, Variant};
+use crate::task::{Params, Task};
 use crate::trace::{self, Event};
 use crate::trouble::{Result, Trouble};
 use ballast::Ballast;

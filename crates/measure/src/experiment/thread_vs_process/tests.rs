@@ -1,8 +1,8 @@
 //! Every way to make a thread or a process, a few times; what its trace shows.
 
 use super::*;
-use crate::mechanism::creation::told;
-use crate::mechanism::peer::in_a_process_of_its_own;
+use crate::experiment::told;
+use crate::peer::in_a_process_of_its_own;
 
 const SHORT: Plan = Plan { samples: 5, budget: Duration::from_millis(1) };
 
@@ -83,4 +83,15 @@ fn what_it_does_not_know_is_named() {
     assert!(run("thread", "2 MiB", "same-core").contains("2 MiB"));
     assert!(run("thread", "1 MiB", "elsewhere").contains("elsewhere"));
     assert!(run("golem", "1 MiB", "same-core").contains("golem"));
+}
+
+#[test]
+fn a_refused_ptrace_is_a_skip_that_names_it() {
+    use crate::experiment::liveness_check::check::refused;
+    let seen = refused::inside(&[libc::SYS_ptrace], || trace::system_calls(|| ()).map(|_| ()));
+    let Some(Err(Trouble::Skipped(why))) = &seen else {
+        assert_eq!(seen, None);
+        return eprintln!("skipped: no seccomp filters here");
+    };
+    assert!(why.starts_with("ptrace(PTRACE_TRACEME): "), "{why}");
 }

@@ -12,7 +12,7 @@ use rtrb::{Consumer, Producer, RingBuffer};
 
 use super::harness::{Batches, Inlet, Outlet, Plan, check};
 use super::{label, threads};
-use crate::mechanism::peer::{Peer, SPINS, spin_until};
+use crate::peer::{Peer, SPINS, spin_until};
 use crate::trouble::{Result, Trouble};
 
 /// Bytes that a sender may be ahead, as far as the two limits below allow.

@@ -1,6 +1,6 @@
 //! What `throughput` is, for somebody who meets it for the first time.
 
-use crate::experiment::explanation::Explanation;
+use crate::about::Explanation;
 
 /// The explanation of `throughput`.
 pub(super) const EXPLANATION: Explanation = Explanation {

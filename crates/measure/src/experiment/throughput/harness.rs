@@ -19,10 +19,10 @@ use std::time::{Duration, Instant};
 
 use super::label::{Label, Ledger};
 use crate::clock::Clock;
-use crate::mechanism::peer::{LastWords, Nudge, Peer};
 use crate::os::child::Child;
 use crate::os::pin::{self, Pinned};
 use crate::os::shared::{Shareable, Shared};
+use crate::peer::{LastWords, Nudge, Peer};
 use crate::trouble::Result;
 
 /// About how long a batch takes.

@@ -12,7 +12,7 @@ use iceoryx2::service::port_factory::publish_subscribe as factory;
 
 use super::harness::{self, Batches, Inlet, Outlet, Plan, check};
 use crate::mechanism::iceoryx::{PATIENCE, Room, failed, refused};
-use crate::mechanism::peer::{Peer, SPINS};
+use crate::peer::{Peer, SPINS};
 use crate::trouble::{Result, Trouble};
 
 /// Bytes in the subscriber's buffer, as far as the two limits below allow: `/dev/shm` may be small.

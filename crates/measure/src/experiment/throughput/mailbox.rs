@@ -18,7 +18,7 @@ use tontine::mailbox::{Mailbox, Options, Sender};
 use super::harness::{self, Batches, Inlet, Outlet, Plan, check};
 use crate::mechanism::descriptor::unix_pair;
 use crate::mechanism::mailbox::{announced, failed, life, refused, until_welcome};
-use crate::mechanism::peer::Peer;
+use crate::peer::Peer;
 use crate::trouble::{Result, Trouble};
 
 /// Bytes of a lane for small messages.

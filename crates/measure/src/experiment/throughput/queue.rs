@@ -5,8 +5,8 @@ use std::os::fd::OwnedFd;
 
 use super::harness::{self, Batches, Inlet, Outlet, Plan, check};
 use crate::mechanism::descriptor::again;
-use crate::mechanism::peer::Peer;
 use crate::mechanism::queue::{self, nameless};
+use crate::peer::Peer;
 use crate::trouble::{During, Result};
 
 /// Messages that the queue holds: what every system allows (`msg_max`).

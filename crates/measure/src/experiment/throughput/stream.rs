@@ -11,7 +11,7 @@ use rustix::net::SocketType;
 
 use super::harness::{self, Batches, Inlet, Outlet, Plan, check};
 use crate::mechanism::descriptor::{self, tcp_pair, unix_pair};
-use crate::mechanism::peer::Peer;
+use crate::peer::Peer;
 use crate::trouble::{During, Result, Trouble};
 
 /// A pipe.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::harness::{self, Inlet, Outlet};
 use super::*;
-use crate::mechanism::peer::Peer;
+use crate::peer::Peer;
 
 const BUDGET: Duration = Duration::from_millis(5);
 

@@ -5,9 +5,9 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 
 use super::harness::{Batches, Board, Inlet, Outlet, Plan, collect, stream};
-use crate::mechanism::peer::{Nudge, Peer, TellEnd};
 use crate::os::pin::{self, Pinned};
 use crate::os::shared::Shared;
+use crate::peer::{Nudge, Peer, TellEnd};
 use crate::trouble::{Result, Trouble};
 
 /// Runs each sender in a thread and the receiver in the calling one, all pinned.

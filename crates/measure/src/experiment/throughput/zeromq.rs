@@ -6,8 +6,8 @@
 use super::harness::{self, Batches, Inlet, Outlet, Plan, check};
 use super::threads;
 use crate::mechanism::leftovers::Folder;
-use crate::mechanism::peer::Peer;
 use crate::mechanism::zeromq::{endpoint_in, set_up, socket};
+use crate::peer::Peer;
 use crate::trouble::{Result, Trouble};
 
 /// Bytes under way on either side, at most, as far as two messages allow.

@@ -16,12 +16,12 @@ use std::time::Duration;
 use tontine_unix::{Errno, How, Pid, SigAction, SigSet, Signal, Sys};
 use tontine_unix_sim::{LockStatistics, Mode};
 
-use crate::experiment::Params;
 use crate::experiment::levels::{self, crowd, levels};
 use crate::experiment::modes::{self, System};
 use crate::observe::Series;
 use crate::os::pin;
 use crate::size::Size;
+use crate::task::Params;
 use crate::trouble::{Result, Trouble};
 use tree::{Step, Tree};
 

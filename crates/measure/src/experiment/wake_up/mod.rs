@@ -9,12 +9,13 @@
 
 mod explained;
 
-use super::explanation::{Explanation, Topic};
 use super::round_trip::{self, Step};
-use super::{Experiment, Params, Task, Variant};
+use crate::about::{Explanation, Topic};
 use crate::machine::topology::{Placement, Topology};
 use crate::observe::{Observed, Series};
 use crate::size::Size;
+use crate::suite::{Experiment, Variant};
+use crate::task::{Params, Task};
 use crate::trouble::{Result, Trouble};
 
 /// Messages before those that are timed.
@@ -131,7 +132,7 @@ const VARIANTS: &[Variant] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mechanism::peer::in_a_process_of_its_own;
+    use crate::peer::in_a_process_of_its_own;
 
     const FEW: [Step; 2] =
         [Step { pause_us: 1, messages: 20 }, Step { pause_us: 500, messages: 5 }];

@@ -12,8 +12,6 @@ pub(crate) mod calls;
 mod nothing;
 mod process;
 mod thread;
-#[cfg(test)]
-pub(crate) mod told;
 
 use std::sync::atomic::AtomicU32;
 

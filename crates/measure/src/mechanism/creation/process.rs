@@ -8,7 +8,7 @@ use std::io;
 
 use super::nothing::Nothing;
 use super::thread::succeeded;
-use crate::mechanism::peer::checked;
+use crate::os::checked;
 use crate::os::child::exit_at_once;
 use crate::trouble::{During, Result, Trouble};
 

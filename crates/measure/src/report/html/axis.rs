@@ -6,7 +6,7 @@
 
 use maud::{Markup, html};
 
-use crate::report::format;
+use crate::format;
 
 /// Free room at both ends, per cent of the width.
 const MARGIN: f64 = 3.0;

@@ -8,9 +8,9 @@
 use maud::{Markup, html};
 
 use super::axis::{Axis, percent};
+use crate::format::{self, Shown};
 use crate::observe::Statistic;
-use crate::report::format::{self, Shown};
-use crate::report::schema::{Cell, Invocation, Published};
+use crate::schema::{Cell, Invocation, Published};
 
 /// Height of a track, px.
 const HEIGHT: f64 = 44.0;

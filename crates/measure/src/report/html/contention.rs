@@ -10,9 +10,9 @@ use maud::{Markup, html};
 
 use super::paper;
 use crate::contention::{Gain, Table, answer};
-use crate::experiment::Params;
-use crate::report::format;
-use crate::report::schema::{Cell, Results, Status};
+use crate::format;
+use crate::schema::{Cell, Results, Status};
+use crate::task::Params;
 
 /// The parameter that names a lock.
 const LOCK: &str = "lock";
@@ -196,7 +196,7 @@ fn measured(gain: Gain, one: &Cell, own: &Cell) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::fixture;
+    use crate::fixture;
 
     fn cell(variant: &str, metric: &str, estimate: f64, params: &[(&str, &str)]) -> Cell {
         let mut cell = fixture::small().cells.remove(0);

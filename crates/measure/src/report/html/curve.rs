@@ -8,9 +8,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::experiment::Params;
-use crate::report::format;
-use crate::report::schema::Cell;
+use crate::format;
+use crate::schema::Cell;
+use crate::task::Params;
 
 /// So many levels make a curve of a parameter that is not the one with most.
 const WORTH_A_SECOND_CURVE: usize = 3;
@@ -196,7 +196,7 @@ fn unit(name: &str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::fixture;
+    use crate::fixture;
 
     fn with(variant: &str, params: &[(&str, &str)]) -> Cell {
         let mut cell = fixture::small().cells.remove(0);

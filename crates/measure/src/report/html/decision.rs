@@ -4,9 +4,9 @@
 use maud::{Markup, html};
 
 use super::marked;
-use crate::report::format::Shown;
-use crate::report::schema::Results;
+use crate::format::Shown;
 use crate::report::verdict::{Decision, Mechanism, decisions, mechanisms};
+use crate::schema::Results;
 
 /// The decisions of a run, each with its figures.
 pub(super) fn table(results: &Results) -> Markup {

@@ -1,19 +1,17 @@
 //! What an experiment is, folded away beside its figures: [`folded`].
 //!
-//! The words are [`Explanation`]'s, the same that `tontine explain` prints.
+//! The words are those of [`About`], the same that `tontine explain` prints.
 
 use maud::{Markup, html};
 
-use crate::experiment::Experiment;
-use crate::experiment::explanation::Explanation;
+use crate::about::About;
 
 /// The explanation of an experiment.
-pub(super) fn folded(experiment: &dyn Experiment) -> Markup {
-    let explained = experiment.explanation();
+pub(super) fn folded(about: &About) -> Markup {
     html! {
         details.explained {
-            summary { "What " (experiment.name()) " is, and how it is measured" }
-            (told(experiment, explained))
+            summary { "What " (about.name) " is, and how it is measured" }
+            (told(about))
         }
     }
 }
@@ -27,24 +25,24 @@ fn set(text: &str) -> Markup {
     }
 }
 
-fn told(experiment: &dyn Experiment, explained: &Explanation) -> Markup {
+fn told(about: &About) -> Markup {
     html! {
-        @for paragraph in explained.about { p { (set(paragraph)) } }
+        @for paragraph in &about.about { p { (set(paragraph)) } }
         h4 { "What it does" }
-        ol { @for step in explained.steps { li { (set(step)) } } }
+        ol { @for step in &about.steps { li { (set(step)) } } }
         h4 { "How it is timed" }
-        p { (set(explained.timing)) }
-        @if !explained.found.is_empty() {
+        p { (set(&about.timing)) }
+        @if !about.found.is_empty() {
             h4 { "What the source found" }
-            p { (set(explained.found)) }
+            p { (set(&about.found)) }
         }
         h4 { "How to read it" }
-        p { (set(explained.reading)) }
+        p { (set(&about.reading)) }
         h4 { "System calls within what is timed" }
-        dl { @for (variants, calls) in explained.calls { dt { (variants) } dd { (set(calls)) } } }
+        dl { @for (variants, calls) in &about.calls { dt { (variants) } dd { (set(calls)) } } }
         h4 { "Variants" }
         dl {
-            @for variant in experiment.variants() { dt { (variant.name) } dd { (variant.summary) } }
+            @for (name, summary) in &about.variants { dt { (name) } dd { (summary) } }
         }
     }
 }

@@ -9,9 +9,9 @@ use std::fmt::Write;
 
 use maud::{Markup, html};
 
+use crate::format;
 use crate::heap_map::{HeapMap, Made, SLAB, Slab};
-use crate::report::format;
-use crate::report::schema::{MapRow, Results};
+use crate::schema::{MapRow, Results};
 
 /// Slabs of a row.
 const COLUMNS: usize = 16;
@@ -274,20 +274,33 @@ fn description(map: &HeapMap) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::Params;
+    use crate::fixture;
     use crate::heap_map::Owner;
-    use crate::report::fixture;
-    use tontine::heap::shared::{Heap, Options};
+    use crate::task::Params;
 
-    /// A real heap, in which one block is parked, one on its way and one larger than a slab.
+    /// A heap in which one block is parked, one on its way and one larger than a slab.
     fn drawn(moment: &str, dead: bool) -> (Results, String) {
-        let heap = Heap::create(&Options::new(64 * SLAB)).expect("memory");
-        let _small = heap.alloc(1_000).expect("room");
-        let _large = heap.alloc(SLAB + 1).expect("room");
-        let _parked = heap.alloc(40_000).expect("room").into_handle();
-        let _sent = heap.alloc(3_000).expect("room").hand_over(heap.member()).expect("we live");
-        let named = [(std::process::id(), Owner { name: "worker <1>".into(), dead })];
-        let map = HeapMap::of(moment, &heap.check().expect("not forked"), &named);
+        let slab = |made: Made, block: usize, held: usize| Slab {
+            made,
+            block,
+            owner: Some(0),
+            held: if held > 0 { vec![(0, held)] } else { Vec::new() },
+            free: SLAB - held,
+            ..Slab::default()
+        };
+        let map = HeapMap {
+            moment: moment.into(),
+            notes: Vec::new(),
+            members: vec![Owner { name: "worker <1>".into(), dead }],
+            slabs: vec![
+                slab(Made::Blocks, 1_024, 1_024),
+                slab(Made::Blocks, 2 * SLAB, SLAB),
+                slab(Made::Part, 2 * SLAB, SLAB),
+                Slab { parked: 40_960, free: SLAB - 40_960, ..slab(Made::Blocks, 40_960, 0) },
+                Slab { in_flight: 3_072, free: SLAB - 3_072, ..slab(Made::Blocks, 3_072, 0) },
+            ],
+            beyond: 59,
+        };
         let mut results = fixture::small();
         results.maps.push(MapRow {
             experiment: "shared-heaps".into(),

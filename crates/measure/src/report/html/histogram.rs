@@ -11,8 +11,8 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
 use maud::{Markup, html};
 
-use crate::report::format;
-use crate::report::schema::Cell;
+use crate::format;
+use crate::schema::Cell;
 
 /// Bars of a histogram; with the labels below, about as many as a phone can show.
 const BARS: usize = 60;
@@ -164,7 +164,7 @@ fn read(base64: &str) -> Option<Histogram<u64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::fixture;
+    use crate::fixture;
 
     #[test]
     fn the_drawn_shape_holds_all_but_the_tails() {

@@ -11,7 +11,7 @@
 //! table of locks, [`heap`] maps of a heap, [`chart`] intervals and invocations on an [`axis`],
 //! [`histogram`] the shape of the samples, [`machine`] the advice and the card, [`method`] how a
 //! figure is made, [`script`] zoom and hover. What it says in words comes from [`super::verdict`],
-//! how numbers look from [`super::format`].
+//! how numbers look from [`crate::format`].
 
 mod axis;
 #[cfg(test)]
@@ -38,10 +38,9 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::schema::Results;
 use super::verdict::{self, Part, Sentence};
-use crate::experiment;
-use crate::experiment::explanation::Topic;
+use crate::about::Topic;
+use crate::schema::Results;
 
 const STYLE: &str = include_str!("style.css");
 
@@ -100,11 +99,11 @@ struct Page<'a> {
     experiments: Vec<&'a str>,
 }
 
-/// The pages that a run fills, in the order of the topics; what no build of ours knows comes last.
+/// The pages that a run fills, in the order of the topics; experiments that the run does not describe come last.
 fn topics(results: &Results) -> Vec<Page<'_>> {
     let names = section::names(results);
     let of = |topic: Option<Topic>| -> Vec<&str> {
-        let topic_of = |name: &str| experiment::find(name).map(|found| found.topic());
+        let topic_of = |name: &str| results.about(name).map(|about| about.topic);
         names.iter().copied().filter(|name| topic_of(name) == topic).collect()
     };
     let known = Topic::ALL.map(|topic| Page {
@@ -116,7 +115,7 @@ fn topics(results: &Results) -> Vec<Page<'_>> {
     let others = Page {
         anchor: "others",
         title: "Others",
-        question: "Experiments that this version does not know",
+        question: "Experiments that the run does not describe",
         experiments: of(None),
     };
     known.into_iter().chain([others]).filter(|page| !page.experiments.is_empty()).collect()
@@ -231,9 +230,10 @@ mod tests {
     use std::io::Read;
 
     use super::*;
-    use crate::report::format::Shown;
-    use crate::report::schema::Status;
-    use crate::report::{fixture, write};
+    use crate::fixture;
+    use crate::format::Shown;
+    use crate::report::write;
+    use crate::schema::Status;
 
     fn rendered(results: &Results) -> String {
         page(results, &write::json(results).unwrap())
@@ -270,8 +270,8 @@ mod tests {
         let mut results = fixture::run();
         let page = rendered(&results);
         for name in ["round-trip", "liveness-check"] {
-            let summary = crate::experiment::find(name).expect("in the fixture").summary();
-            assert!(page.contains(summary), "{name}");
+            let about = results.about(name).expect("in the fixture");
+            assert!(page.contains(&about.question), "{name}");
         }
         assert!(page.contains(">p99</th>") && page.contains(">floor</th>"));
         for cell in &mut results.cells {

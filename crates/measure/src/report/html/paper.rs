@@ -4,7 +4,7 @@
 //! Only the shape is told, in words; no point is invented. Neighbour: [`super::plot`].
 
 use super::curve::{Curve, Line};
-use crate::report::schema::Cell;
+use crate::schema::Cell;
 
 /// A figure of a source, as far as it can be told.
 #[derive(Debug, Clone, Copy)]
@@ -113,7 +113,7 @@ const PAPERS: &[Paper] = &[
 mod tests {
     use super::super::curve::curves;
     use super::*;
-    use crate::report::fixture;
+    use crate::fixture;
 
     fn with(variant: &str, level: &str, modelled: Option<&str>) -> Cell {
         let mut cell = fixture::small().cells.remove(0);

@@ -11,8 +11,8 @@ use super::axis::{Axis, percent};
 use super::chart::{figure_of, figures};
 use super::curve::{Curve, Line};
 use super::paper::Paper;
-use crate::report::format::{self, Shown};
-use crate::report::schema::Cell;
+use crate::format::{self, Shown};
+use crate::schema::Cell;
 
 /// Marks, one a line, drawn around 0,0.
 const SHAPES: [&str; 6] = [

@@ -9,11 +9,10 @@
 use maud::{Markup, html};
 
 use super::{chart, contention, curve, explained, heap, histogram, paper, plot};
-use crate::experiment;
-use crate::report::format::{self, Shown};
-use crate::report::schema::{Cell, Estimate, Ratio, Results, Status, TriedRow};
+use crate::format::{self, Shown};
 use crate::report::text;
 use crate::report::verdict::Answer;
+use crate::schema::{Cell, Estimate, Ratio, Results, Status, TriedRow};
 
 /// The experiments of a run, in order.
 pub(super) fn names(results: &Results) -> Vec<&str> {
@@ -42,9 +41,9 @@ pub(super) fn section(results: &Results, name: &str) -> Markup {
     html! {
         section.experiment aria-labelledby=(anchor(name)) {
             h3 id=(anchor(name)) { (name) }
-            @if let Some(experiment) = experiment::find(name) {
-                p.question { (experiment.summary()) }
-                (explained::folded(experiment))
+            @if let Some(about) = results.about(name) {
+                p.question { (about.question) }
+                (explained::folded(about))
             }
             @for (metric, cells) in by_metric(&measured) {
                 @if !contention::is_of_locks(metric) { (of_metric(results, metric, &cells)) }

@@ -1,6 +1,6 @@
 //! What was said of events that were tried, judged: [`Answer`], and [`Score`] over all events.
 
-use crate::report::schema::{Results, TriedRow};
+use crate::schema::{Results, TriedRow};
 
 /// What became of one thing tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

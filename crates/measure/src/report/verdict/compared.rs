@@ -1,7 +1,7 @@
 //! Two cells against each other: [`Compared`], by the run's own pairs where it has them.
 
-use crate::report::format::{self, Shown};
-use crate::report::schema::{Cell, Results};
+use crate::format::{self, Shown};
+use crate::schema::{Cell, Results};
 
 /// A difference below a tenth is no reason to choose one or the other.
 const WORTH_IT: f64 = 1.1;

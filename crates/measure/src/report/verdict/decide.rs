@@ -9,8 +9,8 @@ use super::compared::{Apart, Compared, doubt};
 use super::sentence::Sentence;
 use super::survivors::{Fate, Mechanism, fate, mechanisms};
 use super::{Cells, Sleepers};
-use crate::report::format::{self, Shown};
-use crate::report::schema::{Cell, Results, Status};
+use crate::format::{self, Shown};
+use crate::schema::{Cell, Results, Status};
 
 /// Mechanisms whose receiver spins: of one kind with a sleeping one, or the floor.
 const PAIRS: [(&str, &str); 1] = [("mailbox-spin", "mailbox-sleep")];

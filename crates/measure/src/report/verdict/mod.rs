@@ -12,10 +12,10 @@ mod decide;
 mod sentence;
 mod survivors;
 
-use super::format::{self, Shown};
-use super::schema::{Cell, Results, Status};
-use crate::experiment::Params;
+use crate::format::{self, Shown};
+use crate::schema::{Cell, Results, Status};
 use crate::size::Size;
+use crate::task::Params;
 use answer::Score;
 use compared::{Compared, has_two_modes};
 
@@ -366,7 +366,7 @@ fn duration(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::fixture;
+    use crate::fixture;
 
     fn sentences(results: &Results) -> Vec<String> {
         verdict(results).iter().map(Sentence::plain).collect()

@@ -1,7 +1,7 @@
 //! A statement in pieces, so that a page can set names and figures apart: [`Sentence`].
 
-use crate::experiment::Params;
-use crate::report::format::{self, Shown};
+use crate::format::{self, Shown};
+use crate::task::Params;
 
 /// A piece of a sentence.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,8 +4,8 @@
 //! Rests on the cells of `round-trip` and `survival`; what was not killed says so.
 
 use super::Cells;
-use crate::report::format::{self, Shown};
-use crate::report::schema::{Cell, Results, Status};
+use crate::format::{self, Shown};
+use crate::schema::{Cell, Results, Status};
 
 /// Mechanisms between the threads of one process: a kill takes both ends.
 const THREADS: [&str; 6] =
@@ -182,7 +182,7 @@ fn never(cell: &Cell) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::fixture;
+    use crate::fixture;
 
     fn answer(results: &Results, name: &str) -> String {
         mechanisms(results).iter().find(|row| row.name == name).unwrap().fate.words().0.into()

@@ -20,11 +20,11 @@ use super::{Order, answer, obey, patience};
 use crate::experiment::round_trip::Timed;
 use crate::experiment::round_trip::harness::Plan;
 use crate::mechanism::descriptor::pipe;
-use crate::mechanism::peer::LastWords;
 use crate::os::child::{Child, ends_within};
 use crate::os::namespaces::{leave_all, leave_network};
 use crate::os::netlink::Netlink;
 use crate::os::shared::Shared;
+use crate::peer::LastWords;
 use crate::trouble::{During, Result, Trouble};
 
 /// The bridge, in the switch's namespace.

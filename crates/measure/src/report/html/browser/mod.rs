@@ -10,9 +10,10 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use super::page;
+use crate::fixture;
 use crate::observe::Statistic;
-use crate::report::schema::{Cell, Results, Status};
-use crate::report::{fixture, write};
+use crate::report::write;
+use crate::schema::{Cell, Results, Status};
 use chromium::Chromium;
 
 /// A page in a folder that nobody may write to.
@@ -137,7 +138,7 @@ fn the_pointer_and_the_keys_show_exact_figures_and_zoom() {
         .cells
         .iter()
         .find(|cell| cell.experiment == "signal-throughput" && cell.params["pairs"] == "2");
-    let exact = crate::report::format::Shown::of_cell(cell.unwrap()).unwrap().in_line();
+    let exact = crate::format::Shown::of_cell(cell.unwrap()).unwrap().in_line();
     assert!(tip.contains(&exact) && tip.contains("linux"), "{tip}, expected {exact}");
 
     // A drag takes a range.

@@ -1,7 +1,7 @@
 //! Each answer follows its figures, names them, and guesses none.
 
 use super::*;
-use crate::report::fixture;
+use crate::fixture;
 
 fn answers(results: &Results) -> Vec<(&'static str, String)> {
     let all = decisions(results);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::about::About;
 use crate::executable::Executable;
 use crate::heap_map::HeapMap;
 use crate::observe::{Statistic, Tried};
@@ -34,6 +35,9 @@ pub struct Results {
     /// The program that made it; `None` in files of older builds.
     #[serde(default)]
     pub executable: Option<Executable>,
+    /// The experiments that took part; empty in files of older builds.
+    #[serde(default)]
+    pub experiments: Vec<About>,
     /// One row each: experiment × variant × parameters × metric.
     pub cells: Vec<Cell>,
     /// Paired ratios.
@@ -43,6 +47,13 @@ pub struct Results {
     /// How heaps looked; empty in files of older builds.
     #[serde(default)]
     pub maps: Vec<MapRow>,
+}
+
+impl Results {
+    /// Returns the description of an experiment, if the run has one.
+    pub fn about(&self, experiment: &str) -> Option<&About> {
+        self.experiments.iter().find(|about| about.name == experiment)
+    }
 }
 
 /// What became of a cell.

@@ -1,7 +1,7 @@
 //! What an explanation tells of system calls against those that a [`Creator`] makes: [`hold`].
 
-use super::Creator;
-use crate::experiment::explanation::Explanation;
+use crate::about::Explanation;
+use crate::mechanism::creation::Creator;
 use crate::trace::{self, Event, Who};
 use crate::trouble::{Result, Trouble};
 

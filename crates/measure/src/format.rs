@@ -8,8 +8,8 @@
 
 use statrs::distribution::{Beta, ContinuousCDF};
 
-use super::schema::{Cell, Estimate, Published, Ratio, Results};
-use crate::experiment::Params;
+use crate::schema::{Cell, Estimate, Published, Ratio, Results};
+use crate::task::Params;
 
 /// Shown where there is nothing to show.
 pub const NOTHING: &str = "–";
@@ -327,7 +327,7 @@ fn grouped(value: f64, decimals: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::fixture;
+    use crate::fixture;
 
     #[test]
     fn the_interval_decides_how_many_digits_are_shown() {

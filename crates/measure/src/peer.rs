@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
+use crate::os::checked;
 use crate::os::shared::{Shareable, Shared};
 use crate::trouble::{During, Result, Trouble};
 
@@ -141,11 +142,6 @@ impl Drop for Nudge {
     }
 }
 
-/// A C return value as a result, with `errno`.
-pub(crate) fn checked(returned: libc::c_int) -> std::io::Result<libc::c_int> {
-    if returned < 0 { Err(std::io::Error::last_os_error()) } else { Ok(returned) }
-}
-
 /// Where a child leaves its trouble: a kind and up to [`WORDS`] bytes of text, one a word.
 #[derive(Debug)]
 #[repr(C)]
@@ -199,9 +195,9 @@ impl LastWords {
 /// spoil: by a fork that keeps a descriptor open, or by a thread that takes a signal.
 ///
 /// # Panics
-/// Where `body` does, with what it says.
-#[cfg(test)]
-pub(crate) fn in_a_process_of_its_own(body: impl FnOnce() -> std::result::Result<(), String>) {
+/// If `body` panics, with its message.
+#[doc(hidden)]
+pub fn in_a_process_of_its_own(body: impl FnOnce() -> std::result::Result<(), String>) {
     let words = LastWords::new().expect("shared memory");
     // A sibling test's thread may be calibrating just now: the child would wait for it for ever.
     crate::clock::Clock::calibrated();

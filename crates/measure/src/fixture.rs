@@ -4,6 +4,7 @@
 //! cells with round figures, for snapshots.
 
 mod scaling;
+pub mod suite;
 
 use std::sync::LazyLock;
 
@@ -15,15 +16,15 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::json;
 
-use super::schema::{Cell, Estimate, Invocation, Ratio, Results, SCHEMA, Status, TriedRow};
-use crate::experiment::Params;
+use crate::fixture::suite::SUITE;
 use crate::observe::{Statistic, Tried};
-use crate::published::published;
+use crate::schema::{Cell, Estimate, Invocation, Ratio, Results, SCHEMA, Status, TriedRow};
 use crate::size::Size;
 use crate::stats::summary::Summary;
+use crate::task::Params;
 
 /// A whole run, made once.
-pub(crate) fn run() -> Results {
+pub fn run() -> Results {
     static RUN: LazyLock<Results> = LazyLock::new(made);
     RUN.clone()
 }
@@ -78,12 +79,14 @@ fn made() -> Results {
     cells.extend(scaling::curves(&mut rng));
     cells.extend(scaling::kills(&mut rng));
     for cell in &mut cells {
-        cell.published = published(&cell.experiment, &cell.variant, &cell.metric, &cell.params);
+        cell.published =
+            (SUITE.published)(&cell.experiment, &cell.variant, &cell.metric, &cell.params);
     }
     Results {
         schema: SCHEMA,
         machine: machine(),
         executable: None,
+        experiments: SUITE.experiments.iter().map(|one| one.description()).collect(),
         order_seed: 4_242,
         started: "2026-01-02T03:04:05Z".into(),
         seconds: 431.7,
@@ -98,7 +101,7 @@ fn made() -> Results {
 }
 
 /// Three cells: one measured and published, one measured with a note, one skipped.
-pub(crate) fn small() -> Results {
+pub fn small() -> Results {
     let mut results = run();
     results.cells.truncate(3);
     for (cell, ns) in results.cells.iter_mut().zip([88.0, 1_500.0]) {
@@ -106,7 +109,7 @@ pub(crate) fn small() -> Results {
     }
     results.cells[0].variant = "spinlock-ttas".into();
     results.cells[0].published =
-        published("round-trip", "spinlock-ttas", "one_way", &results.cells[0].params);
+        (SUITE.published)("round-trip", "spinlock-ttas", "one_way", &results.cells[0].params);
     results.cells[1].variant = "futex".into();
     results.cells[1].published.clear();
     results.cells[1].notes = vec!["unstable: drift".into()];

@@ -1,0 +1,127 @@
+//! Experiments in words: [`Explanation`], which an experiment states, and [`About`], which a run
+//! records, `tontine explain` prints and the report shows.
+
+use serde::{Deserialize, Serialize};
+
+/// Where an experiment belongs: a page of the report each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Topic {
+    /// What a message costs between threads and processes.
+    Messages,
+    /// Who is dead, who tells, and what a death leaves.
+    Death,
+    /// When signals arrive, how many, and what they may interrupt.
+    Signals,
+    /// What it costs to make and to end threads and processes.
+    Processes,
+    /// What threads pay for the memory that they share.
+    Memory,
+}
+
+impl Topic {
+    /// All, in the order of the report.
+    pub const ALL: [Self; 5] =
+        [Self::Messages, Self::Death, Self::Signals, Self::Processes, Self::Memory];
+
+    /// One word, in lower case: also the anchor on the page.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Messages => "messages",
+            Self::Death => "death",
+            Self::Signals => "signals",
+            Self::Processes => "processes",
+            Self::Memory => "memory",
+        }
+    }
+
+    /// One line: what its experiments ask.
+    pub fn question(self) -> &'static str {
+        match self {
+            Self::Messages => "What does a message cost between threads and processes?",
+            Self::Death => "Who notices that a process has died, when, and what is left?",
+            Self::Signals => "When do signals arrive, how many, and what may they interrupt?",
+            Self::Processes => "What do threads and processes cost to make, and together?",
+            Self::Memory => "What do threads pay for the memory that they share?",
+        }
+    }
+}
+
+/// An experiment in words. Plain text; every item is one or a few whole sentences.
+#[derive(Debug, Clone, Copy)]
+pub struct Explanation {
+    /// The topic from the start: what the thing is, and why anybody asks. Paragraphs.
+    pub about: &'static [&'static str],
+    /// What one invocation does, step by step.
+    pub steps: &'static [&'static str],
+    /// How it is timed: which clock, from when to when, what is left out.
+    pub timing: &'static str,
+    /// What the source found, on which machine; figures named without numbers in the source are
+    /// described. Empty where no source measured it.
+    pub found: &'static str,
+    /// How to read the figures: what is good, what spoils them, what they do not say.
+    pub reading: &'static str,
+    /// The system calls inside what is timed, by variant or group of variants.
+    pub calls: &'static [(&'static str, &'static str)],
+}
+
+/// An experiment in words, as a run records it and the report shows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct About {
+    /// Name of the experiment.
+    pub name: String,
+    /// The page of the report that it belongs to.
+    pub topic: Topic,
+    /// The question that it answers, in one line.
+    pub question: String,
+    /// What the thing is, in paragraphs.
+    pub about: Vec<String>,
+    /// What one invocation does, step by step.
+    pub steps: Vec<String>,
+    /// How it is timed.
+    pub timing: String,
+    /// What the source found; empty if no source measured it.
+    pub found: String,
+    /// How to read the figures.
+    pub reading: String,
+    /// The system calls inside what is timed, by variant or group of variants.
+    pub calls: Vec<(String, String)>,
+    /// The variants, and what each does.
+    pub variants: Vec<(String, String)>,
+}
+
+impl About {
+    /// Returns the description as plain text, one paragraph a line.
+    pub fn text(&self) -> String {
+        let mut out = format!("{}\n\n{}\n", self.name, self.question);
+        let mut paragraph = |text: &str| {
+            out.push('\n');
+            out.push_str(text);
+            out.push('\n');
+        };
+        self.about.iter().for_each(|text| paragraph(text));
+        paragraph("WHAT IT DOES");
+        for (number, step) in (1..).zip(&self.steps) {
+            paragraph(&format!("{number}. {step}"));
+        }
+        for (title, body) in [
+            ("HOW IT IS TIMED", &self.timing),
+            ("WHAT THE SOURCE FOUND", &self.found),
+            ("HOW TO READ IT", &self.reading),
+        ] {
+            if !body.is_empty() {
+                paragraph(title);
+                paragraph(body);
+            }
+        }
+        paragraph("SYSTEM CALLS WITHIN WHAT IS TIMED");
+        for (variants, calls) in &self.calls {
+            paragraph(&format!("{variants}: {calls}"));
+        }
+        paragraph("VARIANTS");
+        for (name, summary) in &self.variants {
+            paragraph(&format!("{name}: {summary}"));
+        }
+        out
+    }
+}

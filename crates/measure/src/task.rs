@@ -1,0 +1,60 @@
+//! One invocation's work order: [`Task`], with its [`Params`].
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::size::Size;
+
+/// Parameters of a cell, such as `placement` → `cross-core`.
+pub type Params = BTreeMap<String, String>;
+
+/// One invocation's work order; it crosses to the fresh process as JSON.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Task {
+    /// Name of the experiment.
+    pub experiment: String,
+    /// Name of the variant.
+    pub variant: String,
+    /// Parameters.
+    pub params: Params,
+    /// How much to measure.
+    pub size: Size,
+}
+
+/// `experiment/variant` and its parameters in short.
+impl fmt::Display for Task {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.experiment, self.variant)?;
+        short(&self.params).try_for_each(|word| write!(f, " {word}"))
+    }
+}
+
+/// Parameters in short: the value alone where it speaks for itself, `cross-core`; with its name
+/// where it is a number, `senders 2`.
+pub fn short(params: &Params) -> impl DoubleEndedIterator<Item = String> {
+    params.iter().map(|(name, value)| match value.parse::<u64>() {
+        Ok(_) => format!("{name} {value}"),
+        Err(_) => value.clone(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_among_the_parameters_is_shown_with_its_name() {
+        let task = Task {
+            experiment: "throughput".into(),
+            variant: "pipe".into(),
+            params: Params::from([
+                ("placement".into(), "cross-core".into()),
+                ("senders".into(), "2".into()),
+            ]),
+            size: Size::Quick,
+        };
+        assert_eq!(task.to_string(), "throughput/pipe cross-core senders 2");
+    }
+}
